@@ -1,0 +1,97 @@
+# Playhead. `make demo` and `make test` do all of their own set-up; `make help` lists the rest.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+UV := $(shell command -v uv 2>/dev/null)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Which tests `make test` runs; CI gives a seeded sample of the torture suite a place in it.
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: setup ## the story on real servers, end to end
+	@$(BIN)/playhead demo $(DEMO_ARGS)
+
+.PHONY: test
+test: setup ## every test but the long ones
+	@$(BIN)/python -m pytest -m 'not torture or sample' $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup lint types layers budgets generated test ## all that CI checks
+
+.PHONY: setup
+setup: $(READY) ## everything the project needs, into .venv and the user's cache
+
+$(READY): requirements.lock pyproject.toml src/playhead/jars.lock
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or later is needed, and none was found" >&2; \
+		echo "hint: install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+ifdef UV
+	@test -x $(BIN)/python || $(UV) venv -q --python $(PYTHON) $(VENV)
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+		echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	@echo "installing the locked packages (about 700 MB on disk, once)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+endif
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m playhead.warmup
+	@touch $(READY)
+
+.PHONY: lint
+lint: setup ## style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: format
+format: setup ## put the style right
+	@$(BIN)/ruff check --fix -q . || true
+	@$(BIN)/ruff format .
+
+.PHONY: types
+types: setup ## mypy --strict
+	@$(BIN)/mypy
+
+.PHONY: layers
+layers: setup ## who may import whom
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: budgets
+budgets: setup ## sizes of functions and modules
+	@$(BIN)/python tools/budgets.py src tests bench tools
+
+.PHONY: docs
+docs: setup ## write the generated pages anew
+	@$(BIN)/python tools/generate.py
+
+.PHONY: generated
+generated: setup ## the generated pages are what the code says
+	@$(BIN)/python tools/generate.py --check
+
+.PHONY: bench
+bench: setup ## every number, ours against its baseline in the same run
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+.PHONY: torture
+torture: setup ## every kill point, soak and fuzz; long
+	@$(BIN)/python -m pytest -m torture $(PYTEST_ARGS)
+
+.PHONY: lock
+lock: ## resolve the Python packages anew (needs uv)
+	@test -n "$(UV)" || { echo "error: make lock needs uv" >&2; exit 1; }
+	@$(UV) pip compile -q pyproject.toml --all-extras --group dev --universal --generate-hashes \
+		--python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+
+.PHONY: clean
+clean: ## remove what was built here; the user's cache and state stay
+	@rm -rf $(VENV) dist build bench/results .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,146 @@
+"""The `playhead` command: its tree, and the one place where errors become exit codes."""
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from playhead.cli import config, context, demo, doctor, sandbox
+from playhead.cli.output import tell
+from playhead.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    EXIT_USAGE,
+    PlayheadError,
+)
+from playhead.version import __version__
+
+app = typer.Typer(
+    name="playhead",
+    help="A tape deck for event streams: wind a topic back and play it again, exactly once, "
+    "with a proof.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done and proved, 1 failed, 2 usage, 4 differences found, 5 stopped and can "
+    "be resumed, 6 refused by a guard, 130 and 143 by a signal.",
+)
+app.command(name="demo")(demo.demo)
+app.command(name="doctor")(doctor.doctor)
+app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(context.app, name="context")
+app.add_typer(config.app, name="config")
+
+
+class _Terminated(BaseException):
+    """SIGTERM, as an exception, so that what was started is stopped on the way out."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"playhead {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with _sigterm_as_exception():
+        code = _run(words)
+    _leave(code)
+
+
+def _run(words: list[str]) -> int:
+    if _asks_for_properties(words):
+        return config.list_properties()
+    try:
+        code = app(words, standalone_mode=False)
+    except PlayheadError as exc:
+        return _fail(exc.message, exc.hint, exc.exit_code, words)
+    except TyperException as exc:
+        return _fail_usage(exc)
+    except (KeyboardInterrupt, Abort):
+        tell("interrupted")
+        return EXIT_INTERRUPTED
+    except _Terminated:
+        tell("terminated")
+        return EXIT_TERMINATED
+    except BrokenPipeError:
+        return EXIT_DONE  # whoever read our output has read enough
+    except Exception as exc:  # noqa: BLE001  the last net: a sentence, not a traceback
+        hint = "this is a fault of Playhead's; -vv shows the traceback to report"
+        return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
+    if code == EXIT_INTERRUPTED:
+        tell("interrupted")
+    return code if isinstance(code, int) else EXIT_DONE
+
+
+def _asks_for_properties(words: list[str]) -> bool:
+    return any(pair in (("-X", "list"), ("-X", "help")) for pair in pairwise(words))
+
+
+def _fail(message: str, hint: str | None, code: int, words: list[str]) -> int:
+    if _wants_traceback(words):
+        tell(traceback.format_exc().rstrip())
+    tell(f"error: {message}")
+    if hint:
+        tell(f"hint: {hint}")
+    return code
+
+
+def _fail_usage(exc: TyperException) -> int:
+    tell(f"error: {exc.format_message()}")
+    found = getattr(exc, "ctx", None)
+    if found is not None:
+        tell(f"hint: {found.command_path} --help")
+    return EXIT_USAGE
+
+
+def _wants_traceback(words: list[str]) -> bool:
+    return "-vv" in words or words.count("-v") + words.count("--verbose") > 1
+
+
+@contextmanager
+def _sigterm_as_exception() -> Iterator[None]:
+    def raise_it(*_: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, raise_it)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(code: int) -> None:
+    """End with this code, even when nobody reads our output any more."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

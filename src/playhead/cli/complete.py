@@ -1,0 +1,98 @@
+"""What the shell can complete: contexts, client properties, and the cluster's topics and groups.
+
+Asked while somebody holds the Tab key: short deadlines, silence on any trouble, and an answer kept for
+a few seconds so that the second Tab does not ask the cluster again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+from playhead import paths
+from playhead.context import Configuration, configure, contexts
+from playhead.errors import PlayheadError
+from playhead.properties import KNOWN_PROPERTIES
+
+_ANSWER_WITHIN_S = 1.5
+_KEPT_S = 20.0
+
+
+def context_names(incomplete: str) -> list[str]:
+    with contextlib.suppress(PlayheadError, OSError):
+        return _fitting(contexts(), incomplete)
+    return []
+
+
+def property_names(incomplete: str) -> list[str]:
+    return _fitting([f"{known.name}=" for known in KNOWN_PROPERTIES], incomplete)
+
+
+def topic_names(incomplete: str) -> list[str]:
+    """Topics of the cluster that the half-typed command line means."""
+
+    def ask(configuration: Configuration) -> list[str]:
+        from playhead.kafka.admin import Admin
+
+        with Admin(configuration.kafka(), timeout_s=_ANSWER_WITHIN_S) as admin:
+            return sorted(admin.cluster().topics)
+
+    return _fitting(_kept("topics", ask), incomplete)
+
+
+def group_names(incomplete: str) -> list[str]:
+    """Consumer groups of the cluster that the half-typed command line means."""
+
+    def ask(configuration: Configuration) -> list[str]:
+        from playhead.kafka.admin import Admin
+
+        with Admin(configuration.kafka(), timeout_s=_ANSWER_WITHIN_S) as admin:
+            return sorted(admin.groups())
+
+    return _fitting(_kept("groups", ask), incomplete)
+
+
+def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
+    try:
+        configuration = _configuration_so_far()
+        connection = configuration.kafka()
+        key = hashlib.sha256(f"{what} {connection.shown()}".encode()).hexdigest()[:16]
+        file = paths.cache_dir() / "completion" / f"{key}.json"
+        if file.exists() and time.time() - file.stat().st_mtime < _KEPT_S:
+            return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]
+        names = ask(configuration)
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(names), encoding="utf-8")
+    except (PlayheadError, OSError, ValueError):
+        return []
+    return names
+
+
+def _configuration_so_far() -> Configuration:
+    """The connection as the words typed up to now say it."""
+    words = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+    words = words or sys.argv[1:]
+    return configure(
+        {
+            "bootstrap_servers": _after(words, "-b", "--bootstrap-servers"),
+            "kafka_config": _after(words, "--config"),
+        },
+        assignments=[b for a, b in pairwise(words) if a == "-X" and "=" in b],
+        context=_after(words, "-c", "--context"),
+    )
+
+
+def _after(words: list[str], *flags: str) -> str | None:
+    for flag, value in pairwise(words):
+        if flag in flags:
+            return value
+    return None

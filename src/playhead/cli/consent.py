@@ -1,0 +1,67 @@
+"""The guard before anything is written: read-only contexts, production contexts, a question, --yes."""
+
+import sys
+from collections.abc import Callable
+
+from playhead.cli.output import tell
+from playhead.context import Configuration
+from playhead.errors import NeedsConsent, Refused
+
+
+def _terminal_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(
+    action: str,
+    target: str,
+    configuration: Configuration,
+    *,
+    yes: bool,
+    has_terminal: Callable[[], bool] = _terminal_is_there,
+    read_answer: Callable[[], str] = sys.stdin.readline,
+) -> None:
+    """Return when `action` on `target` may be done; otherwise say why it may not.
+
+    A production context wants the target's name typed, and `--yes` does not stand in for it.
+    """
+    place = f"context {configuration.context}" if configuration.context else "this configuration"
+    if configuration.is_on("read_only"):
+        origin = configuration.settings["read_only"].origin
+        raise Refused(
+            f"{place} is read-only ({origin}): {action} was not done",
+            hint="choose another context with -c",
+        )
+    if configuration.is_on("production"):
+        _ask_for_name(action, target, place, has_terminal, read_answer)
+        return
+    if yes:
+        return
+    if not has_terminal():
+        raise NeedsConsent(action)
+    _prompt(f"{action}? [y/N] ")
+    if read_answer().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{action} was not done: the answer was not yes")
+
+
+def _ask_for_name(
+    action: str,
+    target: str,
+    place: str,
+    has_terminal: Callable[[], bool],
+    read_answer: Callable[[], str],
+) -> None:
+    if not has_terminal():
+        raise Refused(
+            f"{place} is marked production and there is no terminal to type {target!r} on",
+            hint="run it on a terminal; --yes is not enough here",
+        )
+    tell(f"{place} is marked production: {action}")
+    _prompt(f"type {target} to go on: ")
+    if read_answer().strip() != target:
+        raise Refused(f"{action} was not done: the name typed is not {target!r}")
+
+
+def _prompt(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,163 @@
+"""What goes where: data to stdout in the form that was asked for, everything else to stderr."""
+
+import csv
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playhead import secrets
+
+FORMATS = ("table", "json", "jsonl", "csv")
+PROGRESS = ("auto", "plain", "json", "none")
+Row = Mapping[str, Any]
+_PLAIN_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One invocation's way of speaking."""
+
+    form: str = "table"
+    quiet: bool = False
+    verbosity: int = 0
+    progress_form: str = "auto"
+
+    def emit(self, document: Mapping[str, Any], rows: Sequence[Row]) -> None:
+        """Data: the whole document as JSON, or its rows in the other forms."""
+        if self.form == "json":
+            _write(json.dumps(document, indent=2, default=str, ensure_ascii=False) + "\n")
+        elif self.form == "jsonl":
+            for row in rows:
+                _write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        elif self.form == "csv":
+            _write_csv(rows)
+        else:
+            _write_table(rows)
+
+    def text(self, text: str) -> None:
+        """Data that is a text in itself, such as shell exports."""
+        _write(text + "\n")
+
+    def say(self, text: str) -> None:
+        """Talk for a person; nothing that a script would want."""
+        if not self.quiet:
+            tell(text)
+
+    def progress(self, what: str) -> "Progress":
+        form = "none" if self.quiet else self.progress_form
+        if form == "auto":
+            form = "line" if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+        return Progress(what, form)
+
+
+class Progress:
+    """How far something is: one moving line on a terminal, lines or JSON elsewhere."""
+
+    def __init__(self, what: str, form: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._form, self._now = what, form, now
+        self._last = -_PLAIN_EVERY_S
+        self._width = 0
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        is_last = done >= total
+        if self._form == "line":
+            self._line(f"{self._what}: {_share(done, total)}  {_mb(done)} of {_mb(total)}  {step}")
+        elif self._form != "none" and (is_last or self._now() - self._last >= _PLAIN_EVERY_S):
+            self._last = self._now()
+            if self._form == "json":
+                tell(json.dumps({"what": self._what, "step": step, "done": done, "total": total}))
+            else:
+                tell(f"{self._what}: {_share(done, total)} of {_mb(total)}")
+
+    def _line(self, text: str) -> None:
+        import shutil
+
+        text = text[: shutil.get_terminal_size().columns - 1]
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def close(self) -> None:
+        """Leave the terminal's line free for what comes next."""
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+
+
+def tell(text: str) -> None:
+    """A line on stderr, with secrets redacted."""
+    sys.stderr.write(secrets.redact(text) + "\n")
+    sys.stderr.flush()
+
+
+def colour_is_wanted() -> bool:
+    """Colours only on a terminal, and never against NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _term() != "dumb"
+
+
+def _term() -> str:
+    return os.environ.get("TERM", "")
+
+
+def _share(done: int, total: int) -> str:
+    return f"{100 * min(done, total) // max(total, 1):3d} %"
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _write_csv(rows: Sequence[Row]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    columns = _columns(rows)
+    writer.writerow(columns)
+    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+    sys.stdout.flush()
+
+
+def _write_table(rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    columns = _columns(rows)
+    for column in columns:
+        table.add_column(column.upper().replace("_", "-"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(c)), _STYLES.get(row.get(c), "")) for c in columns))  # type: ignore[arg-type]
+    console = Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else 1000,  # nothing is folded in a pipe
+        no_color=not colour_is_wanted(),
+        highlight=False,
+    )
+    with console.capture() as captured:
+        console.print(table)
+    _write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -1,0 +1,320 @@
+"""Where each setting comes from: flag > -X > environment > project file > context > default.
+
+A context is a named cluster with its database, in the user's `config.toml`; a project file is a
+`playhead.toml` found from the working folder up to the root of its repository. Both hold the same keys.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playhead import paths, secrets
+from playhead.connection import KafkaConnection
+from playhead.errors import BadValue, MissingPiece, UnknownKey, UsageError
+from playhead.properties import BY_NAME as PROPERTIES
+from playhead.properties import KNOWN_PROPERTIES, not_understood, read_properties
+from playhead.settings import BY_NAME, SETTINGS, as_switch
+
+SANDBOX = "sandbox"
+PROJECT_FILE = "playhead.toml"
+BOOTSTRAP = "bootstrap.servers"
+_KAFKA = "kafka"
+_SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spellings}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A value and the place it came from."""
+
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one place says."""
+
+    origin: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def names_a_server(self) -> bool:
+        wanted = {"bootstrap_servers", "database", "kafka_config"} & set(self.settings)
+        return bool(wanted) or any(_SPELLINGS.get(key) == BOOTSTRAP for key in self.kafka)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All settings and Kafka properties, each with its origin."""
+
+    context: str | None
+    settings: Mapping[str, Resolved]
+    kafka_properties: Mapping[str, Resolved]
+
+    def get(self, name: str) -> str | None:
+        """A setting's value with its references followed; None when it is nowhere set."""
+        found = self.settings.get(name)
+        if found is None:
+            return None
+        value = secrets.resolve(found.value, key=name, where=found.origin)
+        if BY_NAME[name].secret:
+            secrets.without_password(value)  # its password is redacted from now on
+        return value
+
+    def need(self, name: str, *, needed_for: str) -> str:
+        value = self.get(name)
+        if value is None:
+            setting = BY_NAME[name]
+            raise MissingPiece(
+                setting.help,
+                needed_for=needed_for,
+                hint=f"set {setting.environment or setting.flag}, choose a context with -c, "
+                "or start one here: playhead sandbox up",
+            )
+        return value
+
+    def is_on(self, name: str) -> bool:
+        found = self.settings[name]
+        return as_switch(found.value, key=name, where=found.origin)
+
+    def kafka(self) -> KafkaConnection:
+        """How to reach the cluster; what is wrong is named with the place it came from."""
+        properties = {key: found.value for key, found in self.kafka_properties.items()}
+        origins = dict.fromkeys(found.origin for found in self.kafka_properties.values())
+        return KafkaConnection.from_properties(
+            properties, where=" and ".join(origins) or "the configuration"
+        )
+
+    def rows(self) -> list[dict[str, str | None]]:
+        """Everything with its origin, safe to print."""
+        rows = [
+            _row(setting.name, self.settings.get(setting.name), setting.secret)
+            for setting in SETTINGS
+            if setting.name not in ("bootstrap_servers", "kafka_config")
+        ]
+        kafka = sorted(self.kafka_properties.items())
+        return rows + [_row(f"{_KAFKA}.{key}", found, _is_secret(key)) for key, found in kafka]
+
+
+def _row(name: str, found: Resolved | None, secret: bool) -> dict[str, str | None]:
+    if found is None:
+        return {"setting": name, "value": None, "origin": "not set"}
+    value = found.value
+    if secret and value:
+        is_url = "://" in value
+        shown = secrets.without_password(value) if is_url else secrets.HIDDEN
+        value = value if value.startswith("${") else shown
+    return {"setting": name, "value": secrets.redact(value), "origin": found.origin}
+
+
+def _is_secret(key: str) -> bool:
+    known = PROPERTIES.get(_SPELLINGS.get(key, key))
+    return known is None or known.secret or key == "sasl.jaas.config"
+
+
+def configure(
+    flags: Mapping[str, str | None],
+    *,
+    assignments: Sequence[str] = (),
+    context: str | None = None,
+    folder: Path | None = None,
+) -> Configuration:
+    """Put all places together: `flags` by setting's name, `assignments` as -X takes them."""
+    project_file = find_project_file(folder or Path.cwd())
+    project, project_context = _project_layer(project_file)
+    upper = [
+        Layer("flag", {name: value for name, value in flags.items() if value is not None}),
+        Layer("-X", kafka=_assigned(assignments)),
+        _environment_layer(),
+        *project,
+    ]
+    chosen, chosen_by = _choose_context(context, project_context, upper)
+    lower = [] if chosen is None else [_context_layer(chosen, chosen_by)]
+    defaults = {s.name: s.default for s in SETTINGS if s.default is not None}
+    return _merge(chosen, [*upper, *lower, Layer("default", defaults)])
+
+
+def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
+    settings: dict[str, Resolved] = {}
+    kafka: dict[str, tuple[str, Resolved]] = {}
+    for layer in reversed(layers):  # the weakest first, each stronger one overwrites
+        for key, value in _kafka_of(layer).items():
+            kafka[_SPELLINGS.get(key, key)] = (key, Resolved(value, layer.origin))
+        for name, value in layer.settings.items():
+            settings[name] = Resolved(value, layer.origin)
+    return Configuration(context, settings, dict(kafka.values()))
+
+
+def _kafka_of(layer: Layer) -> dict[str, str]:
+    """The properties a layer sets: its file's, then its own, then its bootstrap servers."""
+    properties: dict[str, str] = {}
+    file = layer.settings.get("kafka_config")
+    if file is not None:
+        properties |= read_properties(Path(file).expanduser())
+    properties |= layer.kafka
+    servers = layer.settings.get("bootstrap_servers")
+    if servers is not None:
+        properties[BOOTSTRAP] = servers
+    return properties
+
+
+def _assigned(assignments: Sequence[str]) -> dict[str, str]:
+    properties = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"-X {text} has no value", hint="write -X key=value; see -X list")
+        if key not in _SPELLINGS:
+            raise not_understood(key, where="-X")
+        properties[key] = value
+    return properties
+
+
+def _environment_layer() -> Layer:
+    found = {
+        setting.name: os.environ[setting.environment]
+        for setting in SETTINGS
+        if setting.environment is not None and os.environ.get(setting.environment)
+    }
+    return Layer("environment", found)
+
+
+def _choose_context(
+    flag: str | None, project: str | None, upper: Sequence[Layer]
+) -> tuple[str | None, str]:
+    """Which context counts, and who chose it; the running sandbox when nobody names any server."""
+    environment = os.environ.get("PLAYHEAD_CONTEXT")
+    for name, by in ((flag, "-c"), (environment, "PLAYHEAD_CONTEXT"), (project, PROJECT_FILE)):
+        if name:
+            return name, by
+    default = current_context()
+    if default is not None:
+        return default, str(current_context_file())
+    # A context that nobody chose must not mix its database with somebody else's broker.
+    if sandbox_file().exists() and not any(layer.names_a_server() for layer in upper):
+        return SANDBOX, "the sandbox is up"
+    return None, ""
+
+
+def find_project_file(folder: Path) -> Path | None:
+    """The nearest playhead.toml from this folder up, but not beyond the root of its repository."""
+    for place in (folder, *folder.parents):
+        if (place / PROJECT_FILE).is_file():
+            return place / PROJECT_FILE
+        if (place / ".git").exists():
+            return None
+    return None
+
+
+def _project_layer(file: Path | None) -> tuple[list[Layer], str | None]:
+    if file is None:
+        return [], None
+    content = _read_toml(file)
+    context = content.pop("context", None)
+    if context is not None and not isinstance(context, str):
+        raise BadValue("context", found=context, needed="a context's name", where=str(file))
+    return [_layer(content, str(file), also=("context",))], context
+
+
+# --- contexts ----------------------------------------------------------------------------------
+
+
+def sandbox_file() -> Path:
+    """What a running sandbox publishes; an ordinary context."""
+    return paths.sandbox_dir() / "context.toml"
+
+
+def current_context_file() -> Path:
+    """Holds the name that `context use` chose, so that nobody's config.toml is rewritten."""
+    return paths.config_file().with_name("current-context")
+
+
+def current_context() -> str | None:
+    try:
+        return current_context_file().read_text(encoding="utf-8").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def contexts() -> dict[str, Layer]:
+    """Every context there is, the running sandbox's included."""
+    file = paths.config_file()
+    content = _read_toml(file) if file.exists() else {}
+    tables = content.pop("contexts", {})
+    if content:
+        raise UnknownKey(next(iter(content)), where=str(file), known=["contexts"])
+    found = {}
+    for name, table in tables.items():
+        where = f"context {name}"
+        if not isinstance(table, dict):
+            raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
+        found[name] = _layer(table, where)
+    if sandbox_file().exists():
+        found[SANDBOX] = _layer(_read_toml(sandbox_file()), f"context {SANDBOX}")
+    return found
+
+
+def _context_layer(name: str, chosen_by: str) -> Layer:
+    known = contexts()
+    if name in known:
+        return known[name]
+    if name == SANDBOX:
+        raise MissingPiece(
+            "a running sandbox",
+            needed_for=f"context {SANDBOX} (chosen by {chosen_by})",
+            hint="playhead sandbox up",
+        )
+    raise UnknownKey(name, where=f"the contexts (chosen by {chosen_by})", known=sorted(known))
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as exc:
+        raise UsageError(f"{file} is not valid TOML: {exc}") from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read {file}: {exc}") from exc
+
+
+def _layer(table: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -> Layer:
+    kafka = table.get(_KAFKA, {})
+    if not isinstance(kafka, dict):
+        raise BadValue(_KAFKA, found=kafka, needed="a table of client properties", where=where)
+    for key in _dotted(kafka):
+        if key not in _SPELLINGS:
+            raise not_understood(key, where=where)
+    settings = {}
+    for name, value in table.items():
+        if name == _KAFKA:
+            continue
+        if name not in BY_NAME:
+            raise UnknownKey(name, where=where, known=[*BY_NAME, _KAFKA, *also])
+        settings[name] = _text(value, key=name, where=where)
+        if BY_NAME[name].is_switch:
+            as_switch(settings[name], key=name, where=where)
+    return Layer(where, settings, _dotted(kafka))
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """`security.protocol = …` without quotes is a nested table to TOML, and meant as one key."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _dotted(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = _text(value, key=prefix + key, where=_KAFKA)
+    return flat
+
+
+def _text(value: object, *, key: str, where: str) -> str:
+    kinds: dict[type, Callable[[Any], str]] = {
+        str: str,
+        bool: lambda switch: "true" if switch else "false",
+        int: str,
+    }
+    if type(value) not in kinds:
+        raise BadValue(key, found=value, needed="a text, a number or true/false", where=where)
+    return kinds[type(value)](value)

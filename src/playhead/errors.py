@@ -1,0 +1,173 @@
+"""Every error Playhead raises on purpose: what happened, where, what was found and needed, and the way out.
+
+    PlayheadError                    exit 1
+    ├── UsageError                   exit 2   the request cannot be understood
+    │   ├── UnknownKey                        a setting or property nobody knows, with the nearest match
+    │   ├── BadValue                          a setting or property with a value it cannot have
+    │   └── UntranslatableProperty            a Kafka client property with no counterpart here
+    ├── Refused                      exit 6   a guard said no
+    │   └── NeedsConsent                      would write, and nobody said yes
+    ├── Stopped                      exit 5   stopped before the end; can be resumed
+    ├── Unavailable                  exit 1   a server that is needed does not answer
+    │   ├── BrokerUnavailable
+    │   ├── DatabaseUnavailable
+    │   └── NotFetched                        a file that could not be downloaded
+    ├── MissingPiece                 exit 1   something has to be installed or configured first
+    └── SandboxError                 exit 1
+        └── ServerDidNotStart                 a server of the sandbox ended before it was ready
+
+Each class builds its message from typed fields, so that a face can print it, and a program can read it.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_DIFFERENT = 4
+EXIT_STOPPED = 5
+EXIT_REFUSED = 6
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class PlayheadError(Exception):
+    """The root: one sentence, and the next thing to do."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UsageError(PlayheadError):
+    """The request cannot be understood."""
+
+    exit_code = EXIT_USAGE
+
+
+class UnknownKey(UsageError):
+    """A setting or property that nobody knows; names the nearest ones."""
+
+    def __init__(self, key: str, *, where: str, known: Sequence[str]) -> None:
+        self.key, self.where = key, where
+        self.nearest = tuple(get_close_matches(key, known, n=3, cutoff=0.6))
+        hint = (
+            f"did you mean {' or '.join(self.nearest)}?"
+            if self.nearest
+            else f"known here: {', '.join(known)}"
+            if len(known) <= 12
+            else None
+        )
+        super().__init__(f"unknown key {key!r} in {where}", hint=hint)
+
+
+class BadValue(UsageError):
+    """A setting or property whose value it cannot have."""
+
+    def __init__(
+        self, key: str, *, found: object, needed: str, where: str, hint: str | None = None
+    ) -> None:
+        self.key, self.found, self.needed, self.where = key, found, needed, where
+        super().__init__(f"{key} in {where} is {found!r}; needed: {needed}", hint=hint)
+
+
+class UntranslatableProperty(UsageError):
+    """A Kafka client property that cannot be carried to both of the clients used here."""
+
+    def __init__(self, key: str, *, where: str, reason: str, hint: str) -> None:
+        self.key, self.where, self.reason = key, where, reason
+        super().__init__(f"{key} in {where} cannot be used: {reason}", hint=hint)
+
+
+class Refused(PlayheadError):
+    """A guard said no; nothing was written."""
+
+    exit_code = EXIT_REFUSED
+
+
+class NeedsConsent(Refused):
+    """Would write, there is nobody to ask, and nobody said yes."""
+
+    def __init__(self, action: str) -> None:
+        self.action = action
+        super().__init__(
+            f"{action} needs a yes, and this is not a terminal",
+            hint="add --yes, or look first with --dry-run",
+        )
+
+
+class Stopped(PlayheadError):
+    """Stopped before the end at a point from which it can go on."""
+
+    exit_code = EXIT_STOPPED
+
+
+class Unavailable(PlayheadError):
+    """A server that is needed does not answer."""
+
+
+class BrokerUnavailable(Unavailable):
+    """No Kafka broker answered in time."""
+
+    def __init__(self, bootstrap_servers: str, *, waited_s: float, reason: str) -> None:
+        self.bootstrap_servers, self.waited_s, self.reason = bootstrap_servers, waited_s, reason
+        super().__init__(
+            f"no Kafka broker answered at {bootstrap_servers} within {waited_s:g} s: {reason}",
+            hint="check the address and the broker; `playhead doctor` looks at both, "
+            "`playhead sandbox up` starts one here",
+        )
+
+
+class DatabaseUnavailable(Unavailable):
+    """PostgreSQL did not let us in."""
+
+    def __init__(self, where: str, *, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(
+            f"cannot connect to PostgreSQL at {where}: {reason}",
+            hint="check DATABASE_URL, or the context's `database`; `playhead doctor` tries it",
+        )
+
+
+class NotFetched(Unavailable):
+    """A file that is needed could not be downloaded."""
+
+    def __init__(self, coordinate: str, *, url: str, reason: str) -> None:
+        self.coordinate, self.url, self.reason = coordinate, url, reason
+        super().__init__(
+            f"cannot fetch {coordinate} from {url}: {reason}",
+            hint="behind a mirror, set PLAYHEAD_MAVEN_URL to its base address; "
+            "a copy under ~/.m2/repository is used when its checksum fits",
+        )
+
+
+class MissingPiece(PlayheadError):
+    """Something has to be installed or configured first."""
+
+    def __init__(self, piece: str, *, needed_for: str, hint: str) -> None:
+        self.piece, self.needed_for = piece, needed_for
+        super().__init__(f"{needed_for} needs {piece}, which is not here", hint=hint)
+
+
+class SandboxError(PlayheadError):
+    """The sandbox cannot do what was asked."""
+
+
+class ServerDidNotStart(SandboxError):
+    """A server of the sandbox ended, or did not answer, before it was ready; carries the end of its log."""
+
+    def __init__(self, server: str, *, reason: str, log: Path, log_tail: Sequence[str]) -> None:
+        self.server, self.reason, self.log = server, reason, log
+        tail = "".join(f"\n    {line}" for line in log_tail)
+        super().__init__(
+            f"{server} did not start: {reason}{tail}",
+            hint=f"the whole log is {log}; `playhead sandbox up --fresh` starts from nothing",
+        )

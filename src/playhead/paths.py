@@ -1,0 +1,45 @@
+"""Where Playhead keeps its files: the XDG folders of a user, the system's own for root."""
+
+import os
+from pathlib import Path
+
+# Root's home is closed to the unprivileged user that the sandbox's servers run as.
+_ROOT_DEFAULTS = {
+    "XDG_CACHE_HOME": Path("/var/cache"),
+    "XDG_STATE_HOME": Path("/var/lib"),
+}
+_USER_DEFAULTS = {
+    "XDG_CACHE_HOME": Path("~/.cache"),
+    "XDG_STATE_HOME": Path("~/.local/state"),
+    "XDG_CONFIG_HOME": Path("~/.config"),
+}
+
+
+def _xdg(variable: str) -> Path:
+    value = os.environ.get(variable)
+    if value:
+        return Path(value) / "playhead"
+    if os.geteuid() == 0 and variable in _ROOT_DEFAULTS:
+        return _ROOT_DEFAULTS[variable] / "playhead"
+    return _USER_DEFAULTS[variable].expanduser() / "playhead"
+
+
+def cache_dir() -> Path:
+    """Things that can be made or fetched again: jars, the engine's start-up cache."""
+    return _xdg("XDG_CACHE_HOME")
+
+
+def state_dir() -> Path:
+    """Things that must last: the sandbox's data, the journal of runs, logs."""
+    return _xdg("XDG_STATE_HOME")
+
+
+def config_file() -> Path:
+    """The user's contexts."""
+    return _xdg("XDG_CONFIG_HOME") / "config.toml"
+
+
+def sandbox_dir() -> Path:
+    """The sandbox that is meant when none is named."""
+    value = os.environ.get("PLAYHEAD_SANDBOX_DIR")
+    return Path(value).expanduser().absolute() if value else state_dir() / "sandbox"

@@ -1,0 +1,56 @@
+"""Connects to a PostgreSQL server, in errors that name it and never show its password."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from playhead import secrets
+from playhead.errors import DatabaseUnavailable
+
+APPLICATION = "playhead"
+_CONNECT_WITHIN_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Who answered."""
+
+    version: str
+    database: str
+    user: str
+    clock_ahead_ms: float
+    """How far the server's clock is ahead of ours."""
+
+
+@contextmanager
+def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
+    """A connection that commits when its block ends well, and rolls back when it does not."""
+    try:
+        connection = psycopg.connect(
+            url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
+        )
+    except psycopg.Error as exc:
+        reason = secrets.redact(str(exc).strip().splitlines()[-1] if str(exc).strip() else "")
+        raise DatabaseUnavailable(secrets.without_password(url), reason=reason) from exc
+    with connection:
+        yield connection
+
+
+def ask(url: str) -> Server:
+    """What the server says of itself."""
+    with connect(url) as connection:
+        row = connection.execute(
+            "SELECT current_setting('server_version'), current_database(), current_user"
+        ).fetchone()
+        # The first statement paid for the session's start; this one's round trip is short.
+        before = time.time()
+        clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        between = (before + time.time()) / 2
+    if row is None or clock is None:  # a SELECT without FROM has one row, from any real server
+        raise DatabaseUnavailable(secrets.without_password(url), reason="it answered with nothing")
+    version, database, user = row
+    return Server(version, database, user, (float(clock[0]) - between) * 1000)

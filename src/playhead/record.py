@@ -1,0 +1,125 @@
+"""One record of a log, and the slice: a run of offsets of one partition that commits as a whole."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class TimestampType(Enum):
+    """Who set a record's timestamp; the values are Kafka's own ids, which Spark shows as well."""
+
+    NONE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record, byte for byte as the log has it.
+
+    Key, value and the values of headers are bytes or None, and None (null) is not b"" (empty).
+    Headers keep their order and may repeat. `timestamp_ms` is the raw number: -1 is "none", and
+    other negative ones, which a careless producer can write, are kept as they are.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    def __post_init__(self) -> None:
+        _need_place(self, "offset")
+        _need_int(self, "timestamp_ms")
+        if not isinstance(self.timestamp_type, TimestampType):
+            raise _wrong_type("Record.timestamp_type", self.timestamp_type, "a TimestampType")
+        _need_bytes("Record.key", self.key)
+        _need_bytes("Record.value", self.value)
+        _need_headers(self.headers)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slice:
+    """The offsets `[from_offset, to_offset)` of one partition; never empty; sorts by place."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+
+    def __post_init__(self) -> None:
+        _need_place(self, "from_offset")
+        _need_int(self, "to_offset")
+        if self.to_offset <= self.from_offset:
+            raise ValueError(
+                f"Slice.to_offset: found {self.to_offset}, "
+                f"needed more than from_offset, which is {self.from_offset}"
+            )
+
+    def __contains__(self, item: "int | Record") -> bool:
+        """Whether an offset, or a record of this very partition, lies in the slice."""
+        if isinstance(item, Record):
+            same_partition = (item.topic, item.partition) == (self.topic, self.partition)
+            return same_partition and item.offset in self
+        return self.from_offset <= item < self.to_offset
+
+    def __len__(self) -> int:
+        """The number of offsets, which is not the number of records: offsets may be absent."""
+        return self.to_offset - self.from_offset
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
+
+    def overlaps(self, other: "Slice") -> bool:
+        """Whether some offset lies in both."""
+        same_partition = (self.topic, self.partition) == (other.topic, other.partition)
+        return (
+            same_partition
+            and self.from_offset < other.to_offset
+            and other.from_offset < self.to_offset
+        )
+
+
+def _need_place(item: Record | Slice, offset_field: str) -> None:
+    owner = type(item).__name__
+    if not isinstance(item.topic, str):
+        raise _wrong_type(f"{owner}.topic", item.topic, "a str")
+    if not item.topic:
+        raise ValueError(f"{owner}.topic: found an empty str, needed a name")
+    for name in ("partition", offset_field):
+        _need_int(item, name)
+        if getattr(item, name) < 0:
+            raise ValueError(f"{owner}.{name}: found {getattr(item, name)}, needed 0 or more")
+
+
+def _need_int(item: Record | Slice, name: str) -> None:
+    value = getattr(item, name)
+    # Not isinstance: True is an int to it, and partition True is somebody's mistake.
+    if type(value) is not int:
+        raise _wrong_type(f"{type(item).__name__}.{name}", value, "an int")
+
+
+def _need_bytes(where: str, value: object) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise _wrong_type(where, value, "bytes or None")
+
+
+def _need_headers(headers: object) -> None:
+    if not isinstance(headers, tuple):
+        raise _wrong_type("Record.headers", headers, "a tuple of (str, bytes or None)")
+    for index, header in enumerate(headers):
+        where = f"Record.headers[{index}]"
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise _wrong_type(where, header, "a pair (str, bytes or None)")
+        if not isinstance(header[0], str):
+            raise _wrong_type(f"{where} name", header[0], "a str")
+        _need_bytes(f"{where} value", header[1])
+
+
+def _wrong_type(where: str, found: object, needed: str) -> TypeError:
+    # The type only: what is found may be somebody's payload, and does not belong in a log.
+    return TypeError(f"{where}: found {type(found).__name__}, needed {needed}")

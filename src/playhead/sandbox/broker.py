@@ -1,0 +1,222 @@
+"""The sandbox's Kafka: one KRaft node, broker and controller in one process, on loopback."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from playhead import jars
+from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.faults import abort_point
+from playhead.runtime import Java, find_java
+from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
+from playhead.sandbox.process import Server, User, run_to_end, tail
+
+READY_WITHIN_S = 60.0
+_STOP_PATIENCE_S = 10.0
+
+_LOGGING = """\
+Configuration:
+  status: error
+  Appenders:
+    RollingFile:
+      name: file
+      fileName: server.log
+      filePattern: "server.log.%i"
+      PatternLayout: {pattern: "%d %p %c{1} %m%n"}
+      Policies: {SizeBasedTriggeringPolicy: {size: 10MB}}
+      DefaultRolloverStrategy: {max: 3}
+  Loggers:
+    Root: {level: info, AppenderRef: {ref: file}}
+"""
+
+
+class Broker:
+    """A Kafka broker whose data live in `<sandbox>/kafka`."""
+
+    title = "the Kafka broker"
+
+    def __init__(self, directory: Path, *, user: User | None, extra: dict[str, str]) -> None:
+        self.directory = directory / "kafka"
+        self._user = user
+        self._extra = extra
+        # Shown by `ps`, and how the process is known again: it holds the folder.
+        self.server = Server("kafka", self.directory, f"-Dplayhead.sandbox={self.directory}")
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
+
+    def prepare(self, memory: Memory) -> list[str]:
+        """Format the log folder if there is none that can be used; says what it found out of order."""
+        give(self.directory, self._user)
+        data, unfinished = self.directory / "data", self.directory / "data.new"
+        remarks = []
+        if data.exists() and not _is_formatted(data, memory.cluster_id):
+            aside = move_aside(data)
+            remarks.append(f"Kafka's data folder was not usable (half formatted?); kept as {aside}")
+        self._configure(memory, "data")
+        if not data.exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
+            self._configure(memory, "data.new")
+            self._format(memory.cluster_id)
+            abort_point("sandbox.broker.formatted")
+            unfinished.rename(data)
+            self._configure(memory, "data")
+        give(self.directory, self._user)
+        return remarks
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        command = self._java_command("kafka.Kafka", "server.properties")
+        process = self.server.spawn(command, user=self._user)
+        abort_point("sandbox.broker.started")
+        return process
+
+    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
+        """Return when metadata is answered by *this* cluster and transactions can begin."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not _answers(memory):
+            if process.poll() is not None:
+                raise self._did_not_start(f"the process ended with status {process.returncode}")
+            if time.monotonic() > deadline:
+                raise self._did_not_start(f"no answer within {READY_WITHIN_S:g} s")
+            time.sleep(0.05)
+        _load_coordinators(memory, deadline_s=max(1.0, deadline - time.monotonic()))
+
+    def stop(self) -> bool:
+        return self.server.stop(graceful=signal.SIGTERM, patience_s=_STOP_PATIENCE_S)
+
+    def lost_its_port(self) -> bool:
+        """True when the last start failed because somebody else had taken the port."""
+        said = "\n".join(tail(self.log, 200) + tail(self.server.output, 200))
+        return "Address already in use" in said or "BindException" in said
+
+    def _did_not_start(self, reason: str) -> ServerDidNotStart:
+        log = self.log if self.log.exists() else self.server.output
+        return ServerDidNotStart(self.title, reason=reason, log=log, log_tail=tail(log))
+
+    def _configure(self, memory: Memory, data: str) -> None:
+        settings = _settings(memory, data) | self._extra
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        # A listener of the caller's own stands beside ours, in one list with them.
+        text = text.replace("{broker_port}", str(memory.broker_port))
+        text = text.replace("{controller_port}", str(memory.controller_port))
+        _write(self.directory / "server.properties", text)
+        _write(self.directory / "log4j2.yaml", _LOGGING)
+
+    def _format(self, cluster_id: str) -> None:
+        command = self._java_command(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties"
+        )
+        run_to_end(
+            "formatting Kafka's data folder", command, directory=self.directory, user=self._user
+        )
+
+    def _java_command(self, *arguments: str) -> list[str]:
+        java, class_path = self._programs()
+        options = [
+            "-Xms96m",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:-UsePerfData",  # would leave files in the temporary folder
+            "-XX:ErrorFile=crash-%p.log",
+            "-Djava.awt.headless=true",
+            "-Dlog4j2.configurationFile=log4j2.yaml",
+            self.server.marker,
+        ]
+        return [str(java), *options, "-cp", class_path, *arguments]
+
+    def _programs(self) -> tuple[Path, str]:
+        java: Java = find_java()
+        files = jars.ensure("broker")
+        home = (
+            within_reach(java.home.parent, (java.home,), self.directory.parent, self._user)
+            / java.home.name
+        )
+        folder = jars.jar_dir()
+        folder = (
+            within_reach(folder.parent, (folder,), self.directory.parent, self._user) / folder.name
+        )
+        return home / "bin" / "java", os.pathsep.join(str(folder / file.name) for file in files)
+
+
+def _settings(memory: Memory, data: str) -> dict[str, object]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{memory.controller_port}",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{memory.broker_port},"
+        f"CONTROLLER://{LOOPBACK}:{memory.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{memory.broker_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        # Relative to the working directory: no path can be too long or hold an odd character.
+        "log.dirs": data,
+        # A replay brings old timestamps; retention by time would delete them as they arrive.
+        "log.retention.ms": -1,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": 16 << 20,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+    }
+
+
+def _is_formatted(data: Path, cluster_id: str) -> bool:
+    try:
+        text = (data / "meta.properties").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(rf"^cluster\.id={re.escape(cluster_id)}$", text, re.MULTILINE) is not None
+
+
+def _answers(memory: Memory) -> bool:
+    """True when our own cluster answers: the port may have gone to another broker meanwhile."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient(_client(memory))
+    with contextlib.suppress(KafkaException):
+        return bool(client.list_topics(timeout=1.0).cluster_id == memory.cluster_id)
+    return False
+
+
+def _load_coordinators(memory: Memory, *, deadline_s: float) -> None:
+    """Have the transaction coordinator loaded, so that nobody's first transaction has to wait for it."""
+    from confluent_kafka import KafkaException, Producer
+
+    producer = Producer({**_client(memory), "transactional.id": "playhead-sandbox-ready"})
+    try:
+        producer.init_transactions(deadline_s)
+    except KafkaException as exc:
+        raise SandboxError(
+            f"the Kafka broker answers, but its transaction coordinator does not: {exc}",
+            hint="`playhead sandbox down`, then up again",
+        ) from exc
+
+
+def _client(memory: Memory) -> dict[str, object]:
+    return {
+        "bootstrap.servers": f"{LOOPBACK}:{memory.broker_port}",
+        "client.id": "playhead-sandbox",
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 100,
+        "log_level": 0,
+    }
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o644)

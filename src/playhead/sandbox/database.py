@@ -1,0 +1,172 @@
+"""The sandbox's PostgreSQL: over TCP on loopback, logging to csvlog, ready for logical replication."""
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from playhead.errors import ServerDidNotStart
+from playhead.faults import abort_point
+from playhead.runtime import find_postgres
+from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
+from playhead.sandbox.process import Server, User, run_to_end, tail
+
+READY_WITHIN_S = 60.0
+NAME = USER = "playhead"
+_STOP_PATIENCE_S = 10.0
+
+_SETTINGS = {
+    "listen_addresses": LOOPBACK,
+    # TCP only: a socket's path may not be longer than 107 bytes, a folder's may.
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_wal_senders": "10",
+    "max_replication_slots": "10",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "timezone": "UTC",
+    # Every statement, as the query replays need them; a weekday's file is overwritten a week later.
+    "logging_collector": "on",
+    "log_destination": "csvlog",
+    "log_directory": "../log",
+    "log_filename": "postgresql-%a.log",
+    "log_truncate_on_rotation": "on",
+    "log_rotation_age": "1d",
+    "log_rotation_size": "0",
+    "log_statement": "all",
+    "log_connections": "on",
+    "log_disconnections": "on",
+    "log_timezone": "UTC",
+}
+
+
+class Database:
+    """A PostgreSQL server whose data live in `<sandbox>/postgres`."""
+
+    title = "PostgreSQL"
+
+    def __init__(self, directory: Path, *, user: User | None) -> None:
+        self.directory = directory / "postgres"
+        self._user = user
+        self.server = Server("postgres", self.directory, str(self._data))
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        """The newest csvlog, or what the server printed before it opened one."""
+        logs = sorted(self.directory.glob("log/*.csv"), key=lambda file: file.stat().st_mtime)
+        return logs[-1] if logs else self.server.output
+
+    def prepare(self, memory: Memory) -> list[str]:
+        """Initialise the data folder if there is none that can be used; says what was out of order."""
+        give(self.directory, self._user)
+        remarks = []
+        if self._data.exists() and not (self._data / "PG_VERSION").exists():
+            aside = move_aside(self._data)
+            remarks.append(f"PostgreSQL's data folder was not usable (half made?); kept as {aside}")
+        if not self._data.exists():
+            self._initialise(memory.database_password)
+        self._drop_foreign_lock()
+        return remarks
+
+    def start(self, memory: Memory) -> "subprocess.Popen[bytes]":
+        settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+        command = [
+            self._program("postgres"),
+            "-D",
+            str(self._data),
+            "-p",
+            str(memory.database_port),
+        ]
+        process = self.server.spawn([*command, *settings], user=self._user)
+        abort_point("sandbox.database.started")
+        return process
+
+    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
+        """Return when our own database lets us in."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while (refusal := _refusal(memory)) is not None:
+            if process.poll() is not None:
+                raise self._did_not_start(f"the process ended with status {process.returncode}")
+            if time.monotonic() > deadline:
+                raise self._did_not_start(f"no connection within {READY_WITHIN_S:g} s ({refusal})")
+            time.sleep(0.05)
+
+    def stop(self) -> bool:
+        """A fast shutdown: open sessions are ended, everything committed is kept."""
+        return self.server.stop(graceful=signal.SIGINT, patience_s=_STOP_PATIENCE_S)
+
+    def lost_its_port(self) -> bool:
+        """True when the last start failed because somebody else had taken the port."""
+        said = "\n".join(tail(self.server.output, 50) + tail(self.log, 50))
+        return "could not bind" in said or "could not create any TCP/IP sockets" in said
+
+    def _did_not_start(self, reason: str) -> ServerDidNotStart:
+        log = self.server.output if tail(self.server.output) else self.log
+        return ServerDidNotStart(self.title, reason=reason, log=log, log_tail=tail(log))
+
+    def _program(self, name: str) -> str:
+        programs = find_postgres()
+        root = within_reach(programs.root, programs.pieces, self.directory.parent, self._user)
+        return str(root / programs.bin_dir.relative_to(programs.root) / name)
+
+    def _initialise(self, password: str) -> None:
+        unfinished = self.directory / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        password_file = self.directory / "password"
+        password_file.write_text(password, encoding="utf-8")
+        give(self.directory, self._user)
+        command = [self._program("initdb"), "-D", str(unfinished), "-U", USER, "-E", "UTF8"]
+        command += ["--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password_file}"]
+        try:
+            run_to_end(
+                "making PostgreSQL's data folder",
+                command,
+                directory=self.directory,
+                user=self._user,
+            )
+        finally:
+            password_file.unlink(missing_ok=True)
+        abort_point("sandbox.database.initialised")
+        unfinished.rename(self._data)
+
+    def _drop_foreign_lock(self) -> None:
+        """Remove a postmaster.pid whose number now belongs to some other program.
+
+        PostgreSQL refuses to start while a process of that number lives, whatever it is.
+        """
+        lock = self._data / "postmaster.pid"
+        try:
+            pid = int(lock.read_text(encoding="utf-8").split("\n", 1)[0])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return
+        if b"postgres" not in command:
+            lock.unlink(missing_ok=True)
+
+
+def database_url(memory: Memory) -> str:
+    """Where the database is, with its password."""
+    return (
+        f"postgresql://{USER}:{memory.database_password}@{LOOPBACK}:{memory.database_port}/{NAME}"
+    )
+
+
+def _refusal(memory: Memory) -> str | None:
+    """Why we are not let in; None when we are. Makes our database at its first success."""
+    import psycopg
+    from psycopg import sql
+
+    maintenance = database_url(memory).rpartition("/")[0] + "/postgres"
+    try:
+        with psycopg.connect(maintenance, connect_timeout=2, autocommit=True) as connection:
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])
+            if found.fetchone() is None:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(NAME)))
+    except psycopg.Error as exc:
+        return str(exc).strip() or type(exc).__name__
+    return None

@@ -1,0 +1,193 @@
+"""Server processes that outlive us: started in a session of their own, recognised later, stopped by pid."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playhead.errors import SandboxError
+
+# The shell writes its own pid and start time before it becomes the server. Written by anyone else, a
+# crash between start and note would leave a server that nobody knows of.
+_NOTE_AND_BECOME = (
+    '{ echo $$; cat /proc/$$/stat 2>/dev/null || ps -o lstart= -p $$; } > "$0.new" '
+    '&& mv "$0.new" "$0" && exec "$@"'
+)
+_HAS_PROC = Path("/proc/self/stat").exists()
+_PREPARED_WITHIN_S = 120.0
+_STAT_START_TIME = 19  # of the fields after the command's closing parenthesis
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whom a server runs as when we are root."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @staticmethod
+    def keywords(user: "User | None") -> dict[str, Any]:
+        """What subprocess wants to hear about it."""
+        return {"user": user.uid, "group": user.gid, "extra_groups": []} if user else {}
+
+
+def environment(home: Path) -> dict[str, str]:
+    """All that a server gets of ours: nothing that could change what it does."""
+    kept = {key: os.environ[key] for key in ("PATH", "TMPDIR") if key in os.environ}
+    return kept | {"HOME": str(home), "LC_ALL": "C.UTF-8"}
+
+
+def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User | None) -> None:
+    """Run a program that prepares a server's folder; its last line is the reason when it fails."""
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment(directory),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_PREPARED_WITHIN_S,
+        check=False,
+        **User.keywords(user),
+    )
+    if done.returncode != 0:
+        said = done.stdout.strip().splitlines() or [f"status {done.returncode}"]
+        raise SandboxError(
+            f"{what} failed: {said[-1]}", hint="check free space with `playhead doctor`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server program's place in the file system and the sign by which its process is known.
+
+    `marker` is one argument of its command line that no other process has.
+    """
+
+    name: str
+    directory: Path
+    marker: str
+
+    @property
+    def pid_file(self) -> Path:
+        return self.directory / "server.pid"
+
+    @property
+    def output(self) -> Path:
+        """What the process itself printed."""
+        return self.directory / "server.out"
+
+    def pid(self) -> int | None:
+        """The pid of the living process that the pid file means, or None.
+
+        The same number, the same start time and our marker: a recycled pid is never taken for ours.
+        """
+        try:
+            first, _, noted = self.pid_file.read_text(encoding="utf-8").partition("\n")
+            pid = int(first)
+        except (OSError, ValueError):
+            return None
+        if _start_time(pid) != _start_of(noted) or not self._has_marker(pid):
+            return None
+        return pid
+
+    def _has_marker(self, pid: int) -> bool:
+        return self.marker in " ".join(_command_line(pid))
+
+    def spawn(self, command: Sequence[str], *, user: User | None) -> subprocess.Popen[bytes]:
+        """Start the server detached from our terminal, as `user` when we are root."""
+        self.pid_file.unlink(missing_ok=True)
+        with self.output.open("wb") as output:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _NOTE_AND_BECOME, str(self.pid_file), *command],
+                cwd=self.directory,
+                env=environment(self.directory),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=0o077,
+                **User.keywords(user),
+            )
+
+    def stop(self, *, graceful: signal.Signals, patience_s: float) -> bool:
+        """End the process, politely first; True when there was one."""
+        pid = self.pid()
+        if pid is None:
+            self.pid_file.unlink(missing_ok=True)
+            return False
+        for sign, wait_s in ((graceful, patience_s), (signal.SIGKILL, 10.0)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+            if self._gone(pid, wait_s):
+                break
+        self.pid_file.unlink(missing_ok=True)
+        return True
+
+    def _gone(self, pid: int, wait_s: float) -> bool:
+        deadline = time.monotonic() + wait_s
+        while self.pid() == pid:
+            _reap(pid)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+
+def tail(file: Path, lines: int = 15) -> list[str]:
+    """The last lines of a log, for an error message."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.splitlines()[-lines:]
+
+
+def _reap(pid: int) -> None:
+    """Take the exit status when the process is our own child; a zombie would look alive for ever."""
+    with contextlib.suppress(ChildProcessError, OSError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _start_of(noted: str) -> str:
+    """The start time in what the starting shell noted."""
+    return _field_of_stat(noted) if ")" in noted else noted.strip()
+
+
+def _field_of_stat(stat: str) -> str:
+    return stat.rpartition(")")[2].split()[_STAT_START_TIME]
+
+
+def _start_time(pid: int) -> str | None:
+    if _HAS_PROC:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return None
+        is_zombie = stat.rpartition(")")[2].split()[0] == "Z"
+        return None if is_zombie else _field_of_stat(stat)
+    return _ps(pid, "lstart")
+
+
+def _command_line(pid: int) -> list[str]:
+    if _HAS_PROC:
+        try:
+            raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return []
+        return raw.decode("utf-8", "replace").split("\0")
+    return [_ps(pid, "command") or ""]
+
+
+def _ps(pid: int, field: str) -> str | None:
+    found = subprocess.run(
+        ["ps", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or None

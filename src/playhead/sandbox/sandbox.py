@@ -1,0 +1,227 @@
+"""A real broker and a real database in one folder: up, down, status."""
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.faults import abort_point
+from playhead.sandbox import ground
+from playhead.sandbox.broker import Broker
+from playhead.sandbox.database import Database, database_url
+from playhead.sandbox.ground import LOOPBACK, Memory
+
+_STARTS = 4
+"""How often a server is started when others keep taking the port between our choice and its use."""
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the servers of a running sandbox are."""
+
+    directory: Path
+    bootstrap_servers: str
+    database_url: str
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which any program finds them."""
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
+            "DATABASE_URL": self.database_url,
+            "PLAYHEAD_SANDBOX_DIR": str(self.directory),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Which of the sandbox's servers run."""
+
+    directory: Path
+    broker_pid: int | None
+    database_pid: int | None
+    endpoints: Endpoints | None
+
+    @property
+    def is_up(self) -> bool:
+        return self.broker_pid is not None and self.database_pid is not None
+
+
+class Sandbox:
+    """Kafka and PostgreSQL on free loopback ports, with their data in `directory`, kept between runs.
+
+    `broker_settings` are added to the broker's properties, for tests of listeners and limits;
+    `{broker_port}` and `{controller_port}` in them are filled in.
+    """
+
+    def __init__(self, directory: Path, *, broker_settings: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self._broker_settings = dict(broker_settings or {})
+
+    def up(self, *, fresh: bool = False, say: Callable[[str], None] = _silent) -> Endpoints:
+        """Start what does not run, and return when both servers answer.
+
+        What this call started is stopped again when it fails or is interrupted.
+        """
+        user = ground.server_user()
+        ground.prepare(self.directory, user)
+        with ground.only_one(self.directory, say):
+            broker, database = self._servers()
+            if fresh:
+                self._forget(broker, database)
+            memory = ground.recall(self.directory) or ground.new_memory()
+            started: list[Broker | Database] = []
+            try:
+                memory = self._start_missing(memory, broker, database, started, say)
+            except BaseException:
+                for server in started:
+                    server.stop()
+                raise
+            endpoints = self._endpoints(memory)
+            self._publish(endpoints)
+            abort_point("sandbox.published")
+            return endpoints
+
+    def down(self, *, say: Callable[[str], None] = _silent) -> list[str]:
+        """Stop what runs; the data stay. Returns the servers that were stopped."""
+        if not self.directory.exists():
+            return []
+        with ground.only_one(self.directory, say):
+            self._context_file.unlink(missing_ok=True)
+            return self._stop(*self._servers())
+
+    def status(self) -> Status:
+        broker, database = self._servers()
+        memory = ground.recall(self.directory)
+        pids = broker.server.pid(), database.server.pid()
+        running = memory is not None and any(pid is not None for pid in pids)
+        return Status(
+            self.directory, *pids, self._endpoints(memory) if memory and running else None
+        )
+
+    def endpoints(self) -> Endpoints:
+        """Where the servers are; an error when they do not all run."""
+        status = self.status()
+        if not status.is_up or status.endpoints is None:
+            raise SandboxError(
+                f"the sandbox in {self.directory} is not up", hint="start it: playhead sandbox up"
+            )
+        return status.endpoints
+
+    @contextmanager
+    def running(self) -> Iterator[Endpoints]:
+        """Up, and down at the end, however the end comes: also when this process is killed."""
+        guard = self._guard()
+        try:
+            yield self.up()
+        finally:
+            self.down()
+            guard.communicate()
+
+    @property
+    def broker(self) -> Broker:
+        return self._servers()[0]
+
+    @property
+    def database(self) -> Database:
+        return self._servers()[1]
+
+    @property
+    def _context_file(self) -> Path:
+        return self.directory / "context.toml"
+
+    def _servers(self) -> tuple[Broker, Database]:
+        user = ground.server_user()
+        return (
+            Broker(self.directory, user=user, extra=self._broker_settings),
+            Database(self.directory, user=user),
+        )
+
+    def _start_missing(
+        self,
+        memory: Memory,
+        broker: Broker,
+        database: Database,
+        started: list[Broker | Database],
+        say: Callable[[str], None],
+    ) -> Memory:
+        for attempt in range(1, _STARTS + 1):
+            missing = [s for s in (broker, database) if s.server.pid() is None]
+            memory = ground.with_usable_ports(
+                memory, broker=broker in missing, database=database in missing
+            )
+            ground.remember(self.directory, memory)
+            abort_point("sandbox.remembered")
+            try:
+                self._start(memory, missing, started, say)
+            except ServerDidNotStart:
+                lost = [server for server in missing if server.lost_its_port()]
+                if not lost or attempt == _STARTS:
+                    raise
+                say(f"{' and '.join(s.title for s in lost)} lost a port to another program; again")
+                self._stop(*lost)
+                continue
+            return memory
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _start(
+        self,
+        memory: Memory,
+        missing: list[Broker | Database],
+        started: list[Broker | Database],
+        say: Callable[[str], None],
+    ) -> None:
+        with ThreadPoolExecutor(2, thread_name_prefix="sandbox-start") as pool:
+            attempts: list[Future[None]] = []
+            for server in missing:
+                started.append(server)
+                attempts.append(pool.submit(_bring_up, server, memory, say))
+            wait(attempts)
+        for attempt in attempts:
+            attempt.result()
+
+    def _endpoints(self, memory: Memory) -> Endpoints:
+        return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
+
+    def _publish(self, endpoints: Endpoints) -> None:
+        """Leave a context that every command finds while the sandbox is up."""
+        ground.write_private(
+            self._context_file,
+            f'bootstrap_servers = "{endpoints.bootstrap_servers}"\n'
+            f'database = "{endpoints.database_url}"\n',
+        )
+
+    def _forget(self, broker: Broker, database: Database) -> None:
+        self._stop(broker, database)
+        for folder in (broker.directory, database.directory):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @staticmethod
+    def _stop(*servers: Broker | Database) -> list[str]:
+        with ThreadPoolExecutor(2, thread_name_prefix="sandbox-stop") as pool:
+            stopped = list(pool.map(lambda server: server.stop(), servers))
+        return [server.title for server, was in zip(servers, stopped, strict=True) if was]
+
+    def _guard(self) -> "subprocess.Popen[bytes]":
+        from playhead.sandbox.guard import start_guard
+
+        return start_guard(self.directory)
+
+
+def _bring_up(server: Broker | Database, memory: Memory, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    for remark in server.prepare(memory):
+        say(remark)
+    process = server.start() if isinstance(server, Broker) else server.start(memory)
+    server.wait_until_ready(memory, process)
+    with contextlib.suppress(ValueError):
+        say(f"{server.title} is ready after {time.monotonic() - began:.1f} s")

@@ -1,0 +1,66 @@
+"""Values that must never be shown: found by reference, redacted by value wherever text leaves us."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from playhead.errors import BadValue
+
+HIDDEN = "********"
+# Shorter ones would turn every page of text into stars; they are still hidden by key.
+_SHORTEST_REDACTED = 4
+_ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+_known: set[str] = set()
+
+
+def remember(value: str) -> str:
+    """Have this value redacted from everything that is printed from now on."""
+    if len(value) >= _SHORTEST_REDACTED:
+        _known.add(value)
+        _known.add(quote(value, safe=""))
+    return value
+
+
+def redact(text: str) -> str:
+    """The text with every secret value that was resolved in this process replaced."""
+    for value in sorted(_known, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def resolve(text: str, *, key: str, where: str) -> str:
+    """Follow `${ENV}` references and a leading `file:`; the result of either is remembered as a secret."""
+    if text.startswith("file:"):
+        return _from_file(Path(text[len("file:") :]).expanduser(), key=key, where=where)
+
+    def from_environment(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in os.environ:
+            raise BadValue(
+                key, found=match[0], needed=f"environment variable {name} to be set", where=where
+            )
+        return remember(os.environ[name])
+
+    return _ENV_REFERENCE.sub(from_environment, text)
+
+
+def _from_file(path: Path, *, key: str, where: str) -> str:
+    try:
+        return remember(path.read_text(encoding="utf-8").rstrip("\r\n"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadValue(
+            key, found=f"file:{path}", needed=f"a readable text file ({exc})", where=where
+        ) from exc
+
+
+def without_password(url: str) -> str:
+    """A connection URL that can be shown; its password is remembered for redaction elsewhere."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    remember(unquote(parts.password))
+    user = parts.username or ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:{HIDDEN}@{host}"))

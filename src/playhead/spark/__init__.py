@@ -1,0 +1,1 @@
+"""Everything that imports pyspark: the JVM it runs on, the session, and its start-up cache."""

@@ -1,0 +1,235 @@
+"""Starts the JVM that PySpark drives, directly and without Spark's shell scripts.
+
+Spark's own launcher insists on `--add-modules=jdk.incubator.vector`, which a small bundled runtime lacks.
+Started here, any Java 17 to 25 will do, no shell is in between, and the start-up cache can be used.
+"""
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from playhead import jars, paths
+from playhead.errors import PlayheadError
+from playhead.runtime import Java, find_java, find_spark_home
+
+# Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, less jdk.incubator.vector.
+_MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.lang.invoke",
+            "java.lang.reflect",
+            "java.io",
+            "java.net",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "java.util.concurrent.atomic",
+            "jdk.internal.ref",
+            "sun.nio.ch",
+            "sun.nio.cs",
+            "sun.util.calendar",
+        )
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--enable-native-access=ALL-UNNAMED",
+)
+# Options that depend on the Java release: what came, and what went away.
+_UNSAFE_ALLOWED, _UNSAFE_SINCE = "--sun-misc-unsafe-memory-access=allow", 23
+_ACTION_OPENED, _ACTION_UNTIL = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 23
+# Registers functions of machine learning by reflection in every new session, which took a third of its
+# time; nothing here uses them. See docs/decisions/0004-engine.md.
+_LEFT_OUT = "spark-mllib_"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_READY_WITHIN_S = 120.0
+_GONE_WITHIN_S = 10.0
+_KEPT_LOGS = 10
+
+
+class EngineDidNotStart(PlayheadError):
+    """The JVM ended, or did not answer, before it was ready; carries the end of its log."""
+
+    def __init__(self, *, reason: str, log: Path) -> None:
+        self.reason, self.log = reason, log
+        tail = "".join(f"\n    {line}" for line in _tail(log))
+        super().__init__(
+            f"the Spark engine did not start: {reason}{tail}",
+            hint=f"the whole log is {log}; `playhead doctor` checks the runtime and the jars",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """All that decides how the JVM starts; equal blueprints can share a start-up cache."""
+
+    java: Java
+    spark_home: Path
+    class_path: tuple[Path, ...]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running JVM and how PySpark reaches it."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    secret: str
+    log: Path
+
+    def close(self, patience_s: float = _GONE_WITHIN_S) -> None:
+        """Let the JVM end (it does so when its stdin closes) and see to it that it has."""
+        with contextlib.suppress(OSError):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def blueprint(memory: str) -> Blueprint:
+    """What a JVM with this much heap is started from on this machine."""
+    java, spark_home = find_java(), find_spark_home()
+    own = (jar for jar in sorted(spark_home.glob("jars/*.jar")) if _LEFT_OUT not in jar.name)
+    options = [*_MODULE_OPTIONS, f"-Xmx{memory}", "-XX:-UsePerfData"]
+    if java.feature_release >= _UNSAFE_SINCE:
+        options.append(_UNSAFE_ALLOWED)
+    if java.feature_release <= _ACTION_UNTIL:
+        options.append(_ACTION_OPENED)
+    return Blueprint(java, spark_home, (*own, *jars.ensure("engine")), tuple(options))
+
+
+def launch(
+    plan: Blueprint, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
+) -> "Launch":
+    """Start a JVM; it is booting while the caller does something useful, see `Launch.wait`."""
+    log = _new_log()
+    folder = Path(tempfile.mkdtemp(prefix="playhead-jvm-"))
+    info = folder / "connection"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _command(plan, conf, [*more_options, f"-XX:ErrorFile={log}.crash"]),
+            # The JVM ends when its stdin does: however we end, it does not stay.
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(plan, info),
+            # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
+            start_new_session=True,
+        )
+    return Launch(process, info, log)
+
+
+class Launch:
+    """A JVM on its way."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", info: Path, log: Path) -> None:
+        self.process, self.log = process, log
+        self._info = info
+
+    def wait(self) -> Gateway:
+        """The gateway, as soon as the JVM has written down its port and secret."""
+        deadline = time.monotonic() + _READY_WITHIN_S
+        try:
+            while not self._info.exists():
+                if self.process.poll() is not None:
+                    status = self.process.returncode
+                    raise EngineDidNotStart(reason=f"it ended with status {status}", log=self.log)
+                if time.monotonic() > deadline:
+                    raise EngineDidNotStart(
+                        reason=f"no answer within {_READY_WITHIN_S:g} s", log=self.log
+                    )
+                time.sleep(0.01)
+            port, secret = _read_connection(self._info)
+        except BaseException:
+            self.abandon()
+            raise
+        finally:
+            _remove(self._info)
+        return Gateway(self.process, port, secret, self.log)
+
+    def abandon(self) -> None:
+        """End a JVM that nobody will use."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        _remove(self._info)
+
+
+def _command(plan: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    class_path = [*_conf_dirs(plan.spark_home), *(str(jar) for jar in plan.class_path)]
+    return [
+        str(plan.java.program),
+        *plan.options,
+        *options,
+        f"-Dlog4j2.configurationFile={_LOGGING}",
+        "-cp",
+        os.pathsep.join(class_path),
+        "org.apache.spark.deploy.SparkSubmit",
+        *settings,
+        "pyspark-shell",
+    ]
+
+
+def _conf_dirs(spark_home: Path) -> list[str]:
+    """Configuration folders that Spark's scripts would have put on the class path."""
+    named = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    own = os.environ.get("SPARK_CONF_DIR", str(spark_home / "conf"))
+    return [folder for folder in [own, *named] if folder and Path(folder).is_dir()]
+
+
+def _environment(plan: Blueprint, info: Path) -> dict[str, str]:
+    return dict(os.environ) | {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
+        "JAVA_HOME": str(plan.java.home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_CONNECT_MODE": "0",
+        "SPARK_HOME": str(plan.spark_home),
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        "SPARK_SCALA_VERSION": "2.13",
+    }
+
+
+def _read_connection(info: Path) -> tuple[int, str]:
+    """The port and the secret, each length-prefixed as the JVM's DataOutputStream writes them."""
+    content = info.read_bytes()
+    port, length = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def _remove(info: Path) -> None:
+    with contextlib.suppress(OSError):
+        info.unlink(missing_ok=True)
+        info.parent.rmdir()
+
+
+def _new_log() -> Path:
+    folder = paths.state_dir() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    old = sorted(folder.glob("engine-*.log*"), key=lambda file: file.stat().st_mtime)
+    for file in old[:-_KEPT_LOGS]:
+        file.unlink(missing_ok=True)
+    return folder / f"engine-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+
+
+def _tail(log: Path, lines: int = 15) -> list[str]:
+    with contextlib.suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    return []

@@ -1,0 +1,242 @@
+"""One function that gives a Spark session: local by default, or a master's, or a remote one, or the active one."""
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from playhead import jars
+from playhead.errors import MissingPiece
+from playhead.spark import aot, jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+DEFAULT_MEMORY = "1g"
+_LOOPBACK = "127.0.0.1"
+_CACHE_WRITTEN_WITHIN_S = 120.0
+_REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
+
+
+class Warn:
+    """Where the one line about an ignored cache goes; a face may put its own function here."""
+
+    @staticmethod
+    def line(text: str) -> None:
+        sys.stderr.write(f"playhead: {text}\n")
+
+
+def session(
+    name: str,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    memory: str = DEFAULT_MEMORY,
+    ui: bool = False,
+    conf: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A session whose application and jobs carry `name`.
+
+    In this order: a Spark Connect server at `remote`; the session that is already active here (in a
+    notebook, on a platform that brings its own); the cluster of `master`; this machine. Nothing of what
+    is given is asked of the cluster beyond DataFrames, so the same job runs on all of them.
+    """
+    _require_pyspark()
+    if remote is not None:
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.remote(remote).appName(name).getOrCreate()
+    spark = _active()
+    if spark is None:
+        spark = _start(_settings(name, master or LOCAL, ui) | dict(conf or {}), memory)
+    describe(spark, name)
+    return spark
+
+
+def describe(spark: "SparkSession", description: str) -> None:
+    """Have the jobs that this thread starts carry a name in Spark's own UI."""
+    if hasattr(spark, "_jsparkSession"):  # Spark Connect names its work by the application alone
+        spark.sparkContext.setJobDescription(description)
+
+
+def stop(spark: "SparkSession") -> None:
+    """End the session; its JVM ends with this process, or serves the next session in it."""
+    spark.stop()
+
+
+def _require_pyspark() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingPiece(
+            "pyspark", needed_for="running a Spark job", hint="pip install 'playhead[local]'"
+        )
+
+
+def _active() -> "SparkSession | None":
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _settings(name: str, master: str, ui: bool) -> dict[str, str]:
+    settings = {
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.redaction.regex": _REDACTED,
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        # One round of tasks; Spark's 200 are for a cluster's worth of data.
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    if _stays_here(master):
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if not master.startswith("local"):
+        # Executors are other processes; on this machine the jars are on the class path already.
+        settings["spark.jars"] = ",".join(jar.as_uri() for jar in jars.ensure("engine"))
+    return settings
+
+
+def _stays_here(master: str) -> bool:
+    return master.startswith(("local", f"spark://{_LOOPBACK}:", "spark://localhost:"))
+
+
+def _start(settings: dict[str, str], memory: str) -> "SparkSession":
+    if os.environ.get("SPARK_HOME"):
+        return _start_by_its_own_scripts(settings, memory)
+    if _has_jvm():
+        return _build(settings)
+    plan = jvm.blueprint(memory)
+    cache = aot.cache_for(plan)
+    usable = cache if cache is not None and cache.is_there() else None
+    booting = jvm.launch(plan, settings, more_options=usable.options if usable else ())
+    check = aot.Check(usable) if usable else None
+    _import_pyspark()
+    gateway = _settle(booting, check, usable, plan, settings)
+    spark = _connect(gateway, settings)
+    if cache is not None and not cache.is_there():
+        aot.start_training()
+    return spark
+
+
+def _import_pyspark() -> None:
+    """What every session loads sooner or later, loaded while the JVM boots."""
+    import pyspark.sql
+    import pyspark.testing.utils  # noqa: F401  PySpark looks in here on its first call to the JVM
+
+
+def _settle(
+    booting: jvm.Launch,
+    check: aot.Check | None,
+    cache: aot.Cache | None,
+    plan: jvm.Blueprint,
+    settings: dict[str, str],
+) -> jvm.Gateway:
+    """The gateway of the JVM that is booting, or of another one without the cache when that is bad."""
+    if check is None or cache is None:
+        return booting.wait()
+    try:
+        gateway = booting.wait()
+    except jvm.EngineDidNotStart:
+        return _without(cache, "the JVM did not start with it", plan, settings)
+    if not check.is_whole():
+        gateway.close()
+        return _without(cache, "it is damaged", plan, settings)
+    if aot.was_refused(gateway.log):
+        Warn.line(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
+        cache.discard()
+    return gateway
+
+
+def _without(
+    cache: aot.Cache, reason: str, plan: jvm.Blueprint, settings: dict[str, str]
+) -> jvm.Gateway:
+    Warn.line(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
+    cache.discard()
+    return jvm.launch(plan, settings).wait()
+
+
+@contextmanager
+def started_for_training(plan: jvm.Blueprint, options: Sequence[str]) -> "Iterator[SparkSession]":
+    """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
+    settings = _settings("playhead start-up cache", LOCAL, ui=False)
+    gateway = jvm.launch(plan, settings, more_options=options).wait()
+    spark = _connect(gateway, settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway.close(patience_s=_CACHE_WRITTEN_WITHIN_S)
+
+
+def _has_jvm() -> bool:
+    """True when an earlier session of this process has left its JVM to us."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
+
+
+def _build(settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _connect(gateway: jvm.Gateway, settings: Mapping[str, str]) -> "SparkSession":
+    """Hand the JVM to PySpark in the way it offers: two environment variables."""
+    handed = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.secret,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    with _environment(handed):
+        spark = _build(settings)
+    atexit.register(_end, gateway)
+    return spark
+
+
+def _end(gateway: jvm.Gateway) -> None:
+    """Stop what is still active and then its JVM; the other way round PySpark's threads complain."""
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is not None and gateway.process.poll() is None:
+        with contextlib.suppress(Exception):  # the process ends; there is nobody left to tell
+            active.stop()
+    gateway.close()
+
+
+def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSession":
+    """A Spark that the user brought starts as its owner set it up; we add the connector and our names."""
+    settings.setdefault("spark.jars", ",".join(jar.as_uri() for jar in jars.ensure("engine")))
+    settings.setdefault("spark.driver.memory", memory)
+    with _environment({"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}):
+        return _build(settings)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value

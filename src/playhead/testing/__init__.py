@@ -1,0 +1,29 @@
+"""Doubles, faults and contract suites for code that uses Playhead, and for systems added to it.
+
+`ListSource([r0, r1, Abort(), r2])` fails once between `r1` and `r2`, `ListTarget` keeps what is
+committed and can fail before or after, so a recovery test reads like its specification: run, see
+`Aborted`, run again, compare `target.records`. `ManualClock` moves by hand, `LinkProxy` stands
+between a client and a real server and breaks their link, `armed("NAME=raise")` fires a named abort
+point. A new system passes `exercise_source` and `exercise_target`; `sample_records` shows what both
+look at.
+"""
+
+from playhead.faults import Aborted, abort_points, armed
+from playhead.testing.clock import ManualClock
+from playhead.testing.contracts import exercise_source, exercise_target, sample_records
+from playhead.testing.lists import Abort, ListSource, ListTarget
+from playhead.testing.proxy import LinkProxy
+
+__all__ = [
+    "Abort",
+    "Aborted",
+    "LinkProxy",
+    "ListSource",
+    "ListTarget",
+    "ManualClock",
+    "abort_points",
+    "armed",
+    "exercise_source",
+    "exercise_target",
+    "sample_records",
+]

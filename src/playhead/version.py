@@ -1,0 +1,3 @@
+"""The one place that knows Playhead's version."""
+
+__version__ = "0.1.0"

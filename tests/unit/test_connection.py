@@ -1,0 +1,486 @@
+"""One connection, read from either client's spelling and rendered for both."""
+
+import logging
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trustme
+from confluent_kafka import Producer
+from cryptography.hazmat.primitives import serialization as keys
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playhead import secrets
+from playhead.connection import KafkaConnection
+from playhead.errors import BadValue, MissingPiece, UnknownKey, UntranslatableProperty, UsageError
+from playhead.properties import BY_NAME, KNOWN_PROPERTIES, parse_properties
+
+Properties = dict[str, str]
+JAAS = "org.apache.kafka.common.security."
+BROKERS = "localhost:9092"
+
+
+def read(properties: Mapping[str, str], *, references: bool = True) -> KafkaConnection:
+    return KafkaConnection.from_properties(properties, where="here", references=references)
+
+
+def strings(rendered: Mapping[str, object]) -> Properties:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in rendered.items()
+    }
+
+
+@dataclass(frozen=True)
+class Tls:
+    ca: Path
+    chain: Path
+    key: Path
+    encrypted: Path
+    both: Path
+    pkcs1: Path
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    folder = tmp_path_factory.mktemp("tls")
+    ca = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    certificate = ca.issue_cert("localhost", key_type=trustme.KeyType.ECDSA)
+    key = keys.load_pem_private_key(certificate.private_key_pem.bytes(), None)
+
+    def write(name: str, content: bytes) -> Path:
+        path = folder / name
+        path.write_bytes(content)
+        return path
+
+    def pkcs8(encryption: keys.KeySerializationEncryption) -> bytes:
+        return key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.PKCS8, encryption)
+
+    chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
+    plain = pkcs8(keys.NoEncryption())
+    return Tls(
+        ca=write("ca.pem", ca.cert_pem.bytes()),
+        chain=write("client.crt", chain),
+        key=write("client.key", plain),
+        encrypted=write("sealed.key", pkcs8(keys.BestAvailableEncryption(b"pass phrase"))),
+        both=write("client.pem", plain + chain),
+        pkcs1=write("old.key", certificate.private_key_pem.bytes()),
+    )
+
+
+# --- the same connection in both spellings -----------------------------------------------------
+
+# Everything a C string and a JAAS string can hold.
+SECRET = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+TUNING_ROWS = [row for row in KNOWN_PROPERTIES if row.low is not None]
+ENDS_LATER = ("max.poll.interval.ms", "reconnect.backoff.max.ms", "retry.backoff.max.ms")
+
+
+def jaas_of(module: str, **options: str) -> str:
+    # Escapes every printable character, which the code under test never does.
+    def quoted(value: str) -> str:
+        plain = {"\n": "\\n", "\r": "\\r"}
+        return "".join(plain.get(c, c if c.isalnum() else f"\\{c}") for c in value)
+
+    said = " ".join(f"{name}='{quoted(value)}'" for name, value in options.items())
+    return f"{JAAS}{module} required {said} ;"
+
+
+@st.composite
+def logins(draw: st.DrawFn) -> tuple[Properties, Properties]:
+    """A login as librdkafka says it and as Java says it."""
+    mechanism = draw(st.sampled_from(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]))
+    user, password = draw(SECRET), draw(SECRET)
+    both = {"sasl.mechanism": mechanism}
+    if mechanism != "OAUTHBEARER":
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        return (
+            both | {"sasl.username": user, "sasl.password": password},
+            both | {"sasl.jaas.config": jaas_of(module, username=user, password=password)},
+        )
+    both["sasl.oauthbearer.token.endpoint.url"] = "https://127.0.0.1:1/token"
+    module = "oauthbearer.OAuthBearerLoginModule"
+    jaas = jaas_of(module, clientSecret=password, clientId=user, scope="s", extension_b="2",
+                   extension_a="1")  # fmt: skip
+    handler = JAAS + "oauthbearer.OAuthBearerLoginCallbackHandler"
+    return (
+        both
+        | {"sasl.oauthbearer.client.id": user, "sasl.oauthbearer.client.secret": password}
+        | {"sasl.oauthbearer.scope": "s", "sasl.oauthbearer.extensions": "b=2, a=1"}
+        | {"sasl.oauthbearer.method": "oidc"},
+        both | {"sasl.jaas.config": jaas, "sasl.login.callback.handler.class": handler},
+    )
+
+
+@st.composite
+def tunings(draw: st.DrawFn) -> tuple[Properties, Properties]:
+    librdkafka, java = {}, {}
+    for row in draw(st.lists(st.sampled_from(TUNING_ROWS), unique_by=lambda row: row.name)):
+        if row.name not in ("reconnect.backoff.ms", "retry.backoff.ms", "heartbeat.interval.ms"):
+            low = 3_600_000 if row.name in ENDS_LATER and row.high != 300_000 else 45_000
+            low = low if row.name.endswith(".ms") and (row.high or 0) > low else row.low
+            value = draw(st.integers(low, row.high))
+            off = row.low == -1 and value <= 0
+            librdkafka[row.librdkafka or row.name] = "0" if off else str(value)
+            java[row.java or row.name] = "-1" if off else str(value)
+    return librdkafka, java
+
+
+@st.composite
+def tls_settings(draw: st.DrawFn, tls: Tls) -> tuple[Properties, Properties]:
+    kind = draw(st.sampled_from(["none", "file", "text", "sealed text"]))
+    librdkafka, java = {"ssl.endpoint.identification.algorithm": "https"}, {}
+    if draw(st.booleans()):
+        librdkafka["ssl.endpoint.identification.algorithm"] = "none"
+        java["ssl.endpoint.identification.algorithm"] = ""
+    if draw(st.booleans()):
+        librdkafka["ssl.ca.location"] = java["ssl.truststore.location"] = str(tls.ca)
+        java["ssl.truststore.type"] = "PEM"
+    if kind == "file":
+        librdkafka |= {
+            "ssl.certificate.location": str(tls.both),
+            "ssl.key.location": str(tls.both),
+        }
+        java |= {"ssl.keystore.location": str(tls.both), "ssl.keystore.type": "PEM"}
+    elif kind != "none":
+        key = (tls.encrypted if kind == "sealed text" else tls.key).read_text()
+        chain = tls.chain.read_text()
+        librdkafka |= {"ssl.key.pem": key, "ssl.certificate.pem": chain}
+        java |= {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": chain}
+        if kind == "sealed text":
+            librdkafka["ssl.key.password"] = java["ssl.key.password"] = "pass phrase"
+    return librdkafka, java
+
+
+@st.composite
+def spellings(draw: st.DrawFn, tls: Tls) -> tuple[Properties, Properties]:
+    """One connection as librdkafka says it and as Java says it."""
+    protocol = draw(st.sampled_from(["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]))
+    parts = [draw(tunings())]
+    parts += [draw(logins())] if protocol.startswith("SASL") else []
+    parts += [draw(tls_settings(tls))] if protocol.endswith("SSL") else []
+    librdkafka = {"metadata.broker.list": BROKERS, "security.protocol": protocol.lower()}
+    java = {"bootstrap.servers": f" {BROKERS} ", "security.protocol": protocol}
+    for ours, theirs in parts:
+        librdkafka |= ours
+        java |= theirs
+    return librdkafka, java
+
+
+def law(**more: object) -> settings:
+    # Key pairs are made once, not for each example.
+    return settings(suppress_health_check=[HealthCheck.function_scoped_fixture], **more)  # type: ignore[arg-type]
+
+
+@law(deadline=None)
+@given(data=st.data())
+def test_both_spellings_are_the_same_connection_and_both_come_back(
+    data: st.DataObject, tls: Tls
+) -> None:
+    librdkafka, java = data.draw(spellings(tls))
+    connection = read(librdkafka, references=False)
+    assert read(java, references=False) == connection
+    assert read(librdkafka | java, references=False) == connection
+    assert read(connection.for_java(), references=False) == connection
+    assert read(strings(connection.for_librdkafka()), references=False) == connection
+    assert pickle.loads(pickle.dumps(connection)) == connection  # noqa: S301
+    assert hash(connection) == hash(read(java, references=False))
+
+
+@law(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_librdkafka_takes_whatever_is_rendered(data: st.DataObject, tls: Tls) -> None:
+    connection = read(data.draw(spellings(tls))[0], references=False)
+    silent = logging.Logger("silent", level=logging.CRITICAL + 1)
+    Producer(connection.for_librdkafka("producer"), logger=silent)
+    Producer(connection.for_librdkafka(), logger=silent)
+
+
+@given(login=logins())
+def test_secrets_are_never_shown(login: tuple[Properties, Properties]) -> None:
+    marked = "s3cr3t-Ünd\"\\;'geheim"
+    for properties in login:
+        key = next(key for key in properties if key in (
+            "sasl.password", "sasl.oauthbearer.client.secret", "sasl.jaas.config"
+        ))  # fmt: skip
+        if key == "sasl.jaas.config":
+            continue
+        said = properties | {key: marked, "security.protocol": "SASL_SSL"}
+        connection = read(said | {"bootstrap.servers": BROKERS}, references=False)
+        assert marked not in f"{connection!r} {connection} {connection.shown()}"
+        assert connection.shown()[key] == secrets.HIDDEN
+        # Also as JAAS quotes it, because Spark prints its options.
+        assert "geheim" not in secrets.redact(f"{connection.for_java()['sasl.jaas.config']}")
+
+
+def test_a_private_key_is_never_shown(tls: Tls) -> None:
+    text = tls.encrypted.read_text()
+    connection = read(
+        {"ssl.key.pem": text, "ssl.certificate.pem": tls.chain.read_text()}
+        | {"ssl.key.password": "pass phrase", "security.protocol": "SSL"}
+    )
+    assert text.splitlines()[1] not in f"{connection!r}"
+    assert "pass phrase" not in f"{connection!r}"
+    assert connection.shown()["ssl.certificate.pem"] == "inline PEM (1 certificates)"
+
+
+# --- rendering ---------------------------------------------------------------------------------
+
+SCRAM = {
+    "bootstrap.servers": "a:1, b:2",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "me",
+    "sasl.password": 'p"w\\;',
+}
+
+
+def test_what_java_is_given() -> None:
+    assert read(SCRAM | {"ssl.endpoint.identification.algorithm": "none"}).for_java() == {
+        "bootstrap.servers": "a:1,b:2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f"{JAAS}scram.ScramLoginModule required "
+        'username="me" password="p\\"w\\\\;";',
+        "ssl.endpoint.identification.algorithm": "",
+    }
+
+
+def test_what_librdkafka_is_given() -> None:
+    tuning = {"receive.buffer.bytes": "-1", "request.timeout.ms": "9000", "linger.ms": "5"}
+    assert read(SCRAM | tuning).for_librdkafka("consumer") == SCRAM | {
+        "bootstrap.servers": "a:1,b:2",
+        "socket.receive.buffer.bytes": 0,
+        "socket.timeout.ms": 9000,
+    }
+
+
+def test_a_certificate_and_key_in_two_files_reach_java_as_text(tls: Tls) -> None:
+    connection = read(
+        {"bootstrap.servers": BROKERS, "security.protocol": "SSL", "ssl.ca.location": str(tls.ca)}
+        | {"ssl.certificate.location": str(tls.chain), "ssl.key.location": str(tls.key)}
+    )
+    java = connection.for_java()
+    assert java["ssl.keystore.key"] == tls.key.read_text()
+    assert java["ssl.truststore.location"] == str(tls.ca)
+    assert read(java) == connection.inlined("certificate", "key")
+    assert read(java).inlined() == connection.inlined()
+    assert "location" not in " ".join(connection.inlined().for_librdkafka())
+
+
+def test_no_broker_is_no_client() -> None:
+    connection = read({})
+    assert connection == KafkaConnection()
+    for render in (connection.for_java, connection.for_librdkafka):
+        with pytest.raises(MissingPiece, match="the address of a broker"):
+            render()
+    reached = connection.with_bootstrap_servers("[::1]:9092", where="-b")
+    assert reached.for_java()["bootstrap.servers"] == "[::1]:9092"
+    with pytest.raises(BadValue, match="bootstrap.servers in -b is 'nowhere'"):
+        connection.with_bootstrap_servers("nowhere", where="-b")
+
+
+# --- references --------------------------------------------------------------------------------
+
+
+def test_secrets_by_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", 'from "env"; x')
+    file = tmp_path / "password"
+    file.write_text("from a file\n")
+    jaas = f"{JAAS}plain.PlainLoginModule required username=me password="
+    plain = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+
+    def password(**said: str) -> str | None:
+        return read(plain | {key.replace("_", "."): value for key, value in said.items()}).password
+
+    assert password(sasl_username="me", sasl_password="${KAFKA_PASSWORD}") == 'from "env"; x'
+    assert password(sasl_username="me", sasl_password=f"file:{file}") == "from a file"
+    # A value from outside stays inside its quotes.
+    assert password(sasl_jaas_config=jaas + '"${KAFKA_PASSWORD}";') == 'from "env"; x'
+    assert password(sasl_jaas_config=jaas + f'"file:{file}";') == "from a file"
+    file.write_text(jaas + '"literal ${KAFKA_PASSWORD}";')
+    assert password(sasl_jaas_config=f"file:{file}") == "literal ${KAFKA_PASSWORD}"
+    monkeypatch.setenv("JAAS", jaas + "short;")
+    assert password(sasl_jaas_config="${JAAS}") == "short"
+
+
+def test_references_are_followed_only_where_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "ber-lin")
+    assert read({"client.id": "file:${PLACE}"}).tuning["client.id"] == "file:ber-lin"
+    literal = read({"client.id": "${PLACE}"}, references=False)
+    assert literal.tuning["client.id"] == "${PLACE}"
+    monkeypatch.delenv("PLACE")
+    with pytest.raises(BadValue, match="environment variable PLACE to be set"):
+        read({"client.id": "${PLACE}"})
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+SSL = {"security.protocol": "SSL"}
+SASL = {"security.protocol": "SASL_SSL"}
+PLAIN = SASL | {"sasl.mechanism": "PLAIN"}
+OAUTH = SASL | {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": "hidden",
+    "sasl.oauthbearer.token.endpoint.url": "https://login/",
+}
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"bootstrap.servers": "localhost"}, "'localhost'; needed: host:port"),
+        ({"bootstrap.servers": "a:1,"}, "needed: host:port"),
+        (SASL, "sasl.mechanism in here is None; needed: one of PLAIN, SCRAM-SHA-256,"),
+        (PLAIN, "sasl.username in here is None; needed: a value, because sasl.mechanism is PLAIN"),
+        (PLAIN | {"sasl.username": "me"}, "sasl.password in here is None"),
+        (SSL | {"sasl.password": "hidden"}, "'SSL'; needed: SASL_SSL, because sasl.password"),
+        ({"sasl.mechanism": "PLAIN"}, "'PLAINTEXT'; needed: SASL_SSL, because sasl.mechanism"),
+        ({"ssl.key.password": "hidden"}, "'PLAINTEXT'; needed: SSL or SASL_SSL, because ssl.key"),
+        (SSL | {"ssl.key.password": "hidden"}, "ssl.key.location in here is None"),
+        (SSL | {"ssl.keystore.key": "{key}"}, "ssl.certificate.location in here is None"),
+        (SSL | {"ssl.certificate.location": "{chain}"}, "ssl.key.location in here is None"),
+        (SSL | {"ssl.ca.location": "{key}"}, "key'; needed: PEM with a BEGIN CERTIFICATE"),
+        (SSL | {"ssl.ca.location": "/no/such"}, "needed: a readable PEM file (No such file"),
+        (SSL | {"ssl.ca.location": "{ca}", "ssl.ca.pem": "{ca}"}, "needed: this, or PEM text"),
+        (SSL | {"ssl.truststore.location": "{ca}", "ssl.truststore.password": "hidden"},
+         "ssl.truststore.password in here is '********'; needed: no password"),
+        (SSL | {"ssl.key.location": "{sealed}", "ssl.certificate.location": "{chain}"},
+         "ssl.key.password in here is None; needed: the key's pass phrase"),
+        (SSL | {"ssl.keystore.location": "{both}", "ssl.key.password": "hidden"},
+         "needed: nothing, the key is not encrypted"),
+        (SSL | {"enable.ssl.certificate.verification": "false"}, "'false'; needed: true"),
+        (OAUTH | {"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}, "an https://"),
+        (OAUTH | {"sasl.oauthbearer.token.endpoint.url": "http://login/"}, "an https://"),
+        (OAUTH | {"sasl.username": "me"}, "'OAUTHBEARER'; needed: one that takes sasl.username"),
+        (OAUTH | {"sasl.mechanism": "PLAIN"}, "one that takes sasl.oauthbearer.client.id"),
+        (OAUTH | {"sasl.login.callback.handler.class": "evil.Class"}, "'evil.Class'; needed: org"),
+        (PLAIN | {"sasl.jaas.config": f"{JAAS}scram.ScramLoginModule required;"},
+         f"sasl.mechanism in here is 'PLAIN'; needed: one for {JAAS}scram.ScramLoginModule"),
+        ({"reconnect.backoff.ms": "20000"}, "needed: at most reconnect.backoff.max.ms, which is"),
+        ({"reconnect.backoff.max.ms": "50"}, "reconnect.backoff.ms in here is 100"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together(properties: Properties, message: str, tls: Tls) -> None:
+    files = {"{ca}": tls.ca, "{chain}": tls.chain, "{key}": tls.key, "{both}": tls.both}
+    files["{sealed}"] = tls.encrypted
+    with pytest.raises(BadValue) as caught:
+        read({
+            key: files[value].read_text() if value in files and key.endswith((".pem", "e.key"))
+            else str(files.get(value, value))
+            for key, value in properties.items()
+        })  # fmt: skip
+    assert message in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "first", "second"),
+    [
+        ({"bootstrap.servers": "a:1", "metadata.broker.list": "b:1"}, "bootstrap.servers", "b:1"),
+        (SSL | {"ssl.truststore.certificates": "x", "ssl.ca.pem": "-----BEGIN A-----b"
+         "-----END A-----"}, "ssl.truststore.certificates", "inline PEM"),
+        ({"request.timeout.ms": "5000", "socket.timeout.ms": "6000"}, "request.timeout.ms", "6000"),
+        (PLAIN | {"sasl.password": "hidden1", "sasl.jaas.config":
+         f"{JAAS}plain.PlainLoginModule required username=me password=hidden2;"},
+         "sasl.password", "sasl.jaas.config"),
+    ],
+)  # fmt: skip
+def test_contradictions_name_both(properties: Properties, first: str, second: str) -> None:
+    with pytest.raises(BadValue) as caught:
+        read(properties)
+    assert first in str(caught.value)
+    assert second in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason", "hint"),
+    [
+        ({"sasl.mechanism": "gssapi"}, "Kerberos", "SCRAM-SHA-512"),
+        ({"sasl.mechanism": "AWS_MSK_IAM"}, "a Java class of Amazon's", "client certificate"),
+        ({"sasl.mechanism": "NTLM"}, "NTLM is not a mechanism", "SCRAM-SHA-512"),
+        (PLAIN | {"sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required;"},
+         "JndiLoginModule is not allowed", f"use {JAAS}oauthbearer.OAuthBearerLoginModule, "),
+        (PLAIN | {"sasl.jaas.config": f"x.{JAAS}plain.PlainLoginModule required;"},
+         "is not allowed", "PlainLoginModule"),
+        (SASL | {"sasl.mechanism": "SCRAM-SHA-256",
+                 "sasl.jaas.config": f"{JAAS}scram.ScramLoginModule required tokenauth=true;"},
+         "its option tokenauth", "leave the option out"),
+        (OAUTH | {"sasl.jaas.config":
+                  f"{JAAS}oauthbearer.OAuthBearerLoginModule required extension_a='1,2';"},
+         "its option extension_a", "leave the option out"),
+        (SSL | {"ssl.truststore.location": "/etc/my trust.jks"}, "JKS store",
+         "keytool -importkeystore -srckeystore '/etc/my trust.jks' -srcstoretype JKS -destkeystore "
+         "'/etc/my trust.p12' -deststoretype PKCS12 && openssl pkcs12 -in '/etc/my trust.p12' "
+         "-nokeys -out '/etc/my trust.pem', then ssl.truststore.type=PEM and "
+         "ssl.truststore.location='/etc/my trust.pem'"),
+        (SSL | {"ssl.keystore.location": "me.p12", "ssl.keystore.password": "hidden"}, "PKCS12",
+         "openssl pkcs12 -in me.p12 -out me.pem, then ssl.keystore.type=PEM, "
+         "ssl.keystore.location=me.pem and the pass phrase you gave as ssl.key.password"),
+        (SSL | {"ssl.keystore.type": "jks", "ssl.keystore.location": "me.pem"}, "JKS", "keytool"),
+        (SSL | {"ssl.key.location": "{pkcs1}", "ssl.certificate.location": "{chain}"},
+         "PKCS#8", "openssl pkcs8 -topk8 -in {pkcs1}"),
+        ({"group.id": "mine"}, "Playhead sets this itself", "leave it out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_to_both(
+    properties: Properties, reason: str, hint: str, tls: Tls
+) -> None:
+    def filled(text: str) -> str:
+        return text.replace("{pkcs1}", str(tls.pkcs1)).replace("{chain}", str(tls.chain))
+
+    with pytest.raises(UntranslatableProperty) as caught:
+        read({key: filled(value) for key, value in properties.items()})
+    assert reason in caught.value.reason
+    assert filled(hint) in (caught.value.hint or "")
+    assert "hidden" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_pem_store_is_known_by_its_content(tls: Tls, tmp_path: Path) -> None:
+    odd = tmp_path / "truststore"
+    odd.write_bytes(tls.ca.read_bytes())
+    assert read(SSL | {"ssl.truststore.location": str(odd)}).ca_location == str(odd)
+    odd.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(UntranslatableProperty, match="JKS"):
+        read(SSL | {"ssl.truststore.location": str(odd)})
+
+
+def test_the_shaded_login_module_of_databricks_is_the_same() -> None:
+    jaas = f"kafkashaded.{JAAS}plain.PlainLoginModule required username=me password=pw;"
+    assert read(PLAIN | {"sasl.jaas.config": jaas}).username == "me"
+
+
+def test_an_unknown_key_names_where_and_the_nearest() -> None:
+    with pytest.raises(UnknownKey, match=r"'sasl.pasword' in here") as caught:
+        read({"sasl.pasword": "hidden"})
+    assert caught.value.nearest[0] == "sasl.password"
+
+
+@given(st.sampled_from(KNOWN_PROPERTIES).flatmap(lambda row: st.sampled_from(row.spellings)))
+def test_every_known_key_is_understood_or_refused_on_purpose(key: str) -> None:
+    value = {True: str(BY_NAME[key].low)}.get(key in BY_NAME and BY_NAME[key].low is not None, "x")
+    try:
+        read({key: value})
+    except UsageError as exc:
+        assert not isinstance(exc, UnknownKey)  # noqa: PT017
+
+
+def test_from_a_file_as_people_write_it(tls: Tls) -> None:
+    key = "\\\n  ".join(tls.key.read_text().splitlines())
+    text = f"""
+        # a key on one line, as Kafka's documentation shows it
+        bootstrap.servers = a:1,\\
+                            b:2
+        security.protocol = SSL
+        ssl.keystore.type = PEM
+        ssl.keystore.key = {key}
+        ssl.keystore.certificate.chain = {tls.chain.read_text().replace(chr(10), " ")}
+    """
+    connection = read(parse_properties(text, where="client.properties"))
+    assert connection.key_pem == tls.key.read_text()
+    assert connection.certificate_pem == tls.chain.read_text()
