@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from playhead import properties as known
@@ -103,8 +103,7 @@ class KafkaConnection:
         """The same without files (or without those of some parts), for machines without them."""
         texts: dict[str, Any] = {}
         for part in parts or _PEM:
-            location = getattr(self, f"{part}_location")
-            if location is not None:
+            if location := getattr(self, f"{part}_location"):
                 texts |= {f"{part}_location": None, f"{part}_pem": known.read_pem(Path(location))}
         return replace(self, **texts)
 
@@ -155,11 +154,8 @@ class KafkaConnection:
                 needed_for=needed_for,
                 hint="give -b host:port, KAFKA_BOOTSTRAP_SERVERS, or bootstrap.servers in --config",
             )
-        said = self._said()
-        if role is None:
-            return said
-        fits = (None, "client", role)
-        return {name: value for name, value in said.items() if BY_NAME[name].role in fits}
+        fits = (None, "client", role) if role else (None, *get_args(Role))
+        return {name: it for name, it in self._said().items() if BY_NAME[name].role in fits}
 
     def _java_login(self, settings: Mapping[str, str | int]) -> dict[str, str]:
         if self.mechanism is None:
@@ -201,13 +197,11 @@ class _Reading:
     def connection(self) -> KafkaConnection:
         self._settle_jaas()
         self._settle_stores()
-        said: dict[str, Any] = {
-            own: self.said[name].value for own, name in _FIELDS.items() if name in self.said
-        }
-        hostname = self.said.get(HOSTNAME)
-        said["verify_hostname"] = hostname is None or hostname.value != "none"
-        said["tuning"] = {name: it.value for name, it in self.said.items() if BY_NAME[name].role}
-        return KafkaConnection(**said)
+        said = {name: it.value for name, it in self.said.items()}
+        fields: dict[str, Any] = {own: said[name] for own, name in _FIELDS.items() if name in said}
+        tuning = {name: value for name, value in said.items() if BY_NAME[name].role}
+        verify = said.get(HOSTNAME) != "none"
+        return KafkaConnection(**fields, verify_hostname=verify, tuning=tuning)
 
     def _put(self, name: str, value: str | int, key: str) -> None:
         value = _canonical(name, value, key, self.where)
@@ -247,9 +241,9 @@ class _Reading:
             allowed = ", ".join(sorted(set(_LOGIN_MODULES.values())))
             raise self._no_jaas(f"login module {module} is not allowed", f"use {allowed}")
         mechanism = self.said.get("sasl.mechanism")
-        found = str(mechanism.value) if mechanism else None
-        if plain != _LOGIN_MODULES.get(found or ""):
-            raise self._bad("sasl.mechanism", found, f"one for {plain} in sasl.jaas.config")
+        if mechanism is not None and plain != _LOGIN_MODULES[str(mechanism.value)]:
+            needed = f"one for {plain} in sasl.jaas.config"
+            raise self._bad("sasl.mechanism", mechanism.value, needed)
 
     def _login(self, options: Mapping[str, str]) -> dict[str, str]:
         said, extensions = {}, []
@@ -275,10 +269,9 @@ class _Reading:
     def _only_pem(self, store: str, location: _Said | None) -> None:
         given, password = (self.said.get(f"{store}.{of}") for of in ("type", "password"))
         path = str(location.value) if location else store.removeprefix("ssl.") + ".jks"
-        kind = str(given.value).strip().upper() if given else None
-        if location and not given:
-            kind = known.store_type(Path(path))
-        if kind not in (None, "PEM"):
+        guess = known.store_type(Path(path)) if location else "PEM"
+        kind = str(given.value).strip().upper() if given else guess
+        if kind != "PEM":
             raise UntranslatableProperty(
                 location.key if location else f"{store}.type",
                 where=self.where,
@@ -292,9 +285,8 @@ class _Reading:
     def _bad(self, key: str, found: object, needed: str) -> BadValue:
         return BadValue(key, found=found, needed=needed, where=self.where)
 
-    def _no_jaas(self, reason: str, hint: str) -> UntranslatableProperty:
-        key = "sasl.jaas.config"
-        return UntranslatableProperty(key, where=self.where, reason=reason, hint=hint)
+    def _no_jaas(self, why: str, hint: str) -> UntranslatableProperty:
+        return UntranslatableProperty("sasl.jaas.config", where=self.where, reason=why, hint=hint)
 
 
 def _canonical(name: str, value: str | int, key: str, where: str) -> str | int:
@@ -304,7 +296,10 @@ def _canonical(name: str, value: str | int, key: str, where: str) -> str | int:
     if name == "sasl.mechanism":
         return _mechanism(text.strip().upper(), key, where)
     if name == _EXTENSIONS:
-        return ",".join(sorted(part.strip() for part in text.split(",")))
+        pairs = sorted(pair.strip() for pair in text.split(","))
+        if not all(re.fullmatch("[A-Za-z]+=.+", pair) for pair in pairs):
+            raise BadValue(key, found=text, needed="name=value,name=value…", where=where)
+        return ",".join(pairs)
     if name.endswith(".pem"):
         return known.pem_blocks(text)
     return (text or "none") if name == HOSTNAME else value
@@ -363,7 +358,7 @@ def _wrong_login(said: KafkaConnection) -> Iterator[tuple[str, object, str]]:
                 yield "sasl.mechanism", said.mechanism, f"one that takes {name}, which is given"
         owns = ("client_id", "client_secret", "token_endpoint_url") if oauth else ()
         for own in [f"oauth_{own}" for own in owns] or ["username", "password"]:
-            if getattr(said, own) is None:
+            if not getattr(said, own):
                 yield _FIELDS[own], None, f"a value, because sasl.mechanism is {said.mechanism}"
         url = said.oauth_token_endpoint_url
         if url is not None and not _safe_url(url):

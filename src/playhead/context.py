@@ -106,7 +106,7 @@ def _row(name: str, found: Resolved | None, secret: bool) -> dict[str, str | Non
     if secret and value:
         is_url = "://" in value
         shown = secrets.without_password(value) if is_url else secrets.HIDDEN
-        value = value if value.startswith("${") else shown
+        value = value if secrets.is_reference(value) else shown
     return {"setting": name, "value": secrets.redact(value), "origin": found.origin}
 
 
@@ -246,6 +246,8 @@ def contexts() -> dict[str, Layer]:
     tables = content.pop("contexts", {})
     if content:
         raise UnknownKey(next(iter(content)), where=str(file), known=["contexts"])
+    if not isinstance(tables, dict):
+        raise BadValue("contexts", found=tables, needed="tables [contexts.NAME]", where=str(file))
     found = {}
     for name, table in tables.items():
         where = f"context {name}"
@@ -255,6 +257,11 @@ def contexts() -> dict[str, Layer]:
     if sandbox_file().exists():
         found[SANDBOX] = _layer(_read_toml(sandbox_file()), f"context {SANDBOX}")
     return found
+
+
+def alone(name: str) -> Configuration:
+    """What a context says by itself, whatever flags and the environment say."""
+    return _merge(name, [_context_layer(name, "the command line")])
 
 
 def _context_layer(name: str, chosen_by: str) -> Layer:

@@ -63,7 +63,7 @@ class UnknownKey(UsageError):
             f"did you mean {' or '.join(self.nearest)}?"
             if self.nearest
             else f"known here: {', '.join(known)}"
-            if len(known) <= 12
+            if 0 < len(known) <= 12
             else None
         )
         super().__init__(f"unknown key {key!r} in {where}", hint=hint)

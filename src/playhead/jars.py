@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 
 from playhead import paths
@@ -63,7 +64,7 @@ def read_lock(lock: Path = LOCK) -> tuple[Jar, ...]:
 
 def repository() -> str:
     """The base URL jars are fetched from."""
-    return os.environ.get("PLAYHEAD_MAVEN_URL", DEFAULT_REPOSITORY).rstrip("/")
+    return (os.environ.get("PLAYHEAD_MAVEN_URL") or DEFAULT_REPOSITORY).rstrip("/")
 
 
 def jar_dir() -> Path:
@@ -132,13 +133,16 @@ class _Tally:
 
     def has(self, jar: Jar, count: int, origin: str = "") -> None:
         with self._lock:
-            self._got[jar.coordinate] = count
+            self._got[jar.coordinate] = min(count, jar.size)  # a server may send too much
             if self._progress is not None:
                 self._progress(jar.file_name + origin, sum(self._got.values()), self._total)
 
 
 def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
-    jar_dir().mkdir(parents=True, exist_ok=True)
+    try:
+        jar_dir().mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise NotFetched(jars[0].coordinate, url=_url(jars[0]), reason=str(exc)) from exc
     tally = _Tally(sum(jar.size for jar in jars), progress)
     with ThreadPoolExecutor(6, thread_name_prefix="fetch-jar") as pool:
         for fetched in [pool.submit(_fetch, jar, tally) for jar in jars]:
@@ -185,8 +189,12 @@ def _is_running(pid: int) -> bool:
     return True
 
 
+def _url(jar: Jar) -> str:
+    return f"{repository()}/{jar.path}"
+
+
 def _download(jar: Jar, part: Path, tally: _Tally) -> None:
-    url = f"{repository()}/{jar.path}"
+    url = _url(jar)
     reason = ""
     for _ in range(_TRIES):
         try:
@@ -195,7 +203,7 @@ def _download(jar: Jar, part: Path, tally: _Tally) -> None:
             raise NotFetched(
                 jar.coordinate, url=url, reason=f"HTTP {exc.code} {exc.reason}"
             ) from exc
-        except (OSError, urllib.error.URLError) as exc:
+        except (OSError, HTTPException, ValueError) as exc:  # ValueError: not a URL
             reason = str(getattr(exc, "reason", exc))
             continue
         if _sha256(part) == jar.sha256:

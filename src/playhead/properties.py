@@ -325,8 +325,7 @@ KNOWN_PROPERTIES: tuple[Property, ...] = (
     _both("client.rack", "where this is, to read from a replica near it", role="consumer"),
     _both("client.dns.lookup", " or ".join(_LOOKUPS), choices=_LOOKUPS, role="client"),
     # librdkafka's own `request.timeout.ms` is something else, a producer's wait for the replicas.
-    # Shorter ones collide with how long librdkafka lets a fetch wait.
-    _number("request.timeout.ms", 2000, 300_000, "wait for any answer", "client",
+    _number("request.timeout.ms", 10, 300_000, "wait for any answer", "client",
         "socket.timeout.ms"),
     _number("socket.connection.setup.timeout.ms", 1000, _MAX, "wait for a connection"),
     _number("connections.max.idle.ms", -1, _MAX, "end of an idle connection; -1: never"),
@@ -358,11 +357,9 @@ BY_SPELLING: Mapping[str, Property] = {
     spelling: known for known in KNOWN_PROPERTIES for spelling in known.spellings
 }
 
-# librdkafka refuses a first one above its second one, also where only one of them was given.
+# librdkafka refuses a first above its second, also where one of them is only its default.
 ORDERED = (
     ("reconnect.backoff.ms", 100, "reconnect.backoff.max.ms", 10_000),
-    ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1000),
-    ("heartbeat.interval.ms", 3000, "session.timeout.ms", 45_000),
     ("session.timeout.ms", 45_000, "max.poll.interval.ms", 300_000),
 )
 

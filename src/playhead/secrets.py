@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 from playhead.errors import BadValue
 
@@ -11,6 +11,16 @@ HIDDEN = "********"
 # Shorter ones would turn every page of text into stars; they are still hidden by key.
 _SHORTEST_REDACTED = 4
 _ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# Between `user:` and the last @ before the path; libpq takes characters there that urllib does not.
+# A password with a raw slash is nowhere valid, and hidden all the same, up to the last @ of all.
+_PASSWORD_OF_USER = re.compile(
+    r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/).*(?=@))",
+    re.DOTALL,
+)
+_PASSWORD_AS_PARAMETER = re.compile(
+    r"(?P<before>(?:^|[?&;\s])(?:password|sslpassword|token)\s*=\s*)"
+    r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
+)
 
 _known: set[str] = set()
 
@@ -46,6 +56,11 @@ def resolve(text: str, *, key: str, where: str) -> str:
     return _ENV_REFERENCE.sub(from_environment, text)
 
 
+def is_reference(text: str) -> bool:
+    """True when nothing but the name of an environment variable would be shown."""
+    return _ENV_REFERENCE.fullmatch(text) is not None
+
+
 def _from_file(path: Path, *, key: str, where: str) -> str:
     try:
         return remember(path.read_text(encoding="utf-8").rstrip("\r\n"))
@@ -56,11 +71,16 @@ def _from_file(path: Path, *, key: str, where: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """A connection URL that can be shown; its password is remembered for redaction elsewhere."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    remember(unquote(parts.password))
-    user = parts.username or ""
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:{HIDDEN}@{host}"))
+    """A connection URL, or key=value string, to show; its passwords are remembered for redaction."""
+
+    def hide(match: re.Match[str]) -> str:
+        as_written = match["password"]
+        if as_written.startswith("'"):
+            as_written = re.sub(r"\\(.)", r"\1", as_written[1:-1])
+        remember(as_written)
+        remember(unquote(as_written))
+        return f"{match['before']}{HIDDEN}"
+
+    for pattern in (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER):
+        url = pattern.sub(hide, url)
+    return url

@@ -1,5 +1,6 @@
 """The link proxy forwards every byte intact until it is told to break the link, then does so."""
 
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -70,10 +71,14 @@ def read_to_end(sock: socket.socket) -> bytes:
     return b"".join(iter(lambda: sock.recv(65_536), b""))
 
 
-def give_time_to(proxy: LinkProxy) -> None:
-    """Let the proxy's loop turn often enough for anything that it should not do."""
-    for _ in range(20):
-        assert proxy.bytes_held >= 0
+def never_in_a_while(probe) -> bool:
+    """Nobody tells that something will not happen: look long enough to catch what would."""
+    return wait_until(probe, deadline_s=0.25, clock=CLOCK, every_s=0.01) is None
+
+
+def waits_for_room(proxy: LinkProxy) -> bool:
+    forwarded = proxy.bytes_up
+    return proxy.bytes_held > 0 and never_in_a_while(lambda: proxy.bytes_up > forwarded)
 
 
 def is_reset(sock: socket.socket) -> bool:
@@ -139,11 +144,13 @@ def test_a_reset_on_one_side_resets_the_other(setup):
 def test_a_server_that_is_down_resets_the_client():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # taken, and not listening
-        with (
-            LinkProxy("127.0.0.1", unused.getsockname()[1]) as proxy,
-            socket.create_connection((proxy.host, proxy.port), DEADLINE_S) as client,
-        ):
-            assert is_reset(client)
+        with LinkProxy("127.0.0.1", unused.getsockname()[1]) as proxy:
+            # The reset may come before connect() has returned.
+            with (
+                pytest.raises(ConnectionResetError),
+                socket.create_connection((proxy.host, proxy.port), DEADLINE_S) as client,
+            ):
+                read_to_end(client)
             assert eventually(lambda: proxy.connections == 0)
 
 
@@ -197,12 +204,8 @@ def test_a_stalled_link_accepts_and_holds_and_forwards_nothing(setup):
     silent, silent_server = setup.link()
     silent.shutdown(socket.SHUT_WR)
     assert eventually(lambda: setup.proxy.bytes_held == len("held" + "held too"))
-    give_time_to(setup.proxy)
-    for end in (server, late_server, silent_server):
-        end.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            end.recv(1)
-        end.settimeout(DEADLINE_S)
+    servers = [server, late_server, silent_server]
+    assert never_in_a_while(lambda: select.select(servers, [], [], 0)[0])
     assert setup.proxy.bytes_up == 0
     setup.proxy.resume()
     assert read_to_end(server) == b"held"
@@ -216,12 +219,12 @@ def test_a_stall_in_the_middle_of_a_send_stops_it(setup):
     sent = b"x" * 16_000_000
     sender = Thread(target=lambda: (client.sendall(sent), client.shutdown(socket.SHUT_WR)))
     sender.start()
-    assert eventually(lambda: setup.proxy.bytes_held > 1_000_000)  # it waits for room to send
+    assert eventually(lambda: waits_for_room(setup.proxy))
     setup.proxy.stall()
     forwarded = setup.proxy.bytes_up
     read(server, forwarded)  # makes room
-    give_time_to(setup.proxy)
-    assert setup.proxy.bytes_up == forwarded < len(sent)
+    assert never_in_a_while(lambda: setup.proxy.bytes_up > forwarded)
+    assert forwarded < len(sent)
     setup.proxy.resume()
     assert len(read_to_end(server)) == len(sent) - forwarded
     sender.join(DEADLINE_S)
@@ -304,8 +307,6 @@ def test_close_ends_everything_and_may_be_called_twice(setup):
     setup.proxy.close()
     assert is_reset(client)
     assert is_reset(server)
-    with pytest.raises(ConnectionRefusedError):
-        setup.dial()
     with pytest.raises(RuntimeError, match="is closed"):
         setup.proxy.cut()
     with closing(socket.socket()) as other:

@@ -8,13 +8,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, TyperException
 
 from playhead.cli import config, context, demo, doctor, sandbox
-from playhead.cli.output import tell
+from playhead.cli.output import ReaderGone, tell
 from playhead.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -65,16 +66,24 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_what_is_closed()
     with _sigterm_as_exception():
         code = _run(words)
     _leave(code)
 
 
+def _open_what_is_closed() -> None:
+    """Without a standard stream, as some daemons start us, Python has None in its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def _run(words: list[str]) -> int:
-    if _asks_for_properties(words):
-        return config.list_properties()
     try:
-        code = app(words, standalone_mode=False)
+        if _asks_for_properties(words):
+            return config.list_properties()
+        code = app(words, prog_name="playhead", standalone_mode=False)
     except PlayheadError as exc:
         return _fail(exc.message, exc.hint, exc.exit_code, words)
     except TyperException as exc:
@@ -85,8 +94,8 @@ def _run(words: list[str]) -> int:
     except _Terminated:
         tell("terminated")
         return EXIT_TERMINATED
-    except BrokenPipeError:
-        return EXIT_DONE  # whoever read our output has read enough
+    except ReaderGone:
+        return EXIT_DONE
     except Exception as exc:  # noqa: BLE001  the last net: a sentence, not a traceback
         hint = "this is a fault of Playhead's; -vv shows the traceback to report"
         return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
@@ -109,8 +118,11 @@ def _fail(message: str, hint: str | None, code: int, words: list[str]) -> int:
 
 
 def _fail_usage(exc: TyperException) -> int:
-    tell(f"error: {exc.format_message()}")
     found = getattr(exc, "ctx", None)
+    if found is not None and exc.format_message() == found.get_help():
+        tell(exc.format_message())  # no command was named, and the help is what is said to that
+        return EXIT_USAGE
+    tell(f"error: {exc.format_message()}")
     if found is not None:
         tell(f"hint: {found.command_path} --help")
     return EXIT_USAGE

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -79,8 +80,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
 
 def _configuration_so_far() -> Configuration:
     """The connection as the words typed up to now say it."""
-    words = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
-    words = words or sys.argv[1:]
+    words = _words_so_far()
     return configure(
         {
             "bootstrap_servers": _after(words, "-b", "--bootstrap-servers"),
@@ -91,8 +91,16 @@ def _configuration_so_far() -> Configuration:
     )
 
 
+def _words_so_far() -> list[str]:
+    typed = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+    # bash takes words apart at : and =, and hands each piece over on a line of its own.
+    typed = re.sub(r"\n([:=]+)(?:\n|$)", r"\1", typed)
+    return typed.split() or sys.argv[1:]
+
+
 def _after(words: list[str], *flags: str) -> str | None:
-    for flag, value in pairwise(words):
-        if flag in flags:
-            return value
+    for word, following in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        if flag in flags and (value if equals else following):
+            return value if equals else following
     return None

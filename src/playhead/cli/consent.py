@@ -12,6 +12,10 @@ def _terminal_is_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def _read_line() -> str:
+    return sys.stdin.readline()
+
+
 def ask(
     action: str,
     target: str,
@@ -19,7 +23,7 @@ def ask(
     *,
     yes: bool,
     has_terminal: Callable[[], bool] = _terminal_is_there,
-    read_answer: Callable[[], str] = sys.stdin.readline,
+    read_answer: Callable[[], str] = _read_line,
 ) -> None:
     """Return when `action` on `target` may be done; otherwise say why it may not.
 

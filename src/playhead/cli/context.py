@@ -11,6 +11,7 @@ from playhead import paths
 from playhead.cli.options import CONNECTION, Run, with_options
 from playhead.context import (
     SANDBOX,
+    alone,
     configure,
     contexts,
     current_context,
@@ -49,7 +50,7 @@ def list_(run: Run) -> None:
 @with_options()
 def show(run: Run, name: Name) -> None:
     """Print what a context says; secrets are hidden."""
-    rows = [row for row in configure({}, context=name).rows() if row["origin"] == f"context {name}"]
+    rows = [row for row in alone(name).rows() if row["origin"] == f"context {name}"]
     run.output.emit({"context": name, "settings": rows}, rows)
 
 

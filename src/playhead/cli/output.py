@@ -1,6 +1,7 @@
 """What goes where: data to stdout in the form that was asked for, everything else to stderr."""
 
 import csv
+import io
 import json
 import os
 import sys
@@ -15,6 +16,11 @@ FORMATS = ("table", "json", "jsonl", "csv")
 PROGRESS = ("auto", "plain", "json", "none")
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
+_UNFOLDED = 1 << 20  # columns: nothing is folded in a pipe
+
+
+class ReaderGone(Exception):
+    """Whoever read our stdout has read enough; a socket's broken pipe is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +118,11 @@ def _mb(count: int) -> str:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as exc:
+        raise ReaderGone from exc
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
@@ -131,11 +140,12 @@ def _cell(value: object) -> str:
 
 
 def _write_csv(rows: Sequence[Row]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
     columns = _columns(rows)
     writer.writerow(columns)
     writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    sys.stdout.flush()
+    _write(lines.getvalue())
 
 
 def _write_table(rows: Sequence[Row]) -> None:
@@ -148,10 +158,11 @@ def _write_table(rows: Sequence[Row]) -> None:
     for column in columns:
         table.add_column(column.upper().replace("_", "-"), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(c)), _STYLES.get(row.get(c), "")) for c in columns))  # type: ignore[arg-type]
+        cells = [_cell(row.get(column)) for column in columns]
+        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in cells))
     console = Console(
         file=sys.stdout,
-        width=None if sys.stdout.isatty() else 1000,  # nothing is folded in a pipe
+        width=None if sys.stdout.isatty() else _UNFOLDED,
         no_color=not colour_is_wanted(),
         highlight=False,
     )

@@ -34,8 +34,9 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
             url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
         )
     except psycopg.Error as exc:
+        where = secrets.without_password(url)  # first, so that the reason is redacted with it
         reason = secrets.redact(str(exc).strip().splitlines()[-1] if str(exc).strip() else "")
-        raise DatabaseUnavailable(secrets.without_password(url), reason=reason) from exc
+        raise DatabaseUnavailable(where, reason=reason) from exc
     with connection:
         yield connection
 

@@ -6,17 +6,16 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from playhead import jars
-from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.errors import SandboxError
 from playhead.faults import abort_point
 from playhead.runtime import Java, find_java
 from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
-from playhead.sandbox.process import Server, User, run_to_end, tail
+from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
-READY_WITHIN_S = 60.0
+_COORDINATOR_WITHIN_S = 30.0
 _STOP_PATIENCE_S = 10.0
 
 _LOGGING = """\
@@ -48,13 +47,18 @@ class Broker:
         self.server = Server("kafka", self.directory, f"-Dplayhead.sandbox={self.directory}")
 
     @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
     def log(self) -> Path:
-        return self.directory / "server.log"
+        log = self.directory / "server.log"
+        return log if log.exists() else self.server.output
 
     def prepare(self, memory: Memory) -> list[str]:
         """Format the log folder if there is none that can be used; says what it found out of order."""
         give(self.directory, self._user)
-        data, unfinished = self.directory / "data", self.directory / "data.new"
+        data, unfinished = self.data, self.directory / "data.new"
         remarks = []
         if data.exists() and not _is_formatted(data, memory.cluster_id):
             aside = move_aside(data)
@@ -78,14 +82,8 @@ class Broker:
 
     def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
         """Return when metadata is answered by *this* cluster and transactions can begin."""
-        deadline = time.monotonic() + READY_WITHIN_S
-        while not _answers(memory):
-            if process.poll() is not None:
-                raise self._did_not_start(f"the process ended with status {process.returncode}")
-            if time.monotonic() > deadline:
-                raise self._did_not_start(f"no answer within {READY_WITHIN_S:g} s")
-            time.sleep(0.05)
-        _load_coordinators(memory, deadline_s=max(1.0, deadline - time.monotonic()))
+        await_server(self, process, lambda: _answers(memory))
+        _load_coordinators(memory)
 
     def stop(self) -> bool:
         return self.server.stop(graceful=signal.SIGTERM, patience_s=_STOP_PATIENCE_S)
@@ -94,10 +92,6 @@ class Broker:
         """True when the last start failed because somebody else had taken the port."""
         said = "\n".join(tail(self.log, 200) + tail(self.server.output, 200))
         return "Address already in use" in said or "BindException" in said
-
-    def _did_not_start(self, reason: str) -> ServerDidNotStart:
-        log = self.log if self.log.exists() else self.server.output
-        return ServerDidNotStart(self.title, reason=reason, log=log, log_tail=tail(log))
 
     def _configure(self, memory: Memory, data: str) -> None:
         settings = _settings(memory, data) | self._extra
@@ -193,13 +187,13 @@ def _answers(memory: Memory) -> bool:
     return False
 
 
-def _load_coordinators(memory: Memory, *, deadline_s: float) -> None:
+def _load_coordinators(memory: Memory) -> None:
     """Have the transaction coordinator loaded, so that nobody's first transaction has to wait for it."""
     from confluent_kafka import KafkaException, Producer
 
     producer = Producer({**_client(memory), "transactional.id": "playhead-sandbox-ready"})
     try:
-        producer.init_transactions(deadline_s)
+        producer.init_transactions(_COORDINATOR_WITHIN_S)
     except KafkaException as exc:
         raise SandboxError(
             f"the Kafka broker answers, but its transaction coordinator does not: {exc}",

@@ -3,16 +3,13 @@
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from playhead.errors import ServerDidNotStart
 from playhead.faults import abort_point
 from playhead.runtime import find_postgres
 from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
-from playhead.sandbox.process import Server, User, run_to_end, tail
+from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
-READY_WITHIN_S = 60.0
 NAME = USER = "playhead"
 _STOP_PATIENCE_S = 10.0
 
@@ -49,26 +46,26 @@ class Database:
     def __init__(self, directory: Path, *, user: User | None) -> None:
         self.directory = directory / "postgres"
         self._user = user
-        self.server = Server("postgres", self.directory, str(self._data))
+        self.server = Server("postgres", self.directory, str(self.data))
 
     @property
-    def _data(self) -> Path:
+    def data(self) -> Path:
         return self.directory / "data"
 
     @property
     def log(self) -> Path:
-        """The newest csvlog, or what the server printed before it opened one."""
-        logs = sorted(self.directory.glob("log/*.csv"), key=lambda file: file.stat().st_mtime)
-        return logs[-1] if logs else self.server.output
+        """What was written last: a csvlog, or what the server printed before it opened one."""
+        logs = [file for file in self.directory.glob("log/*.csv") if file.exists()]
+        return max([self.server.output, *logs], key=_written_at)
 
     def prepare(self, memory: Memory) -> list[str]:
         """Initialise the data folder if there is none that can be used; says what was out of order."""
         give(self.directory, self._user)
         remarks = []
-        if self._data.exists() and not (self._data / "PG_VERSION").exists():
-            aside = move_aside(self._data)
+        if self.data.exists() and not (self.data / "PG_VERSION").exists():
+            aside = move_aside(self.data)
             remarks.append(f"PostgreSQL's data folder was not usable (half made?); kept as {aside}")
-        if not self._data.exists():
+        if not self.data.exists():
             self._initialise(memory.database_password)
         self._drop_foreign_lock()
         return remarks
@@ -78,7 +75,7 @@ class Database:
         command = [
             self._program("postgres"),
             "-D",
-            str(self._data),
+            str(self.data),
             "-p",
             str(memory.database_port),
         ]
@@ -88,13 +85,7 @@ class Database:
 
     def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
         """Return when our own database lets us in."""
-        deadline = time.monotonic() + READY_WITHIN_S
-        while (refusal := _refusal(memory)) is not None:
-            if process.poll() is not None:
-                raise self._did_not_start(f"the process ended with status {process.returncode}")
-            if time.monotonic() > deadline:
-                raise self._did_not_start(f"no connection within {READY_WITHIN_S:g} s ({refusal})")
-            time.sleep(0.05)
+        await_server(self, process, lambda: _lets_in(memory))
 
     def stop(self) -> bool:
         """A fast shutdown: open sessions are ended, everything committed is kept."""
@@ -104,10 +95,6 @@ class Database:
         """True when the last start failed because somebody else had taken the port."""
         said = "\n".join(tail(self.server.output, 50) + tail(self.log, 50))
         return "could not bind" in said or "could not create any TCP/IP sockets" in said
-
-    def _did_not_start(self, reason: str) -> ServerDidNotStart:
-        log = self.server.output if tail(self.server.output) else self.log
-        return ServerDidNotStart(self.title, reason=reason, log=log, log_tail=tail(log))
 
     def _program(self, name: str) -> str:
         programs = find_postgres()
@@ -132,14 +119,14 @@ class Database:
         finally:
             password_file.unlink(missing_ok=True)
         abort_point("sandbox.database.initialised")
-        unfinished.rename(self._data)
+        unfinished.rename(self.data)
 
     def _drop_foreign_lock(self) -> None:
         """Remove a postmaster.pid whose number now belongs to some other program.
 
         PostgreSQL refuses to start while a process of that number lives, whatever it is.
         """
-        lock = self._data / "postmaster.pid"
+        lock = self.data / "postmaster.pid"
         try:
             pid = int(lock.read_text(encoding="utf-8").split("\n", 1)[0])
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -149,6 +136,13 @@ class Database:
             lock.unlink(missing_ok=True)
 
 
+def _written_at(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def database_url(memory: Memory) -> str:
     """Where the database is, with its password."""
     return (
@@ -156,8 +150,8 @@ def database_url(memory: Memory) -> str:
     )
 
 
-def _refusal(memory: Memory) -> str | None:
-    """Why we are not let in; None when we are. Makes our database at its first success."""
+def _lets_in(memory: Memory) -> bool:
+    """True when we are let in with our own password; makes our database at its first success."""
     import psycopg
     from psycopg import sql
 
@@ -167,6 +161,6 @@ def _refusal(memory: Memory) -> str | None:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])
             if found.fetchone() is None:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(NAME)))
-    except psycopg.Error as exc:
-        return str(exc).strip() or type(exc).__name__
-    return None
+    except psycopg.Error:
+        return False
+    return True

@@ -8,7 +8,6 @@ import secrets
 import shutil
 import socket
 import stat
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from playhead.clock import SystemClock, wait_until
 from playhead.errors import SandboxError
 from playhead.sandbox.process import User
 
@@ -133,18 +133,19 @@ def _open_up(tree: Path) -> None:
 def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the sandbox's lock; a second `up` or `down` waits for the first."""
     with (directory / "lock").open("w", encoding="utf-8") as lock:
-        deadline = time.monotonic() + _WAIT_FOR_OTHER_S
-        told = False
-        while not _try_lock(lock.fileno()):
-            if not told:
-                say("another command is at work on this sandbox; waiting for it")
-                told = True
-            if time.monotonic() > deadline:
+        if not _try_lock(lock.fileno()):
+            say("another command is at work on this sandbox; waiting for it")
+            ours = wait_until(
+                lambda: _try_lock(lock.fileno()),
+                deadline_s=_WAIT_FOR_OTHER_S,
+                clock=SystemClock(),
+                every_s=0.05,
+            )
+            if not ours:
                 raise SandboxError(
                     f"another command has been at work on {directory} for {_WAIT_FOR_OTHER_S:g} s",
                     hint="look for a hanging `playhead sandbox`, or use another --dir",
                 )
-            time.sleep(0.05)
         yield
 
 

@@ -4,13 +4,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from playhead.errors import SandboxError
+from playhead.clock import SystemClock, wait_until
+from playhead.detached import Detached
+from playhead.errors import SandboxError, ServerDidNotStart
 
 # The shell writes its own pid and start time before it becomes the server. Written by anyone else, a
 # crash between start and note would leave a server that nobody knows of.
@@ -20,6 +21,7 @@ _NOTE_AND_BECOME = (
 )
 _HAS_PROC = Path("/proc/self/stat").exists()
 _PREPARED_WITHIN_S = 120.0
+_READY_WITHIN_S = 60.0
 _STAT_START_TIME = 19  # of the fields after the command's closing parenthesis
 
 
@@ -105,14 +107,11 @@ class Server:
         """Start the server detached from our terminal, as `user` when we are root."""
         self.pid_file.unlink(missing_ok=True)
         with self.output.open("wb") as output:
-            return subprocess.Popen(
+            return Detached(
                 ["/bin/sh", "-c", _NOTE_AND_BECOME, str(self.pid_file), *command],
-                cwd=self.directory,
-                env=environment(self.directory),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                directory=self.directory,
+                environment=environment(self.directory),
+                output=output,
                 umask=0o077,
                 **User.keywords(user),
             )
@@ -132,13 +131,39 @@ class Server:
         return True
 
     def _gone(self, pid: int, wait_s: float) -> bool:
-        deadline = time.monotonic() + wait_s
-        while self.pid() == pid:
+        def is_gone() -> bool:
             _reap(pid)
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
+            return self.pid() != pid
+
+        gone = wait_until(is_gone, deadline_s=wait_s, clock=SystemClock(), every_s=0.02)
+        return gone is not None
+
+
+class Awaited(Protocol):
+    """What has to be known of a server to wait for it."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def log(self) -> Path: ...
+
+
+def await_server(
+    awaited: Awaited, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]
+) -> None:
+    """Return when the server is ready; an error with the end of its log when it ends before, or never is."""
+
+    def is_decided() -> bool:
+        return process.poll() is not None or is_ready()
+
+    decided = wait_until(is_decided, deadline_s=_READY_WITHIN_S, clock=SystemClock(), every_s=0.05)
+    if decided and process.poll() is None:
+        return
+    reason = f"the process ended with status {process.returncode}"
+    if not decided:
+        reason = f"no answer within {_READY_WITHIN_S:g} s"
+    log = awaited.log
+    raise ServerDidNotStart(awaited.title, reason=reason, log=log, log_tail=tail(log))
 
 
 def tail(file: Path, lines: int = 15) -> list[str]:
@@ -162,7 +187,8 @@ def _start_of(noted: str) -> str:
 
 
 def _field_of_stat(stat: str) -> str:
-    return stat.rpartition(")")[2].split()[_STAT_START_TIME]
+    fields = stat.rpartition(")")[2].split()
+    return fields[_STAT_START_TIME] if len(fields) > _STAT_START_TIME else ""
 
 
 def _start_time(pid: int) -> str | None:

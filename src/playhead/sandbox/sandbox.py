@@ -78,7 +78,7 @@ class Sandbox:
             broker, database = self._servers()
             if fresh:
                 self._forget(broker, database)
-            memory = ground.recall(self.directory) or ground.new_memory()
+            memory = ground.recall(self.directory) or self._begin(broker, database, say)
             started: list[Broker | Database] = []
             try:
                 memory = self._start_missing(memory, broker, database, started, say)
@@ -189,6 +189,17 @@ class Sandbox:
         for attempt in attempts:
             attempt.result()
 
+    def _begin(
+        self, broker: Broker, database: Database, say: Callable[[str], None]
+    ) -> Memory:
+        """A new memory; data that belong to a lost one can only be kept, not opened."""
+        self._stop(broker, database)
+        for server in (broker, database):
+            if server.data.exists():
+                aside = ground.move_aside(server.data)
+                say(f"what {server.title} kept belongs to a sandbox.json that is lost: now {aside}")
+        return ground.new_memory()
+
     def _endpoints(self, memory: Memory) -> Endpoints:
         return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
 
@@ -202,6 +213,7 @@ class Sandbox:
 
     def _forget(self, broker: Broker, database: Database) -> None:
         self._stop(broker, database)
+        (self.directory / "sandbox.json").unlink(missing_ok=True)
         for folder in (broker.directory, database.directory):
             shutil.rmtree(folder, ignore_errors=True)
 

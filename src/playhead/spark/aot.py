@@ -7,7 +7,6 @@ named by all that it depends on, checked before it is trusted, and never a reaso
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import zlib
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from playhead import paths
+from playhead.detached import Detached
 from playhead.runtime import AOT_JAVA
 from playhead.spark.jvm import Blueprint
 
@@ -128,13 +128,7 @@ def was_refused(log: Path) -> bool:
 
 def start_training() -> None:
     """Make the cache in the background, out of everybody's way; see playhead.warmup."""
-    subprocess.Popen(
-        [sys.executable, "-m", "playhead.warmup", "--background"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    Detached([sys.executable, "-m", "playhead.warmup", "--background"])
 
 
 def _key(plan: Blueprint) -> str:

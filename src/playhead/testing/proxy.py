@@ -50,7 +50,7 @@ class _Flow:
 
 @dataclass(slots=True)
 class _Dials:
-    """What a test has set; only the proxy's own thread touches it, so nothing needs a lock."""
+    """What a test has set; only the proxy's own thread changes it, so nothing needs a lock."""
 
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
     up: _Flow = field(default_factory=_Flow)
@@ -70,7 +70,6 @@ class _Link:
     async def carry(self, addresses: list[Any]) -> None:
         try:
             self._upstream = upstream = await _connect(addresses)
-            _prepare(upstream)
             async with asyncio.TaskGroup() as tasks:
                 for start, end, flow in (
                     (self._client, upstream, self._dials.up),
@@ -315,7 +314,8 @@ async def _connect(addresses: list[Any]) -> socket.socket:
     failure: OSError = ConnectionRefusedError()
     for family, kind, protocol, _, address in addresses:
         sock = socket.socket(family, kind, protocol)
-        sock.setblocking(False)
+        # Before it connects: the server can see the connection, and a cut end it, before we do.
+        _prepare(sock)
         try:
             await asyncio.get_running_loop().sock_connect(sock, address)
             return sock

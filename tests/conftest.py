@@ -1,0 +1,9 @@
+"""Where the fixtures are: one file for each concern."""
+
+pytest_plugins = [
+    "playhead.testing.fixtures",
+    "tests.fix_environment",
+    "tests.fix_commands",
+    "tests.fix_engine",
+    "tests.fix_torture",
+]

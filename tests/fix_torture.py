@@ -1,0 +1,44 @@
+"""The long tests: all of them in `make torture`, a seeded sample of them everywhere else."""
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_SAMPLE = 2
+
+
+def _seed() -> str:
+    """PLAYHEAD_SEED, or the commit: each change meets another sample, and the same one each time."""
+    named = os.environ.get("PLAYHEAD_SEED")
+    if named:
+        return named
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    return asked.stdout.strip() or "none"
+
+
+SEED = _seed()
+
+
+def pytest_report_header() -> str:
+    return f"torture sample: {_SAMPLE} tests by seed {SEED} (PLAYHEAD_SEED={SEED} repeats it)"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sample: a torture test that this run's seed has chosen")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    torture = sorted(
+        (item for item in items if item.get_closest_marker("torture")), key=lambda item: item.nodeid
+    )
+    chosen = random.Random(SEED).sample(torture, min(_SAMPLE, len(torture)))
+    for item in chosen:
+        item.add_marker("sample")

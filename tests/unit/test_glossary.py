@@ -1,0 +1,169 @@
+"""One word for each thing: no name or text of the product uses a word that the glossary rejects."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "playhead"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+ELEVEN = (
+    "Record Source Span Transform Target Pace Plan Slice Ledger Proof Pipeline"
+).split()
+
+# (word, file) or (word, text in which it stands anywhere): whose word it is there.
+ALLOWED_IN_FILE = {
+    ("message", "errors.py"): "the sentence that an error says",
+    ("message", "cli/app.py"): "the sentence that an error says",
+    ("message", "cli/doctor.py"): "the sentence that an error says",
+    ("message", "properties.py"): "Kafka's properties, and what they bound",
+    ("batch", "properties.py"): "Kafka's property batch.size, and what it means",
+}
+ALLOWED_TEXT = {
+    "event streams": "the tagline, which names the world's thing and not ours",
+    "Event": "asyncio's and threading's class",
+    "new_event_loop": "asyncio's",
+    "range": "Python's builtin, and Spark's method of the same name",
+    "Range": "the HTTP header",
+    "log_destination": "PostgreSQL's setting",
+}
+
+
+class Found(NamedTuple):
+    """A word of the code, and the name or text it stands in."""
+
+    word: str
+    line: int
+    text: str
+    is_name: bool
+
+
+def rejected_words(glossary: str) -> dict[str, str]:
+    """Every word of the glossary's last columns, and the word to use for it."""
+    rejected = {}
+    for line in glossary.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 3 and cells[0] not in ("word", "---"):
+            rejected |= {word.strip(): cells[0] for word in cells[2].split(",") if word.strip()}
+    return rejected
+
+
+def words_of(text: str) -> list[str]:
+    """Words of a text or an identifier, in lower case: `ReplaySink` and `replay_sink` hold sink."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
+    return [singular(word) for word in re.findall(r"[a-z]+", apart.lower())]
+
+
+def singular(word: str) -> str:
+    """Good enough for the rejected words: `batches`, `sinks`; but not `dess`."""
+    if word.endswith(("ches", "shes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def texts_of(source: str) -> Iterator[tuple[int, str, bool]]:
+    """Every name and every text of a module: line, text, whether it is a name. Comments are not."""
+    texts = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string, True
+        elif token.type in texts:
+            yield token.start[0], token.string, False
+
+
+def rejected_in(source: str, rejected: dict[str, str]) -> Iterator[Found]:
+    wanted = {singular(word) for word in rejected}
+    for line, text, is_name in texts_of(source):
+        for word in words_of(without_allowed(text, is_name)):
+            if word in wanted:
+                yield Found(word, line, text, is_name)
+
+
+def without_allowed(text: str, is_name: bool) -> str:
+    """A name is allowed when it is one of the texts; a text loses those it holds as whole words."""
+    if is_name:
+        return "" if text in ALLOWED_TEXT else text
+    for allowed in ALLOWED_TEXT:
+        text = re.sub(rf"\b{re.escape(allowed)}\b", " ", text)
+    return text
+
+
+REJECTED = rejected_words(GLOSSARY.read_text(encoding="utf-8"))
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_the_glossary_has_the_eleven_words_and_rejects_their_usual_synonyms():
+    rows = re.findall(r"^\| (\w[\w ]*) \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    words = [row for row in rows if row != "word"]
+    assert words[:11] == ELEVEN
+    usual = {"message", "input", "window", "range", "sink", "destination", "batch", "checkpoint"}
+    assert usual <= set(REJECTED)
+
+
+def test_no_word_is_both_used_and_rejected():
+    used = {word.lower() for word in REJECTED.values()}
+    assert used.isdisjoint(REJECTED)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_no_rejected_word_is_used(module):
+    file = module.relative_to(PACKAGE).as_posix()
+    by_singular = {singular(word): right for word, right in REJECTED.items()}
+    wrong = [
+        f"{file}:{found.line}: {found.word!r} is called {by_singular[found.word]!r} here: "
+        f"{found.text.strip()[:70]}"
+        for found in rejected_in(module.read_text(encoding="utf-8"), REJECTED)
+        if (found.word, file) not in ALLOWED_IN_FILE
+    ]
+    assert not wrong, "\n".join([*wrong, "see docs/glossary.md"])
+
+
+def test_no_file_is_named_by_a_rejected_word():
+    wanted = {singular(word) for word in REJECTED}
+    for module in MODULES:
+        path = module.relative_to(PACKAGE).with_suffix("").as_posix()
+        assert wanted.isdisjoint(words_of(path)), f"{path} is named by a rejected word"
+
+
+def test_every_exception_is_still_needed():
+    used: dict[str, set[str]] = defaultdict(set)
+    for module in MODULES:
+        file = module.relative_to(PACKAGE).as_posix()
+        source = module.read_text(encoding="utf-8")
+        for _, text, is_name in texts_of(source):
+            used[file].update(words_of(text))
+            held = (a for a in ALLOWED_TEXT if (text == a if is_name else a in text))
+            used["texts"].update(held)
+    unused = [(word, file) for word, file in ALLOWED_IN_FILE if word not in used[file]]
+    unused += [(text, "anywhere") for text in ALLOWED_TEXT if text not in used["texts"]]
+    assert not unused, f"exceptions that nothing needs any more: {unused}"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("class ReplaySink: ...", ["sink"]),
+        ("def write(message): ...", ["message"]),
+        ("last_checkpoint = None", ["checkpoint"]),
+        ("checkpoints = []", ["checkpoint"]),
+        ('"""Writes a batch to the destination."""', ["batch", "destination"]),
+        ('say(f"{count} events")', ["event"]),
+        ("HTTPSinks = 1", ["sink"]),
+        ("for number in range(3): ...", []),
+        ("time_range = 3", ["range"]),
+        ("whole = chunky = sinking = 1", []),
+        ("# a batch of a comment", []),
+        ("def replay(source, target): ...", []),
+        ('"A tape deck for event streams"', []),
+    ],
+)
+def test_a_rejected_word_is_found_wherever_it_is_written(source, words):
+    ast.parse(source)
+    assert [found.word for found in rejected_in(source + "\n", REJECTED)] == words

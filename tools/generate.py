@@ -1,0 +1,338 @@
+"""Writes the pages that repeat what the code says, or with --check fails when one of them is out of date.
+
+python tools/generate.py            write them anew (make docs)
+python tools/generate.py --check    change nothing; exit 1 and name what is stale
+"""
+
+import ast
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import playhead
+from playhead import errors, faults
+from playhead.cli import options
+from playhead.cli.app import app
+from playhead.properties import KNOWN_PROPERTIES, Property
+from playhead.settings import SETTINGS, Setting
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "playhead"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+REFERENCE = ROOT / "docs" / "reference"
+MAP_BEGINS, MAP_ENDS = "<!-- file map: generated -->", "<!-- end of the file map -->"
+HEAD = "<!-- Written by tools/generate.py from the code; change the code, then run `make docs`. -->"
+
+Row = tuple[str, ...]
+
+
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table; a bar inside a cell is escaped."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    escaped = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+
+
+def code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
+
+
+def page(title: str, introduction: str, *parts: str) -> str:
+    return "\n".join([HEAD, "", f"# {title}", "", introduction, "", *parts]).rstrip() + "\n"
+
+
+# --- the file map -------------------------------------------------------------------------------
+
+
+def first_sentence(module: Path) -> str:
+    """The opening paragraph of a module's docstring, which is one sentence by our rule."""
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return " ".join(docstring.partition("\n\n")[0].split())
+
+
+def file_map() -> str:
+    """Every module and its sentence: a package's own modules, then those of its folders."""
+    modules = sorted(PACKAGE.rglob("*.py"), key=lambda file: (file.parent, file.name))
+    rows = []
+    for module in modules:
+        path = module.relative_to(PACKAGE)
+        is_folder = path.name == "__init__.py" and path.parent.name
+        name = f"{path.parent.as_posix()}/" if is_folder else path.as_posix()
+        rows.append((code(name), first_sentence(module)))
+    return table(("file", "what it is"), rows)
+
+
+def architecture() -> str:
+    """The page as it stands, with the map between its markers written anew."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    before, begins, rest = text.partition(MAP_BEGINS)
+    _, ends, after = rest.partition(MAP_ENDS)
+    if not begins or not ends:
+        sys.exit(f"error: {relative(ARCHITECTURE)} has lost its markers {MAP_BEGINS}, {MAP_ENDS}")
+    return f"{before}{begins}\n\n{file_map()}\n{ends}{after}"
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+def command_tree() -> Any:
+    from typer.main import get_command
+
+    return get_command(app)
+
+
+def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group with the words that call it, in the order of the help."""
+    yield words, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*words, name))
+
+
+SHARED = {
+    "connection": ("Which cluster and which database.", options.CONNECTION),
+    "spark": ("Where Spark runs.", options.SPARK),
+    "sandbox": ("Which sandbox.", options.SANDBOX),
+    "output": ("How the command speaks.", options.OUTPUT),
+}
+
+
+def option_rows(parameters: Iterable[Any], context: Any) -> list[Row]:
+    """Names and help as `--help` has them, defaults included."""
+    records = (parameter.get_help_record(context) for parameter in parameters)
+    return [
+        (code(re.sub(" {2,}", " ", names)), " ".join(text.split()))
+        for names, text in filter(None, records)
+    ]
+
+
+def shared_section(name: str, tree: Any) -> str:
+    """One group of shared options, taken from the first command that has all of them."""
+    sentence, group = SHARED[name]
+    for _, command in commands(tree, ("playhead",)):
+        found = {parameter.name: parameter for parameter in command.params}
+        if set(group) <= set(found):
+            context = command.context_class(command, info_name="playhead")
+            rows = option_rows([found[key] for key in group], context)
+            return f"### {name} options\n\n{sentence}\n\n{table(('option', 'meaning'), rows)}"
+    raise LookupError(f"no command takes the {name} options")
+
+
+def command_section(words: tuple[str, ...], command: Any) -> str:
+    """Usage, meaning and a command's own options; shared ones as links."""
+    context = command.context_class(command, info_name=" ".join(words))
+    names = {parameter.name for parameter in command.params}
+    groups = [name for name, (_, group) in SHARED.items() if set(group) <= names]
+    shared = {key for name in groups for key in SHARED[name][1]}
+    own = [parameter for parameter in command.params if parameter.name not in shared]
+    usage = " ".join(context.command.get_usage(context).removeprefix("Usage:").split())
+    parts = [f"## {' '.join(words)}\n", f"```text\n{usage}\n```\n", (command.help or "").strip()]
+    if rows := option_rows(own, context):
+        parts.append("\n" + table(("option", "meaning"), rows).rstrip())
+    if groups:
+        links = [f"[{name}](#{name}-options)" for name in groups]
+        parts.append(f"\nAlso takes the options of {', '.join(links)}.")
+    return "\n".join(parts) + "\n"
+
+
+def cli() -> str:
+    tree = command_tree()
+    sections = [command_section(words, command) for words, command in commands(tree, ("playhead",))]
+    shared = [shared_section(name, tree) for name in SHARED]
+    head = "## Options that commands share\n"
+    listing = (
+        "`playhead -X list` prints the [Kafka client properties](kafka-properties.md) that `-X` "
+        "takes. The settings behind the options, and where else they can be said, are in "
+        "[settings](settings.md).\n"
+    )
+    codes = "## Exit codes\n\n" + exit_codes()
+    introduction = "Every command of `playhead` and every option."
+    return page("Command line", introduction, *sections, head, *shared, listing, codes)
+
+
+def exit_codes() -> str:
+    meanings = {
+        errors.EXIT_DONE: "done",
+        errors.EXIT_FAILED: "failed",
+        errors.EXIT_USAGE: "the request cannot be understood",
+        errors.EXIT_DIFFERENT: "done, and a comparison found differences",
+        errors.EXIT_STOPPED: "stopped before the end; can be resumed",
+        errors.EXIT_REFUSED: "refused by a guard; nothing was written",
+        errors.EXIT_INTERRUPTED: "interrupted (Ctrl-C)",
+        errors.EXIT_TERMINATED: "terminated (SIGTERM)",
+    }
+    return table(("code", "meaning"), ((str(key), text) for key, text in meanings.items()))
+
+
+# --- settings, properties, errors, abort points -------------------------------------------------
+
+
+def flag_of(setting: Setting, tree: Any) -> str:
+    """The option that sets it for one command, as the command line spells it; some have none."""
+    if not any(setting.name in group for _, group in SHARED.values()):
+        return ""
+    for _, command in commands(tree, ("playhead",)):
+        for parameter in command.params:
+            if parameter.name == setting.name:
+                return ", ".join(map(code, sorted(parameter.opts, key=len)))
+    return ""
+
+
+def settings() -> str:
+    tree = command_tree()
+    rows = [
+        (
+            code(setting.name),
+            setting.help + (" (true or false)" if setting.is_switch else ""),
+            flag_of(setting, tree),
+            code(setting.environment),
+            code(setting.default),
+            "hidden when printed" if setting.secret else "",
+        )
+        for setting in SETTINGS
+    ]
+    introduction = (
+        "Every setting. Its name is the key in a context of `config.toml` and in a project's "
+        "`playhead.toml`. Strongest first: option, `-X`, environment, `playhead.toml` of the project, "
+        "context, default; `playhead config show --origin` says which of them counted."
+    )
+    also = (
+        "Both files also take a table `kafka` of [client properties](kafka-properties.md), and "
+        "`playhead.toml` takes `context`, the name of the context to use.\n"
+    )
+    head = ("setting", "meaning", "option", "environment", "default", "secret")
+    return page("Settings", introduction, table(head, rows), also)
+
+
+def values_of(known: Property) -> str:
+    if known.choices:
+        return ", ".join(code(choice) or "empty" for choice in known.choices)
+    return f"{known.low} to {known.high}" if known.low is not None else ""
+
+
+def kafka_properties() -> str:
+    rows = [
+        (
+            code(known.name),
+            ", ".join(code(key) for key in known.spellings if key != known.name),
+            known.help,
+            values_of(known),
+            "hidden when printed" if known.secret else "",
+        )
+        for known in KNOWN_PROPERTIES
+    ]
+    introduction = (
+        "The Kafka client properties that are understood, in `-X key=value`, in the file that "
+        "`--config` names, and in the table `kafka` of a context. Java's and librdkafka's spelling "
+        "are both read; each is translated for both clients. Any other key is an error that names "
+        "the nearest match, or the reason why it is refused."
+    )
+    head = ("property", "also read as", "meaning", "values", "secret")
+    return page("Kafka client properties", introduction, table(head, rows))
+
+
+def load_all() -> None:
+    """Import every module of the product, so that every error class is known."""
+    for module in pkgutil.walk_packages(playhead.__path__, "playhead."):
+        if not module.name.startswith("playhead.testing"):
+            importlib.import_module(module.name)
+
+
+def error_rows(kind: type[errors.PlayheadError], depth: int) -> Iterator[Row]:
+    sentence = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+    yield "\N{EM SPACE}" * depth + code(kind.__name__), str(kind.exit_code), sentence, kind.__module__
+    ours = (c for c in kind.__subclasses__() if c.__module__.startswith("playhead."))
+    for child in sorted(ours, key=lambda c: (c.__module__ != errors.__name__, c.__name__)):
+        yield from error_rows(child, depth + 1)
+
+
+def error_tree() -> str:
+    load_all()
+    rows = [
+        (name, exit_code, sentence, code(module))
+        for name, exit_code, sentence, module in error_rows(errors.PlayheadError, 0)
+    ]
+    introduction = (
+        "Every error that Playhead raises on purpose. The command line prints its message, then "
+        "`hint:` with the next thing to do, and ends with its exit code. An indented class is a kind "
+        "of the one above it, so catching a class catches all below."
+    )
+    head = ("error", "exit code", "what happened", "module")
+    return page("Errors", introduction, table(head, rows))
+
+
+def function_around(module: Path, point: str) -> str:
+    """The function in which an abort point stands, with its class."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+
+    def search(node: ast.AST, path: tuple[str, ...]) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Constant) and child.value == point:
+                yield ".".join(path)
+            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            yield from search(child, (*path, child.name) if named else path)
+
+    return next(search(tree, ()), "")
+
+
+def abort_points() -> str:
+    rows = []
+    for name, location in sorted(faults.abort_points(PACKAGE).items()):
+        file = location.rpartition(":")[0]
+        rows.append((code(name), code(file), code(function_around(PACKAGE / file, name))))
+    introduction = (
+        "Places in the product where a test can make the process die, so that what comes after a "
+        "crash is tested and not hoped for. "
+        f"`{faults.VARIABLE}=NAME[#N][=kill|exit|raise|stop]` arms one: at its N-th passing the "
+        f"process kills itself, exits with status {faults.EXIT_ABORTED}, raises `Aborted`, or stops "
+        "until somebody continues it. A point that nobody arms does nothing."
+    )
+    return page("Abort points", introduction, table(("point", "file", "function"), rows))
+
+
+# --- writing and checking -----------------------------------------------------------------------
+
+PAGES: dict[Path, Callable[[], str]] = {
+    ARCHITECTURE: architecture,
+    REFERENCE / "cli.md": cli,
+    REFERENCE / "settings.md": settings,
+    REFERENCE / "kafka-properties.md": kafka_properties,
+    REFERENCE / "errors.md": error_tree,
+    REFERENCE / "abort-points.md": abort_points,
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def stale_pages() -> dict[Path, str]:
+    """The pages that are not what the code says, and what they should be."""
+    wanted = {path: write() for path, write in PAGES.items()}
+    return {
+        path: text
+        for path, text in wanted.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main(arguments: list[str]) -> None:
+    stale = stale_pages()
+    if arguments == ["--check"]:
+        if stale:
+            names = ", ".join(relative(path) for path in stale)
+            sys.exit(f"error: out of date: {names}\nhint: run `make docs` and commit what it writes")
+        return
+    if arguments:
+        sys.exit(f"error: unknown arguments {arguments}\nhint: none, or --check")
+    for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {relative(path)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
