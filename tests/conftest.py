@@ -5,5 +5,6 @@ pytest_plugins = [
     "tests.fix_environment",
     "tests.fix_commands",
     "tests.fix_engine",
+    "tests.fix_cluster",
     "tests.fix_torture",
 ]

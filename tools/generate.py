@@ -243,7 +243,12 @@ def load_all() -> None:
 
 def error_rows(kind: type[errors.PlayheadError], depth: int) -> Iterator[Row]:
     sentence = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
-    yield "\N{EM SPACE}" * depth + code(kind.__name__), str(kind.exit_code), sentence, kind.__module__
+    yield (
+        "\N{EM SPACE}" * depth + code(kind.__name__),
+        str(kind.exit_code),
+        sentence,
+        kind.__module__,
+    )
     ours = (c for c in kind.__subclasses__() if c.__module__.startswith("playhead."))
     for child in sorted(ours, key=lambda c: (c.__module__ != errors.__name__, c.__name__)):
         yield from error_rows(child, depth + 1)
@@ -324,7 +329,9 @@ def main(arguments: list[str]) -> None:
     if arguments == ["--check"]:
         if stale:
             names = ", ".join(relative(path) for path in stale)
-            sys.exit(f"error: out of date: {names}\nhint: run `make docs` and commit what it writes")
+            sys.exit(
+                f"error: out of date: {names}\nhint: run `make docs` and commit what it writes"
+            )
         return
     if arguments:
         sys.exit(f"error: unknown arguments {arguments}\nhint: none, or --check")

@@ -27,6 +27,7 @@ DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
 _BLOCK = 1 << 18
 _TIMEOUT_S = 30
 _TRIES = 3
+_one_at_a_time = threading.Lock()
 
 Progress = Callable[[str, int, int], None]
 """Called with what was just done, bytes so far and bytes in all."""
@@ -82,16 +83,15 @@ def ensure(*set_names: str, progress: Progress | None = None) -> list[Path]:
     Sizes are checked on every call and checksums when a file is new or has changed since it was
     checked, so the usual call costs one stat for each jar.
     """
-    jars = _of(set_names)
-    lacking = [jar for jar in jars if not _is_whole(_cached(jar), jar)]
-    if lacking:
-        _fetch_all(lacking, progress)
-    return [_cached(jar) for jar in jars]
+    if missing(*set_names):
+        with _one_at_a_time:  # two threads would write the same file
+            _fetch_all(missing(*set_names), progress)
+    return [_cached(jar) for jar in _of(set_names)]
 
 
 def _of(set_names: Iterable[str]) -> list[Jar]:
     names = set(set_names)
-    return [jar for jar in read_lock() if jar.set_name in names]
+    return [jar for jar in read_lock(LOCK) if jar.set_name in names]
 
 
 def _cached(jar: Jar) -> Path:
@@ -139,6 +139,8 @@ class _Tally:
 
 
 def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
+    if not jars:
+        return
     try:
         jar_dir().mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -200,6 +202,7 @@ def _download(jar: Jar, part: Path, tally: _Tally) -> None:
         try:
             _continue_download(url, part, jar, tally)
         except urllib.error.HTTPError as exc:
+            exc.close()  # it is the answer, and holds the connection
             raise NotFetched(
                 jar.coordinate, url=url, reason=f"HTTP {exc.code} {exc.reason}"
             ) from exc

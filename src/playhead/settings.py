@@ -33,7 +33,7 @@ SETTINGS: Final = (
     Setting("database", "PostgreSQL to connect to, postgresql://…", "DATABASE_URL", secret=True),
     Setting("timezone", "zone of times that name none", "PLAYHEAD_TIMEZONE", "UTC"),
     Setting("spark_master", "where Spark runs its tasks", "PLAYHEAD_SPARK_MASTER", "local[*]"),
-    Setting("spark_remote", "a Spark Connect server, sc://…", "SPARK_REMOTE"),
+    Setting("spark_remote", "a Spark Connect server, sc://…", "SPARK_REMOTE", secret=True),
     Setting("spark_memory", "heap of a local Spark engine", "PLAYHEAD_SPARK_MEMORY", "1g"),
     Setting(
         "read_only",

@@ -19,7 +19,7 @@ from playhead.runtime import AOT_JAVA
 from playhead.spark.jvm import Blueprint
 
 SWITCH = "PLAYHEAD_AOT_CACHE"
-"""Environment variable: `off` neither uses nor makes a cache."""
+"""Environment variable: `off` neither uses nor makes a cache, `use` never makes one."""
 
 _FORMAT = 1
 _KEPT = 3
@@ -128,6 +128,8 @@ def was_refused(log: Path) -> bool:
 
 def start_training() -> None:
     """Make the cache in the background, out of everybody's way; see playhead.warmup."""
+    if os.environ.get(SWITCH) == "use":
+        return
     Detached([sys.executable, "-m", "playhead.warmup", "--background"])
 
 

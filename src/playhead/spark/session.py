@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from playhead import jars
@@ -28,6 +29,17 @@ class Warn:
     @staticmethod
     def line(text: str) -> None:
         sys.stderr.write(f"playhead: {text}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """The JVM of this process; PySpark allows one."""
+
+    gateway: jvm.Gateway
+    has_cache: bool
+
+
+_engine: _Engine | None = None
 
 
 def session(
@@ -61,6 +73,16 @@ def describe(spark: "SparkSession", description: str) -> None:
     """Have the jobs that this thread starts carry a name in Spark's own UI."""
     if hasattr(spark, "_jsparkSession"):  # Spark Connect names its work by the application alone
         spark.sparkContext.setJobDescription(description)
+
+
+def jvm_pid() -> int | None:
+    """The process id of this process's own engine; None when there is none or it is elsewhere."""
+    return _engine.gateway.process.pid if _engine is not None else None
+
+
+def uses_cache() -> bool:
+    """True when this process's engine was started from the start-up cache."""
+    return _engine is not None and _engine.has_cache
 
 
 def stop(spark: "SparkSession") -> None:
@@ -122,8 +144,8 @@ def _start(settings: dict[str, str], memory: str) -> "SparkSession":
     booting = jvm.launch(plan, settings, more_options=usable.options if usable else ())
     check = aot.Check(usable) if usable else None
     _import_pyspark()
-    gateway = _settle(booting, check, usable, plan, settings)
-    spark = _connect(gateway, settings)
+    engine = _settle(booting, check, usable, plan, settings)
+    spark = _connect(engine, settings)
     if cache is not None and not cache.is_there():
         aot.start_training()
     return spark
@@ -141,10 +163,10 @@ def _settle(
     cache: aot.Cache | None,
     plan: jvm.Blueprint,
     settings: dict[str, str],
-) -> jvm.Gateway:
-    """The gateway of the JVM that is booting, or of another one without the cache when that is bad."""
+) -> _Engine:
+    """The JVM that is booting, or another one without the cache when that is bad."""
     if check is None or cache is None:
-        return booting.wait()
+        return _Engine(booting.wait(), has_cache=False)
     try:
         gateway = booting.wait()
     except jvm.EngineDidNotStart:
@@ -155,15 +177,16 @@ def _settle(
     if aot.was_refused(gateway.log):
         Warn.line(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
         cache.discard()
-    return gateway
+        return _Engine(gateway, has_cache=False)
+    return _Engine(gateway, has_cache=True)
 
 
 def _without(
     cache: aot.Cache, reason: str, plan: jvm.Blueprint, settings: dict[str, str]
-) -> jvm.Gateway:
+) -> _Engine:
     Warn.line(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
     cache.discard()
-    return jvm.launch(plan, settings).wait()
+    return _Engine(jvm.launch(plan, settings).wait(), has_cache=False)
 
 
 @contextmanager
@@ -171,7 +194,7 @@ def started_for_training(plan: jvm.Blueprint, options: Sequence[str]) -> "Iterat
     """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
     settings = _settings("playhead start-up cache", LOCAL, ui=False)
     gateway = jvm.launch(plan, settings, more_options=options).wait()
-    spark = _connect(gateway, settings)
+    spark = _connect(_Engine(gateway, has_cache=False), settings)
     try:
         yield spark
     finally:
@@ -195,8 +218,10 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
     return builder.getOrCreate()
 
 
-def _connect(gateway: jvm.Gateway, settings: Mapping[str, str]) -> "SparkSession":
+def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     """Hand the JVM to PySpark in the way it offers: two environment variables."""
+    global _engine  # noqa: PLW0603  PySpark's own is a class attribute, for the same reason
+    _engine, gateway = engine, engine.gateway
     handed = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,

@@ -1,0 +1,142 @@
+"""A session works, names its work, stays on loopback, and never leaves its JVM behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from playhead.connection import KafkaConnection
+from playhead.kafka.writer import Writer
+from playhead.spark import session
+from playhead.spark.read import topic_frame
+from playhead.testing.fixtures import MakeTopic
+from tests.fix_environment import processes_that_mention
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WITHIN_S = 60.0
+
+
+def test_arrow_reaches_python_and_comes_back(spark: "SparkSession") -> None:
+    def double(parts: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for part in parts:
+            yield pa.record_batch([pc.multiply(part["id"], 2)], names=["id"])
+
+    frame = spark.range(1_000).mapInArrow(double, "id long")
+    assert frame.selectExpr("sum(id)").collect()[0][0] == 999_000
+
+
+def test_a_topic_is_read_whole_with_headers_nulls_and_timestamps(
+    spark: "SparkSession", kafka: KafkaConnection, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    with Writer(kafka) as writer:
+        writer.write(topic, key=None, value=b"", timestamp_ms=0)
+        writer.write(topic, key=b"k", value=None, timestamp_ms=1_628_080_200_123)
+    rows = topic_frame(spark, kafka, topic).select("key", "value", "timestamp").collect()
+    found = {
+        (row.key and bytes(row.key), row.value if row.value is None else bytes(row.value)): row
+        for row in rows
+    }
+    assert set(found) == {(None, b""), (b"k", None)}
+    assert found[(b"k", None)].timestamp.microsecond == 123_000
+
+
+def test_the_session_is_named_quiet_and_on_loopback(spark: "SparkSession") -> None:
+    conf = spark.conf
+    assert conf.get("spark.app.name") == "playhead tests"
+    assert conf.get("spark.driver.host") == "127.0.0.1"
+    assert conf.get("spark.ui.enabled") == "false"
+    assert conf.get("spark.sql.session.timeZone") == "UTC"
+    session.describe(spark, "replay 7f3a: slice 3")
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "replay 7f3a: slice 3"
+
+
+def test_the_active_session_is_taken_as_it_is(spark: "SparkSession") -> None:
+    assert session.session("another") is spark
+
+
+def start(program: str, **more: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PLAYHEAD_AOT_CACHE": "off"} | more,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+SLEEPER = """
+import time
+from playhead.spark import session
+spark = session.session("sleeper")
+def slowly(parts):
+    for part in parts:
+        time.sleep(600)
+        yield part
+print(session.jvm_pid(), flush=True)
+spark.range(10).mapInArrow(slowly, "id long").count()
+"""
+
+
+def is_running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def eventually(probe: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + WITHIN_S
+    while not probe() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return probe()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_jvm_outlives_its_command(sign: signal.Signals, servers_folder: Path) -> None:
+    state = servers_folder / f"orphan-{sign.name}"
+    process = start(SLEEPER, XDG_STATE_HOME=str(state))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    jvm = int(line)
+    assert is_running(jvm)
+    os.kill(process.pid, sign)
+    process.communicate(timeout=WITHIN_S)
+    assert process.returncode != 0
+    assert eventually(lambda: not is_running(jvm))
+    assert eventually(lambda: not processes_that_mention(str(state))), "nor a Python worker"
+
+
+def test_a_jvm_that_cannot_start_is_said_with_its_own_words(servers_folder: Path) -> None:
+    program = (
+        "from playhead.spark import session\n"
+        "try:\n    session.session('x', memory='1x')\n"
+        "except Exception as exc:\n    print(type(exc).__name__, exc, '|', exc.hint)\n"
+    )
+    out, _ = start(program).communicate(timeout=WITHIN_S)
+    assert "EngineDidNotStart" in out
+    assert "Invalid maximum heap size" in out
+    assert "engine-" in out, "the log is named"
+
+
+def test_two_sessions_one_after_the_other_share_a_jvm() -> None:
+    program = (
+        "from playhead.spark import session\n"
+        "first = session.session('one'); pid = session.jvm_pid(); session.stop(first)\n"
+        "second = session.session('two')\n"
+        "print(pid == session.jvm_pid(), second.conf.get('spark.app.name'), second.range(3).count())\n"
+    )
+    out, err = start(program).communicate(timeout=WITHIN_S)
+    assert out.split() == ["True", "two", "3"], err

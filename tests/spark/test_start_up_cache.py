@@ -1,0 +1,162 @@
+"""The start-up cache is made once, used, and never the reason why a start fails or lies."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from playhead.spark import aot, jvm
+from playhead.spark.session import DEFAULT_MEMORY
+from playhead.warmup import train
+
+WITHIN_S = 240.0
+JOB = """
+from playhead.spark import session
+spark = session.session("cached")
+print(spark.range(7).count(), session.uses_cache())
+"""
+
+
+@pytest.fixture(scope="module")
+def made(own_environment: None) -> aot.Cache:
+    """The real cache of this machine, made now if it was not there."""
+    cache = train()
+    assert cache is not None
+    assert cache.is_there()
+    return cache
+
+
+@pytest.fixture
+def private(made: aot.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[aot.Cache]:
+    """A copy of it, in a cache folder of this test's own, that may be spoilt."""
+    home = servers_folder / f"cache-{os.urandom(4).hex()}"
+    folder = home / "playhead"
+    (folder / "aot").mkdir(parents=True)
+    (folder / "jars").mkdir()
+    shutil.copy2(made.file, folder / "aot")
+    shutil.copy2(made.note, folder / "aot")
+    for jar in jvm.jars.ensure("engine"):
+        shutil.copy2(jar, folder / "jars")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    # The name follows from the class path, which now goes through the private folder.
+    cache = aot.cache_for(jvm.blueprint(DEFAULT_MEMORY))
+    assert cache is not None
+    (folder / "aot" / made.file.name).rename(cache.file)
+    (folder / "aot" / made.note.name).rename(cache.note)
+    monkeypatch.setenv("PLAYHEAD_MAVEN_URL", "http://127.0.0.1:1")
+    yield cache
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def run_job() -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", JOB],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env=os.environ | {"PLAYHEAD_AOT_CACHE": "use"},
+    )
+
+
+def warnings_of(done: "subprocess.CompletedProcess[str]") -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("playhead:")]
+
+
+def test_it_is_used_and_nothing_is_said(made: aot.Cache) -> None:
+    done = run_job()
+    assert done.stdout.split() == ["7", "True"], done.stderr
+    assert done.stderr == ""
+
+
+def test_it_was_trained_on_a_job_like_ours(made: aot.Cache) -> None:
+    note = made.read_note()
+    assert note is not None
+    assert note.trained_on == ["arrow", "kafka"]
+
+
+def test_a_foreign_one_is_ignored_with_one_line(private: aot.Cache) -> None:
+    """The private copy was made for jars of another place: whole, and not for this class path."""
+    done = run_job()
+    assert done.stdout.split()[0] == "7", done.stderr
+    assert len(warnings_of(done)) == 1
+    assert "not for this runtime" in warnings_of(done)[0]
+    assert not private.is_there(), "the next start makes it anew"
+
+
+def garbage(cache: aot.Cache) -> None:
+    cache.file.write_bytes(os.urandom(cache.file.stat().st_size))
+
+
+def flipped(cache: aot.Cache) -> None:
+    with cache.file.open("r+b") as stream:
+        stream.seek(40_000_000)
+        stream.write(b"\xff" * 4_000_000)
+
+
+@pytest.mark.parametrize("spoil", [garbage, flipped])
+def test_a_damaged_one_is_ignored_with_one_line(
+    made: aot.Cache, tmp_path: Path, spoil: Callable[[aot.Cache], None]
+) -> None:
+    """Damaged in place, as a bad disk would: right name, right size, other bytes."""
+    kept = tmp_path / "kept"
+    shutil.copy2(made.file, kept)
+    note = made.note.read_bytes()
+    try:
+        spoil(made)
+        done = run_job()
+        assert done.stdout.split() == ["7", "False"], done.stderr
+        assert len(warnings_of(done)) == 1, done.stderr
+        assert "ignored" in warnings_of(done)[0]
+        assert not made.note.exists()
+    finally:
+        shutil.copy2(kept, made.file)
+        made.note.write_bytes(note)
+
+
+def test_a_truncated_one_does_not_count(made: aot.Cache) -> None:
+    copy = aot.Cache(made.file.with_name("truncated.aot"))
+    try:
+        shutil.copy2(made.note, copy.note)
+        copy.file.write_bytes(made.file.read_bytes()[:1_000_000])
+        assert not copy.is_there()
+    finally:
+        copy.discard()
+
+
+def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) -> None:
+    home = servers_folder / "cache-first"
+    environment = os.environ | {"XDG_CACHE_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", JOB], capture_output=True, text=True, timeout=WITHIN_S, env=environment
+    )
+    assert done.stdout.split() == ["7", "False"], done.stderr
+    deadline = time.monotonic() + WITHIN_S
+    while not list(home.glob("playhead/aot/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    again = subprocess.run(
+        [sys.executable, "-c", JOB], capture_output=True, text=True, timeout=WITHIN_S, env=environment
+    )
+    assert again.stdout.split() == ["7", "True"], again.stderr
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
+    """One trains; the other sees that somebody is at it and leaves at once."""
+    home = servers_folder / "cache-twice"
+    environment = os.environ | {"XDG_CACHE_HOME": str(home)}
+    fetch = [sys.executable, "-c", "from playhead import jars; jars.ensure('engine')"]
+    subprocess.run(fetch, env=environment, check=True, timeout=WITHIN_S)
+    both = [
+        subprocess.Popen([sys.executable, "-m", "playhead.warmup"], env=environment) for _ in range(2)
+    ]
+    assert [one.wait(WITHIN_S) for one in both] == [0, 0]
+    assert len(list(home.glob("playhead/aot/*.aot"))) == 1
+    assert not list(home.glob("playhead/aot/*.new*"))
+    found = aot.Cache(next(home.glob("playhead/aot/*.aot")))
+    assert aot.Check(found).is_whole()
+    shutil.rmtree(home)

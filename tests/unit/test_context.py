@@ -1,0 +1,486 @@
+"""Every setting comes from the strongest place that says it, and says which place that was."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playhead import secrets
+from playhead.context import (
+    Configuration,
+    alone,
+    configure,
+    contexts,
+    current_context_file,
+    find_project_file,
+)
+from playhead.errors import (
+    BadValue,
+    MissingPiece,
+    PlayheadError,
+    UnknownKey,
+    UntranslatableProperty,
+    UsageError,
+)
+from playhead.settings import SETTINGS
+
+PLACES = ("flag", "-X", "environment", "project", "context", "default")
+SPELLINGS = ("sasl.mechanism", "sasl.mechanisms")
+
+
+class Places:
+    """A user's home and a project, each a place that can say something."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "config" / "playhead" / "config.toml"
+        self.repository = folder / "repository"
+        self.folder = self.repository / "deep" / "down"
+        self.sandbox = folder / "state" / "playhead" / "sandbox" / "context.toml"
+        (self.repository / ".git").mkdir(parents=True)
+        self.folder.mkdir(parents=True)
+        for file in (self.config, self.sandbox):
+            file.parent.mkdir(parents=True)
+
+    def contexts(self, text: str) -> None:
+        self.config.write_text(text)
+
+    def project(self, text: str) -> Path:
+        file = self.repository / "playhead.toml"
+        file.write_text(text)
+        return file
+
+    def sandbox_is_up(self) -> None:
+        self.sandbox.write_text('bootstrap_servers = "sand:1"\ndatabase = "postgresql://sand/db"\n')
+
+    def configure(self, **flags: str) -> Configuration:
+        return configure(flags, folder=self.folder)
+
+
+@pytest.fixture
+def places(monkeypatch, tmp_path):
+    monkeypatch.setattr(secrets, "_known", set())
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for setting in SETTINGS:
+        if setting.environment:
+            monkeypatch.delenv(setting.environment, raising=False)
+    for name in ("PLAYHEAD_CONTEXT", "PLAYHEAD_SANDBOX_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return Places(tmp_path)
+
+
+def rows(configuration: Configuration) -> dict[str, tuple[str | None, str | None]]:
+    return {str(row["setting"]): (row["value"], row["origin"]) for row in configuration.rows()}
+
+
+def toml(value: str | None, kafka: dict[str, str], name: str = "") -> str:
+    """One place's say, as a TOML table."""
+    head, below = (f"[contexts.{name}]", f"[contexts.{name}.kafka]") if name else ("", "[kafka]")
+    said = f"timezone = {json.dumps(value)}" if value else ""
+    own = [f"{json.dumps(key)} = {json.dumps(text)}" for key, text in kafka.items()]
+    return "\n".join([head, said, below, *own]) + "\n"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sets(st.sampled_from(PLACES)))
+def test_of_all_places_that_set_a_key_the_strongest_wins(places, saying):
+    saying = saying - {"-X"}  # which sets Kafka properties only
+    origin = {"project": str(places.repository / "playhead.toml"), "context": "context prod"}
+    said = {place: f"Zone/{place}" for place in saying}
+    places.project(toml(said.get("project"), {}))
+    places.contexts(toml(said.get("context"), {}, "prod"))
+    with pytest.MonkeyPatch.context() as patch:
+        if "environment" in said:
+            patch.setenv("PLAYHEAD_TIMEZONE", said["environment"])
+        found = configure({"timezone": said.get("flag")}, context="prod", folder=places.folder)
+    strongest = next((place for place in PLACES if place in saying - {"default"}), "default")
+    value = "UTC" if strongest == "default" else said[strongest]
+    assert rows(found)["timezone"] == (value, origin.get(strongest, strongest))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(("-X", "project", "context")), st.sampled_from(SPELLINGS), min_size=1
+    )
+)
+def test_of_all_spellings_of_a_property_the_strongest_places_wins(places, spelt):
+    origin = {"project": str(places.repository / "playhead.toml"), "context": "context prod"}
+    said = {place: {key: f"M-{place}"} for place, key in spelt.items()}
+    places.project(toml(None, said.get("project", {})))
+    places.contexts(toml(None, said.get("context", {}), "prod"))
+    assigned = [f"{key}={value}" for key, value in said.get("-X", {}).items()]
+    found = configure({}, assignments=assigned, context="prod", folder=places.folder)
+    strongest = next(place for place in PLACES if place in spelt)
+    kafka = {key: it for key, it in rows(found).items() if key.startswith("kafka.")}
+    assert kafka == {
+        f"kafka.{spelt[strongest]}": (f"M-{strongest}", origin.get(strongest, strongest))
+    }
+
+
+@pytest.mark.parametrize("strongest", range(5))
+def test_the_brokers_address_follows_the_same_order(places, monkeypatch, strongest):
+    ways: list[Callable[[], object]] = [
+        lambda: flags.update(bootstrap_servers="flag:1"),
+        lambda: assigned.append("metadata.broker.list=assigned:1"),
+        lambda: monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:1"),
+        lambda: places.project('[kafka]\nbootstrap.servers = "project:1"\n'),
+        lambda: places.contexts('[contexts.prod]\nbootstrap_servers = "context:1"\n'),
+    ]
+    flags: dict[str, str | None] = {}
+    assigned: list[str] = []
+    places.contexts("[contexts.prod]\n")
+    for say in ways[strongest:]:
+        say()
+    found = configure(flags, assignments=assigned, context="prod", folder=places.folder)
+    expected = ("flag:1", "assigned:1", "environment:1", "project:1", "context:1")[strongest]
+    assert found.kafka().bootstrap_servers == expected
+
+
+def test_within_a_place_its_own_words_win_over_its_file(places, tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\nclient.id=of-the-file\nclient.rack=r1\n")
+    places.contexts(
+        f'[contexts.prod]\nkafka_config = "{file}"\nbootstrap_servers = "own:1"\n'
+        '[contexts.prod.kafka]\nclient.id = "own"\n'
+    )
+    connection = configure({}, context="prod", folder=places.folder).kafka()
+    assert connection.bootstrap_servers == "own:1"
+    assert connection.tuning == {"client.id": "own", "client.rack": "r1"}
+
+
+# --- project files
+
+
+def test_the_project_file_is_found_up_to_the_root_of_the_repository(places):
+    file = places.project("")
+    assert find_project_file(places.folder) == file
+
+
+def test_a_file_beyond_the_root_of_the_repository_is_not_ours(places):
+    (places.repository.parent / "playhead.toml").write_text("")
+    assert find_project_file(places.folder) is None
+
+
+def test_the_nearest_project_file_counts(places):
+    places.project("")
+    nearer = places.folder.parent / "playhead.toml"
+    nearer.write_text("")
+    assert find_project_file(places.folder) == nearer
+
+
+def test_the_root_of_a_work_tree_whose_git_is_a_file_is_a_root(places):
+    places.project("")
+    (places.folder.parent / ".git").write_text("gitdir: elsewhere")
+    assert find_project_file(places.folder) is None
+
+
+def test_a_project_chooses_its_context(places):
+    places.project('context = "staging"\n')
+    places.contexts('[contexts.staging]\nbootstrap_servers = "s:1"\n')
+    found = places.configure()
+    assert (found.context, found.kafka().bootstrap_servers) == ("staging", "s:1")
+
+
+def test_a_projects_context_is_a_name(places):
+    file = places.project("context = 3\n")
+    with pytest.raises(BadValue, match="a context's name") as caught:
+        places.configure()
+    assert caught.value.where == str(file)
+
+
+# --- what cannot be understood
+
+
+def test_an_unknown_setting_names_the_nearest_and_the_place(places):
+    file = places.project('time_zone = "UTC"\n')
+    with pytest.raises(UnknownKey, match="unknown key 'time_zone'") as caught:
+        places.configure()
+    assert (caught.value.where, caught.value.nearest) == (str(file), ("timezone",))
+
+
+def test_an_unknown_property_names_the_nearest_and_the_context(places):
+    places.contexts('[contexts.prod.kafka]\n"sasl.mechanisn" = "PLAIN"\n')
+    with pytest.raises(UnknownKey, match="'sasl.mechanisn' in context prod") as caught:
+        contexts()
+    assert "sasl.mechanism" in caught.value.nearest
+
+
+def test_an_unknown_assignment_names_the_nearest(places):
+    with pytest.raises(UnknownKey, match="in -X") as caught:
+        configure({}, assignments=["cliend.id=me"], folder=places.folder)
+    assert "client.id" in caught.value.nearest
+
+
+def test_a_refused_assignment_gives_its_reason(places):
+    with pytest.raises(UntranslatableProperty, match="exactly once depends on it"):
+        configure({}, assignments=["isolation.level=read_uncommitted"], folder=places.folder)
+
+
+def test_an_assignment_without_a_value_says_what_to_write(places):
+    with pytest.raises(UsageError, match="-X client.id has no value") as caught:
+        configure({}, assignments=["client.id"], folder=places.folder)
+    assert "key=value" in (caught.value.hint or "")
+
+
+def test_an_assignments_value_may_contain_equals_signs(places):
+    found = configure({}, assignments=["client.id=a=b=="], folder=places.folder)
+    assert rows(found)["kafka.client.id"] == ("a=b==", "-X")
+
+
+def test_an_unknown_context_names_the_nearest_and_who_chose_it(places, monkeypatch):
+    places.contexts("[contexts.staging]\n")
+    with pytest.raises(UnknownKey, match=r"'stagin' in the contexts \(chosen by -c\)") as caught:
+        configure({}, context="stagin", folder=places.folder)
+    assert caught.value.nearest == ("staging",)
+    monkeypatch.setenv("PLAYHEAD_CONTEXT", "gone")
+    with pytest.raises(UnknownKey, match="chosen by PLAYHEAD_CONTEXT"):
+        places.configure()
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ('[contexts]\nprod = "x"\n', r"a table \[contexts.prod\]"),
+        ("contexts = 3\n", r"tables \[contexts.NAME\]"),
+        ('[contexts.prod]\nkafka = "x"\n', "a table of client properties"),
+        ("[contexts.prod]\ndatabase = 1.5\n", "a text, a number or true/false"),
+        ('[contexts.prod]\nread_only = "perhaps"\n', "true or false"),
+    ],
+)
+def test_a_context_of_the_wrong_shape_says_what_is_needed(places, text, needed):
+    places.contexts(text)
+    with pytest.raises(BadValue, match=needed):
+        contexts()
+
+
+def test_anything_beside_contexts_is_an_error_that_names_the_file(places):
+    places.contexts("[context.prod]\n")
+    with pytest.raises(UnknownKey, match="unknown key 'context'") as caught:
+        contexts()
+    assert (caught.value.where, caught.value.nearest) == (str(places.config), ("contexts",))
+
+
+@pytest.mark.parametrize("content", [b"timezone = \n", b"timezone = '\xff'\n"])
+def test_a_file_that_is_not_toml_is_named(places, content):
+    file = places.project("")
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=str(file)):
+        places.configure()
+
+
+def test_dotted_keys_need_no_quotes(places):
+    places.contexts(
+        "[contexts.prod.kafka]\nsecurity.protocol = 'SSL'\nretry.backoff.ms = 7\n"
+        "retry.backoff.max.ms = 9\n\"client.id\" = 'me'\n"
+    )
+    assert contexts()["prod"].kafka == {
+        "security.protocol": "SSL",
+        "retry.backoff.ms": "7",
+        "retry.backoff.max.ms": "9",
+        "client.id": "me",
+    }
+
+
+# --- which context counts
+
+
+def test_contexts_are_chosen_by_flag_then_environment_then_project_then_use(places, monkeypatch):
+    names = ["flag", "environment", "project", "used"]
+    places.contexts("".join(f"[contexts.{name}]\n" for name in names))
+    chosen = [places.configure().context]
+    current_context_file().write_text("used\n")
+    chosen.append(places.configure().context)
+    places.project('context = "project"\n')
+    chosen.append(places.configure().context)
+    monkeypatch.setenv("PLAYHEAD_CONTEXT", "environment")
+    chosen.append(places.configure().context)
+    chosen.append(configure({}, context="flag", folder=places.folder).context)
+    assert chosen == [None, *reversed(names)]
+
+
+def test_the_sandbox_counts_when_nobody_names_a_server(places):
+    assert places.configure().context is None
+    places.sandbox_is_up()
+    found = places.configure(timezone="Asia/Tokyo")
+    assert (found.context, found.kafka().bootstrap_servers) == ("sandbox", "sand:1")
+    assert rows(found)["kafka.bootstrap.servers"][1] == "context sandbox"
+
+
+@pytest.mark.parametrize(
+    ("flags", "assigned"),
+    [
+        ({"bootstrap_servers": "h:1"}, []),
+        ({"database": "postgresql://h/db"}, []),
+        ({}, ["bootstrap.servers=h:1"]),
+        ({}, ["metadata.broker.list=h:1"]),
+    ],
+)
+def test_the_sandbox_does_not_mix_with_a_server_that_is_named(places, flags, assigned):
+    places.sandbox_is_up()
+    found = configure(flags, assignments=assigned, folder=places.folder)
+    assert found.context is None
+    assert "sand" not in str(found.rows())
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"])
+def test_the_environment_names_a_server_too(places, monkeypatch, variable):
+    places.sandbox_is_up()
+    monkeypatch.setenv(variable, "h:1")
+    assert places.configure().context is None
+
+
+def test_a_project_that_names_a_server_keeps_the_sandbox_out(places):
+    places.sandbox_is_up()
+    places.project("[kafka]\nbootstrap.servers = 'h:1'\n")
+    assert places.configure().context is None
+
+
+def test_a_chosen_context_keeps_the_sandbox_out(places):
+    places.sandbox_is_up()
+    places.contexts("[contexts.prod]\n")
+    current_context_file().write_text("prod")
+    assert places.configure().context == "prod"
+
+
+def test_the_sandbox_can_be_asked_for_by_name_only_while_it_is_up(places):
+    with pytest.raises(MissingPiece, match=r"context sandbox \(chosen by -c\) needs") as caught:
+        configure({}, context="sandbox", folder=places.folder)
+    assert caught.value.hint == "playhead sandbox up"
+    places.sandbox_is_up()
+    assert configure({}, context="sandbox", folder=places.folder).context == "sandbox"
+
+
+# --- values
+
+
+def test_a_reference_is_followed_when_the_value_is_asked_for(places, monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", "opensesame")
+    found = places.configure(database="postgresql://me:${DB_PASSWORD}@h/db")
+    assert found.get("database") == "postgresql://me:opensesame@h/db"
+    assert "opensesame" not in secrets.redact("opensesame")
+
+
+def test_a_missing_reference_is_named_with_setting_and_place(places, monkeypatch):
+    monkeypatch.delenv("NOWHERE", raising=False)
+    with pytest.raises(BadValue, match="database in flag is .*NOWHERE"):
+        places.configure(database="${NOWHERE}").get("database")
+
+
+def test_a_value_in_a_file_is_read(places, tmp_path):
+    (tmp_path / "url").write_text("postgresql://me:pw@h/db\n")
+    found = places.configure(database=f"file:{tmp_path / 'url'}")
+    assert found.get("database") == "postgresql://me:pw@h/db"
+
+
+def test_a_passwords_value_is_redacted_from_the_moment_it_is_used(places):
+    places.configure(database="postgresql://me:opensesame@h/db").get("database")
+    assert secrets.redact("say opensesame") == f"say {secrets.HIDDEN}"
+
+
+def test_a_needed_setting_that_is_nowhere_names_ways_to_set_it(places):
+    with pytest.raises(MissingPiece, match="looking needs PostgreSQL") as caught:
+        places.configure().need("database", needed_for="looking")
+    assert "DATABASE_URL" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgresql://me:opensesame@h/db",
+        "postgresql://me:open#sesame@h/db",
+        "postgresql://h/db?user=me&password=opensesame",
+        "host=h password=opensesame",
+    ],
+)
+def test_no_row_shows_a_databases_password(places, database):
+    assert "sesame" not in str(places.configure(database=database).rows())
+
+
+@pytest.mark.parametrize(
+    "assigned",
+    [
+        "sasl.password=opensesame",
+        "ssl.key.password=opensesame",
+        'sasl.jaas.config=org.apache.X required password="opensesame";',
+        "sasl.password=${HOME}opensesame",
+    ],
+)
+def test_no_row_shows_a_clients_secret(places, assigned):
+    found = configure({}, assignments=[assigned], folder=places.folder)
+    assert "opensesame" not in str(found.rows())
+    assert secrets.HIDDEN in str(found.rows())
+
+
+def test_no_row_shows_the_token_of_a_spark_server(places):
+    found = places.configure(spark_remote="sc://h:15002/;token=opensesame")
+    assert "opensesame" not in str(found.rows())
+
+
+def test_a_row_shows_the_name_of_the_variable_that_holds_a_secret(places):
+    found = places.configure(database="${DB_URL}")
+    assert rows(found)["database"] == ("${DB_URL}", "flag")
+
+
+def test_a_secret_that_was_used_is_hidden_in_every_row(places, monkeypatch):
+    monkeypatch.setenv("PW", "opensesame")
+    found = configure(
+        {"timezone": "opensesame"}, assignments=["sasl.password=${PW}"], folder=places.folder
+    )
+    with pytest.raises(PlayheadError):
+        found.kafka()  # follows the reference, and misses a mechanism
+    assert rows(found)["timezone"][0] == secrets.HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("value", "is_on"),
+    [("true", True), ("Yes", True), ("ON", True), ("1", True), ("false", False), ("no", False)],
+)
+def test_a_switch_is_read_as_people_write_it(places, monkeypatch, value, is_on):
+    assert places.configure().is_on("read_only") is False
+    monkeypatch.setenv("PLAYHEAD_READ_ONLY", value)
+    assert places.configure().is_on("read_only") is is_on
+
+
+def test_a_switch_of_toml_is_a_boolean_or_a_text(places):
+    places.contexts('[contexts.a]\nread_only = true\n[contexts.b]\nread_only = "on"\n')
+    for name in ("a", "b"):
+        assert configure({}, context=name, folder=places.folder).is_on("read_only")
+
+
+def test_a_switch_that_is_neither_names_its_place(places, monkeypatch):
+    monkeypatch.setenv("PLAYHEAD_READ_ONLY", "perhaps")
+    with pytest.raises(BadValue, match="read_only in environment is 'perhaps'"):
+        places.configure().is_on("read_only")
+
+
+def test_what_is_wrong_with_a_connection_names_the_places_it_came_from(places):
+    file = places.project("[kafka]\nsecurity.protocol = 'SASL_SSL'\n")
+    with pytest.raises(BadValue) as caught:
+        configure({}, assignments=["client.id=me"], folder=places.folder).kafka()
+    assert {"-X", str(file)} <= set(caught.value.where.split(" and "))
+
+
+def test_a_context_alone_is_not_changed_by_the_environment(places, monkeypatch):
+    places.contexts("[contexts.prod]\nbootstrap_servers = 'context:1'\n")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:1")
+    assert rows(alone("prod"))["kafka.bootstrap.servers"] == ("context:1", "context prod")
+
+
+def test_every_setting_has_a_row_in_the_order_of_its_declaration(places):
+    shown = [str(row["setting"]) for row in places.configure().rows()]
+    declared = [setting.name for setting in SETTINGS]
+    kafka_only = {"bootstrap_servers", "kafka_config"}
+    assert shown == [name for name in declared if name not in kafka_only]
+
+
+def test_reading_a_configuration_writes_nothing(places, tmp_path):
+    places.project("")
+    before = sorted(tmp_path.rglob("*"))
+    places.configure().rows()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "PLAYHEAD_CONTEXT" not in os.environ

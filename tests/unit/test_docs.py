@@ -1,0 +1,163 @@
+"""The pages keep up with the code: nothing is undocumented, no link is dead, no generated page is stale."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from playhead.cli.app import app
+from playhead.properties import KNOWN_PROPERTIES
+from playhead.settings import SETTINGS
+from playhead.version import __version__
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / f"{n}.md" for n in ("README", "CHANGELOG", "CONTRIBUTING")),
+]
+LONGEST_ARCHITECTURE = 200
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# A folder of some machine, as a path that begins with it. Absolute paths of every system are fine.
+MACHINE_PATH = re.compile(r"(?<![\w.$~{/])/(?:root|work|home|Users|tmp/[\w.-]+)(?:/|\b)")
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def commands(command: Any, words: tuple[str, ...] = ("playhead",)) -> Iterator[tuple[str, Any]]:
+    yield " ".join(words), command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*words, name))
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_is_in_the_reference(command):
+    page = read(REFERENCE / "cli.md")
+    assert f"\n## {command}\n" in page
+    for parameter in COMMANDS[command].params:
+        for option in parameter.opts:
+            if option.startswith("-"):
+                assert re.search(rf"`[^`]*{re.escape(option)}\b", page), f"{option} of {command}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_does(command):
+    assert COMMANDS[command].help, f"{command} has no help"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_is_in_the_reference(setting):
+    page = read(REFERENCE / "settings.md")
+    row = next((line for line in page.splitlines() if line.startswith(f"| `{setting.name}` |")), "")
+    assert setting.help in row
+    assert setting.environment is None or setting.environment in row
+
+
+@pytest.mark.parametrize("known", KNOWN_PROPERTIES, ids=lambda known: known.name)
+def test_every_kafka_property_is_in_the_reference(known):
+    page = read(REFERENCE / "kafka-properties.md")
+    row = next((line for line in page.splitlines() if line.startswith(f"| `{known.name}` |")), "")
+    assert all(f"`{spelling}`" in row for spelling in known.spellings)
+
+
+def test_the_generated_pages_are_what_the_code_says():
+    check = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert check.returncode == 0, check.stderr
+
+
+def test_the_changelog_has_this_version():
+    assert re.search(
+        rf"^## \[{re.escape(__version__)}\]", read(ROOT / "CHANGELOG.md"), re.MULTILINE
+    )
+
+
+def test_the_architecture_can_be_read_in_one_sitting():
+    assert len(read(DOCS / "ARCHITECTURE.md").splitlines()) <= LONGEST_ARCHITECTURE
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_names_a_folder_of_somebodys_machine(page):
+    found = [line for line in read(page).splitlines() if MACHINE_PATH.search(line)]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("in /root/x", True),
+        ("see `/work/main`", True),
+        ("(/home/me)", True),
+        ("/Users/me", True),
+        ("/tmp/abc", True),
+        ("/var/cache/playhead", False),
+        ("docs/home/page", False),
+        ("~/work/x", False),
+        ("https://example.org/home/x", False),
+    ],
+)
+def test_a_folder_of_a_machine_is_told_from_other_paths(text, is_one):
+    assert bool(MACHINE_PATH.search(text)) is is_one
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as they are made of the words."""
+    without_code = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", without_code, re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def dead_links(page: Path) -> Iterator[str]:
+    for link in LINK.findall(read(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        is_there = file.exists() and file.is_relative_to(ROOT)
+        if not is_there or (anchor and anchor not in anchors(read(file))):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_internal_link_leads_somewhere(page):
+    assert not list(dead_links(page))
+
+
+def test_a_dead_link_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "there.md").write_text("# A heading, with `code`\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md) [b](there.md#a-heading-with-code) [c](gone.md) [d](there.md#gone) [e](#here)\n"
+        "[f](https://example.org) ![g](gone.svg)\n# Here\n"
+    )
+    assert list(dead_links(page)) == ["gone.md", "there.md#gone", "gone.svg"]
+
+
+def test_every_decision_is_half_a_page_and_numbered_without_holes():
+    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
+    for page in decisions:
+        text = read(page)
+        assert re.match(rf"# {int(page.name[:4])}\. \S", text), f"{page.name} begins otherwise"
+        assert {"## Context", "## Decision", "## Consequences"} <= set(text.splitlines()), page.name

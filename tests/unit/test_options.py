@@ -1,0 +1,138 @@
+"""Shared options are declared once and stand in a command's help as if it had declared them itself."""
+
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from playhead.cli import options
+from playhead.cli.options import CONNECTION, OUTPUT, SANDBOX, SPARK, Run, with_options
+from playhead.errors import BadValue
+from playhead.settings import BY_NAME
+
+GROUPS = {"CONNECTION": CONNECTION, "SPARK": SPARK, "SANDBOX": SANDBOX, "OUTPUT": OUTPUT}
+
+
+class Command:
+    """A command with all shared options and parameters of its own, and what it was called with."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.own: tuple[object, ...] = ()
+        self.app = typer.Typer(rich_markup_mode=None)
+
+        @self.app.command()
+        @with_options(CONNECTION, SPARK, SANDBOX)
+        def command(
+            run: Run,
+            name: Annotated[str, typer.Argument(help="A name of its own.")],
+            count: Annotated[int, typer.Option("--count", "-n", help="Its own count.", min=1)] = 3,
+        ) -> None:
+            """Do it."""
+            self.run, self.own = run, (name, count)
+
+    def invoke(self, *words: str):
+        return CliRunner().invoke(self.app, words, env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def command():
+    return Command()
+
+
+def flags() -> list[str]:
+    return [
+        flag
+        for group in GROUPS.values()
+        for kind, _ in group.values()
+        for flag in kind.__metadata__[0].param_decls
+    ]
+
+
+@pytest.mark.parametrize("flag", [*flags(), "--progress", "--count", "A name of its own."])
+def test_every_option_is_in_the_help(command, flag):
+    assert flag in command.invoke("--help").output
+
+
+def test_the_help_speaks_of_no_parameter_that_is_not_one(command):
+    assert "--run" not in command.invoke("--help").output
+    assert "--values" not in command.invoke("--help").output
+
+
+def test_a_settings_option_has_the_settings_own_help(command):
+    shown = " ".join(command.invoke("--help").output.split())
+    for name in ("bootstrap_servers", "kafka_config", "database", "spark_master", "spark_remote"):
+        assert BY_NAME[name].help in shown
+
+
+def test_own_parameters_arrive_as_they_were_given(command):
+    assert command.invoke("alpha", "-n", "5").exit_code == 0
+    assert command.own == ("alpha", 5)
+
+
+def test_own_defaults_and_limits_hold(command):
+    command.invoke("alpha")
+    assert command.own == ("alpha", 3)
+    assert command.invoke("alpha", "-n", "0").exit_code == 2
+    assert command.invoke().exit_code == 2
+
+
+def test_the_run_carries_what_the_shared_options_say(command):
+    words = ["-b", "h:1", "-c", "prod", "-X", "a=1", "-X", "b=2", "--config", "f", "--database", "d"]
+    words += ["--master", "local", "--spark-remote", "sc://h", "--dir", "/d"]
+    assert command.invoke("alpha", *words).exit_code == 0
+    assert command.run.values == {
+        "bootstrap_servers": "h:1",
+        "context": "prod",
+        "assignment": ["a=1", "b=2"],
+        "kafka_config": "f",
+        "database": "d",
+        "spark_master": "local",
+        "spark_remote": "sc://h",
+        "directory": "/d",
+    }
+
+
+def test_the_run_speaks_as_the_options_say(command):
+    assert command.invoke("alpha", "-o", "csv", "-q", "-vv", "--progress", "json").exit_code == 0
+    output = command.run.output
+    assert (output.form, output.quiet, output.verbosity) == ("csv", True, 2)
+    assert output.progress_form == "json"
+
+
+def test_without_options_the_run_speaks_in_tables(command):
+    command.invoke("alpha")
+    output = command.run.output
+    assert (output.form, output.quiet, output.verbosity) == ("table", False, 0)
+    assert output.progress_form == "auto"
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "needed"), [("-o", "xml", "json"), ("--progress", "loud", "plain")]
+)
+def test_a_form_that_is_none_is_a_usage_error(command, flag, value, needed):
+    error = command.invoke("alpha", flag, value).exception
+    assert isinstance(error, BadValue)
+    assert (error.exit_code, error.found) == (2, value)
+    assert needed in error.needed
+    assert command.run is None
+
+
+def test_flags_become_settings_with_their_origin(command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:1")
+    command.invoke("alpha", "-b", "flag:1", "-X", "client.id=me", "--master", "local[2]")
+    found = command.run.configuration()
+    assert found.kafka_properties["bootstrap.servers"].value == "flag:1"
+    assert found.kafka_properties["client.id"].origin == "-X"
+    assert found.settings["spark_master"].value == "local[2]"
+
+
+def test_no_option_is_declared_twice():
+    assert len(flags()) == len(set(flags()))
+
+
+def test_no_group_of_options_is_left_out_here():
+    groups = [name for name, it in vars(options).items() if isinstance(it, dict) and name.isupper()]
+    assert set(groups) - {"BY_NAME"} == set(GROUPS)

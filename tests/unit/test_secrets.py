@@ -1,0 +1,165 @@
+"""A secret that was once resolved never leaves in a text, however it was written."""
+
+from urllib.parse import quote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead import secrets
+from playhead.errors import BadValue
+from playhead.secrets import HIDDEN, redact, remember, resolve, without_password
+
+# Stars cannot be told from what stands in place of a secret.
+SECRETS = st.text(st.characters(exclude_characters="*", codec="utf-8"), min_size=4, max_size=20)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(secrets, "_known", set())
+
+
+@given(SECRETS, st.text(), st.text())
+def test_a_remembered_value_is_in_no_text_any_more(secret, before, after):
+    remember(secret)
+    shown = redact(f"{before}{secret}{after} {secret}{secret}")
+    assert secret not in shown
+
+
+@given(SECRETS, st.text("abc/:&", max_size=8))
+def test_nor_is_its_form_in_a_url(secret, before):
+    remember(secret)
+    assert quote(secret, safe="") not in redact(f"{before}{quote(secret, safe='')}")
+
+
+@given(st.lists(SECRETS, min_size=2, max_size=4))
+def test_of_secrets_within_secrets_none_is_left(several):
+    for secret in several:
+        remember(secret)
+    shown = redact(" ".join(several))
+    assert not [secret for secret in several if secret in shown]
+
+
+def test_a_secret_inside_another_leaves_no_rest_of_it():
+    remember("open")
+    remember("open-sesame-street")
+    assert redact("say open-sesame-street") == f"say {HIDDEN}"
+
+
+def test_short_values_are_not_redacted_by_value():
+    remember("abc")
+    assert redact("the abc of it") == "the abc of it"
+
+
+def test_other_text_is_left_as_it_is():
+    remember("hunter22")
+    assert redact("hunter2 hunter222") == f"hunter2 {HIDDEN}2"
+
+
+def test_a_reference_to_the_environment_is_followed_and_remembered(monkeypatch):
+    monkeypatch.setenv("BROKER_PW", "s3cr3t!")
+    assert resolve("user:${BROKER_PW}@", key="database", where="here") == "user:s3cr3t!@"
+    assert redact("it was s3cr3t!") == f"it was {HIDDEN}"
+
+
+def test_a_missing_variable_is_named(monkeypatch):
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
+    with pytest.raises(BadValue, match="environment variable NOT_SET_ANYWHERE to be set") as caught:
+        resolve("${NOT_SET_ANYWHERE}", key="sasl.password", where="context prod")
+    assert "sasl.password in context prod" in str(caught.value)
+
+
+def test_what_a_file_holds_is_a_secret_without_its_line_end(tmp_path):
+    file = tmp_path / "password"
+    file.write_text(" from a file \r\n")
+    assert resolve(f"file:{file}", key="k", where="w") == " from a file "
+    assert HIDDEN in redact("x from a file y")
+
+
+def test_a_files_home_folder_is_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "password").write_text("homely")
+    assert resolve("file:~/password", key="k", where="w") == "homely"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadValue, match="a readable text file") as caught:
+        resolve(f"file:{file}", key="sasl.password", where="w")
+    assert str(file) in str(caught.value)
+
+
+def test_plain_text_is_neither_followed_nor_remembered():
+    assert resolve("plain $text {here}", key="k", where="w") == "plain $text {here}"
+    assert redact("plain $text {here}") == "plain $text {here}"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("${A}", True), ("${A}b", False), ("${A}${B}", False), ("a", False)]
+)
+def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
+    assert secrets.is_reference(text) is is_one
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:pass@h:5432/db", "postgresql://u:********@h:5432/db"),
+        ("postgresql://u:pa:ss@h/db?x=1", "postgresql://u:********@h/db?x=1"),
+        ("postgresql://u:pa@ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:pa#ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:pa?ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:p[ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:p%40ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:1234@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://:pass@h/db", "postgresql://:********@h/db"),
+        ("postgresql://u:pa/ss@h/db", "postgresql://u:********@h/db"),
+        ("postgresql://u:pass@[::1]:5432/db", "postgresql://u:********@[::1]:5432/db"),
+        ("postgresql:///db?host=/run&password=pass", "postgresql:///db?host=/run&password=********"),
+        ("postgresql://h/db?password=pass&user=u", "postgresql://h/db?password=********&user=u"),
+        ("sc://h:15002/;token=abcd;user_id=me", "sc://h:15002/;token=********;user_id=me"),
+        ("host=h password=pass dbname=d", "host=h password=******** dbname=d"),
+        (r"host=h password = 'pa \' ss' dbname=d", "host=h password = ******** dbname=d"),
+    ],
+)
+def test_a_password_is_hidden_wherever_a_url_can_have_one(url, shown):
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h:5432/db?options=a@b",
+        "postgresql://h:5432,i:5433/db?application_name=a@b",
+        "postgresql://[::1]:5432/db?application_name=a@b",
+        "postgresql://u@h/db",
+        "postgresql:///db",
+        "postgresql://h:/db?x=a@b",
+        "sc://h:443",
+        "not a url",
+        "",
+    ],
+)
+def test_a_url_without_a_password_is_shown_whole(url):
+    assert without_password(url) == url
+
+
+@given(st.text(st.characters(exclude_characters="*", codec="utf-8"), min_size=4))
+def test_a_quoted_password_is_remembered_as_it_is_and_as_it_is_written(password):
+    url = f"postgresql://me:{quote(password, safe='')}@localhost/db"
+    assert urlsplit(without_password(url)).password == HIDDEN
+    assert password not in redact(f"x{password}x")
+    assert quote(password, safe="") not in redact(url)
+
+
+def test_a_half_quoted_password_is_remembered_as_it_is_written():
+    without_password("postgresql://me:a$b%40c@h/db")
+    assert "a$b%40c" not in redact("cannot connect to postgresql://me:a$b%40c@h/db")
+
+
+def test_a_password_in_quotes_is_remembered_without_them():
+    without_password(r"host=h password='it\'s me'")
+    assert redact("not it's me") == f"not {HIDDEN}"
