@@ -46,7 +46,9 @@ def cluster(java_home: Path, servers_folder: Path) -> Iterator[str]:
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
     with _daemon("master", [*master, "--webui-port", str(free_port())], java_home, servers_folder):
         _await_port(port)
-        workers = [_worker(number, address, java_home, servers_folder) for number in range(_WORKERS)]
+        workers = [
+            _worker(number, address, java_home, servers_folder) for number in range(_WORKERS)
+        ]
         with workers[0], workers[1]:
             yield address
 
@@ -84,9 +86,13 @@ def _daemon(
     folder: Path,
     properties: dict[str, str] | None = None,
 ) -> Iterator[None]:
-    plan = jvm.blueprint("512m")
-    options = [*plan.options, *(f"-D{key}={value}" for key, value in (properties or {}).items())]
-    class_path = os.pathsep.join(str(jar) for jar in plan.class_path)
+    blueprint = jvm.blueprint_for("512m")
+    options = [
+        *blueprint.options,
+        "-Xmx512m",
+        *(f"-D{key}={value}" for key, value in (properties or {}).items()),
+    ]
+    class_path = os.pathsep.join(str(jar) for jar in blueprint.class_path)
     environment = os.environ | {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(find_spark_home()),

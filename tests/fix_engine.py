@@ -17,3 +17,4 @@ def spark(own_environment: None) -> "Iterator[SparkSession]":
     started = session.session("playhead tests")
     yield started
     session.stop(started)
+    session.shut_down()

@@ -25,7 +25,8 @@ def own_environment(servers_folder: Path) -> Iterator[None]:
         yield
     # This fixture is the first of the run and so the last to end: all others have cleaned up.
     left = _wait_for_none(servers_folder)
-    assert not left, f"processes of this run are left: {left}"
+    shown = [f"{pid}: {command[:100]} … {command[-100:]}" for pid, command in left.items()]
+    assert not shown, f"processes of this run are left: {shown}"
 
 
 def processes_that_mention(text: str) -> dict[int, str]:
@@ -35,7 +36,9 @@ def processes_that_mention(text: str) -> dict[int, str]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            command = (
+                (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            )
             mentions = text in command or text.encode() in (entry / "environ").read_bytes()
         except OSError:
             continue
@@ -46,7 +49,9 @@ def processes_that_mention(text: str) -> dict[int, str]:
 
 def _wait_for_none(folder: Path) -> dict[int, str]:
     deadline = time.monotonic() + _GONE_WITHIN_S
-    while (left := _not_training(processes_that_mention(str(folder)))) and time.monotonic() < deadline:
+    while (
+        left := _not_training(processes_that_mention(str(folder)))
+    ) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left
 

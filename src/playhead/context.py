@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from playhead import paths, secrets
 from playhead.connection import KafkaConnection
@@ -59,8 +60,9 @@ class Configuration:
         found = self.settings.get(name)
         if found is None:
             return None
-        value = secrets.resolve(found.value, key=name, where=found.origin)
-        if BY_NAME[name].secret:
+        setting = BY_NAME[name]
+        value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
+        if setting.secret:
             secrets.without_password(value)  # its password is redacted from now on
         return value
 
@@ -69,9 +71,9 @@ class Configuration:
         if value is None:
             setting = BY_NAME[name]
             raise MissingPiece(
-                setting.help,
+                f"setting {name}",
                 needed_for=needed_for,
-                hint=f"set {setting.environment or setting.flag}, choose a context with -c, "
+                hint=f"set {setting.ways}, choose a context with -c, "
                 "or start one here: playhead sandbox up",
             )
         return value
@@ -126,7 +128,7 @@ def configure(
     project_file = find_project_file(folder or Path.cwd())
     project, project_context = _project_layer(project_file)
     upper = [
-        Layer("flag", {name: value for name, value in flags.items() if value is not None}),
+        _flag_layer(flags),
         Layer("-X", kafka=_assigned(assignments)),
         _environment_layer(),
         *project,
@@ -144,8 +146,16 @@ def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
         for key, value in _kafka_of(layer).items():
             kafka[_SPELLINGS.get(key, key)] = (key, Resolved(value, layer.origin))
         for name, value in layer.settings.items():
-            settings[name] = Resolved(value, layer.origin)
+            if not _stays_on(name, settings.get(name)):
+                settings[name] = Resolved(value, layer.origin)
     return Configuration(context, settings, dict(kafka.values()))
+
+
+def _stays_on(name: str, weaker: Resolved | None) -> bool:
+    """A guard cannot be disarmed from above: a cloned repository's file must not open production."""
+    if weaker is None or not BY_NAME[name].is_guard:
+        return False
+    return as_switch(weaker.value, key=name, where=weaker.origin)
 
 
 def _kafka_of(layer: Layer) -> dict[str, str]:
@@ -169,8 +179,29 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"-X {text} has no value", hint="write -X key=value; see -X list")
         if key not in _SPELLINGS:
             raise not_understood(key, where="-X")
+        if _is_secret(key):
+            _refuse_literal(value, key=key, where="-X")
         properties[key] = value
     return properties
+
+
+def _refuse_literal(value: str, *, key: str, where: str) -> None:
+    """A command line is read by everybody on the machine, and kept in the shell's history."""
+    if not (value.startswith("file:") or "${" in value):
+        secrets.remember(value)
+        raise UsageError(
+            f"{key} of {where} is a secret, and a command line is no place for one",
+            hint=f"write {key}='${{NAME_OF_A_VARIABLE}}' or {key}=file:/path",
+        )
+
+
+def _flag_layer(flags: Mapping[str, str | None]) -> Layer:
+    given = {name: value for name, value in flags.items() if value is not None}
+    database = given.get("database")
+    password = urlsplit(database).password if database else None
+    if password is not None:
+        _refuse_literal(unquote(password), key="the password", where="--database")
+    return Layer("flag", given)
 
 
 def _environment_layer() -> Layer:
@@ -300,7 +331,7 @@ def _layer(table: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) ->
         if name not in BY_NAME:
             raise UnknownKey(name, where=where, known=[*BY_NAME, _KAFKA, *also])
         settings[name] = _text(value, key=name, where=where)
-        if BY_NAME[name].is_switch:
+        if BY_NAME[name].is_guard:
             as_switch(settings[name], key=name, where=where)
     return Layer(where, settings, _dotted(kafka))
 

@@ -40,9 +40,9 @@ def redact(text: str) -> str:
     return text
 
 
-def resolve(text: str, *, key: str, where: str) -> str:
-    """Follow `${ENV}` references and a leading `file:`; the result of either is remembered as a secret."""
-    if text.startswith("file:"):
+def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
+    """Follow `${ENV}` references, and a secret's leading `file:`; what a secret is, is remembered."""
+    if is_secret and text.startswith("file:"):
         return _from_file(Path(text[len("file:") :]).expanduser(), key=key, where=where)
 
     def from_environment(match: re.Match[str]) -> str:
@@ -51,7 +51,7 @@ def resolve(text: str, *, key: str, where: str) -> str:
             raise BadValue(
                 key, found=match[0], needed=f"environment variable {name} to be set", where=where
             )
-        return remember(os.environ[name])
+        return remember(os.environ[name]) if is_secret else os.environ[name]
 
     return _ENV_REFERENCE.sub(from_environment, text)
 

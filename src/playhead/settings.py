@@ -11,39 +11,65 @@ from playhead.errors import BadValue
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that can be set."""
+    """One thing that can be set; what it says on the command line, if it can be said there."""
 
     name: str
     help: str
+    flag: str | None = None
     environment: str | None = None
     default: str | None = None
     secret: bool = False
-    is_switch: bool = False
+    # A guard that any place has switched on stays on, whatever the others say.
+    is_guard: bool = False
 
     @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+    def ways(self) -> str:
+        """How to set it, for a hint."""
+        return (
+            " or ".join(filter(None, (self.environment, self.flag))) or f"{self.name} in a context"
+        )
 
 
 SETTINGS: Final = (
     Setting(
-        "bootstrap_servers", "Kafka brokers to ask first, host:port,…", "KAFKA_BOOTSTRAP_SERVERS"
+        "bootstrap_servers",
+        "Kafka brokers to ask first, host:port,…",
+        "--bootstrap-servers",
+        "KAFKA_BOOTSTRAP_SERVERS",
     ),
-    Setting("kafka_config", "a client.properties file, in Java's or librdkafka's spelling"),
-    Setting("database", "PostgreSQL to connect to, postgresql://…", "DATABASE_URL", secret=True),
-    Setting("timezone", "zone of times that name none", "PLAYHEAD_TIMEZONE", "UTC"),
-    Setting("spark_master", "where Spark runs its tasks", "PLAYHEAD_SPARK_MASTER", "local[*]"),
-    Setting("spark_remote", "a Spark Connect server, sc://…", "SPARK_REMOTE", secret=True),
-    Setting("spark_memory", "heap of a local Spark engine", "PLAYHEAD_SPARK_MEMORY", "1g"),
+    Setting(
+        "kafka_config", "A client.properties file, in Java's or librdkafka's spelling.", "--config"
+    ),
+    Setting(
+        "database",
+        "PostgreSQL to connect to, postgresql://…",
+        "--database",
+        "DATABASE_URL",
+        secret=True,
+    ),
+    Setting(
+        "spark_master",
+        "Where Spark runs its tasks.",
+        "--master",
+        "PLAYHEAD_SPARK_MASTER",
+        "local[*]",
+    ),
+    Setting("spark_remote", "A Spark Connect server, sc://…", "--spark-remote", "SPARK_REMOTE"),
+    Setting(
+        "spark_memory", "Heap of a local engine.", "--spark-memory", "PLAYHEAD_SPARK_MEMORY", "1g"
+    ),
     Setting(
         "read_only",
-        "refuse everything that writes",
-        "PLAYHEAD_READ_ONLY",
-        "false",
-        is_switch=True,
+        "Refuse everything that writes.",
+        environment="PLAYHEAD_READ_ONLY",
+        default="false",
+        is_guard=True,
     ),
     Setting(
-        "production", "whoever writes here types the target's name", default="false", is_switch=True
+        "production",
+        "Whoever writes here types the target's name.",
+        default="false",
+        is_guard=True,
     ),
 )
 

@@ -35,8 +35,8 @@ _TOPIC = "warmup"
 
 def train(memory: str = DEFAULT_MEMORY) -> aot.Cache | None:
     """Make the cache for this machine's engine, unless it is there or somebody else is at it."""
-    plan = jvm.blueprint(memory)
-    cache = aot.cache_for(plan)
+    blueprint = jvm.blueprint_for(memory)
+    cache = aot.cache_for(blueprint)
     if cache is None or cache.is_there():
         return cache
     cache.file.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def train(memory: str = DEFAULT_MEMORY) -> aot.Cache | None:
             return None
         made = cache.file.with_suffix(f".{os.getpid()}.new")
         try:
-            trained_on = _run_training(plan, cache, made)
+            trained_on = _run_training(blueprint, cache, made)
             if made.exists():
                 cache.adopt(made, trained_on)
         finally:
@@ -54,9 +54,9 @@ def train(memory: str = DEFAULT_MEMORY) -> aot.Cache | None:
     return cache if cache.is_there() else None
 
 
-def _run_training(plan: jvm.Blueprint, cache: aot.Cache, made: Path) -> list[str]:
+def _run_training(blueprint: jvm.Blueprint, cache: aot.Cache, made: Path) -> list[str]:
     trained_on = ["arrow"]
-    with started_for_training(plan, cache.training_options(made)) as spark:
+    with started_for_training(blueprint, cache.training_options(made)) as spark:
         _arrow_to_python(spark.range(_RECORDS).selectExpr("cast(id as string) AS value"))
         if not jars.missing("broker"):
             with _throw_away_broker() as bootstrap_servers:

@@ -157,9 +157,12 @@ def test_the_doctor_looks_at_a_topic_and_a_group(
     topic = make_topic(3)
     where = address_of(sandbox)
     found = json.loads(playhead("doctor", "--topic", topic, "-o", "json", **where).stdout)
-    assert {"check": "topic", "state": "ok", "found": f"{topic}: 3 partitions", "hint": None} in found[
-        "checks"
-    ]
+    assert {
+        "check": "topic",
+        "state": "ok",
+        "found": f"{topic}: 3 partitions",
+        "hint": None,
+    } in found["checks"]
     missing = playhead("doctor", "--topic", "no-such", "--group", "none", "-o", "json", **where)
     assert missing.returncode == 1
     states = {c["check"]: c["state"] for c in json.loads(missing.stdout)["checks"]}

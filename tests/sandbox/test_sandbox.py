@@ -28,7 +28,9 @@ WITHIN_S = 30.0
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A sandbox's folder of this test's own; whatever runs in it is stopped."""
-    with tempfile.TemporaryDirectory(prefix="playhead-sandbox-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="playhead-sandbox-", ignore_cleanup_errors=True
+    ) as name:
         Path(name).chmod(0o755)
         yield Path(name) / "box"
         Sandbox(Path(name) / "box").down()
@@ -166,7 +168,10 @@ def test_a_port_that_is_taken_between_runs_is_replaced(folder: Path) -> None:
 def test_ports_that_are_taken_between_choice_and_use_are_replaced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
         taken = [one.getsockname()[1], two.getsockname()[1]]
         choices = iter([taken[0], ground.free_port(), taken[1]])
         real = ground.free_port
@@ -175,7 +180,9 @@ def test_ports_that_are_taken_between_choice_and_use_are_replaced(
         looks = {port: iter([True]) for port in taken}
         is_free = ground.is_free
         monkeypatch.setattr(
-            ground, "is_free", lambda port: next(looks[port], False) if port in looks else is_free(port)
+            ground,
+            "is_free",
+            lambda port: next(looks[port], False) if port in looks else is_free(port),
         )
         said: list[str] = []
         endpoints = Sandbox(folder).up(say=said.append)

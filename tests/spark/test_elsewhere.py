@@ -54,6 +54,7 @@ def run(where: str, address: str, kafka: KafkaConnection, topic: str) -> list[st
         env=os.environ,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout, done.stderr
     return done.stdout.split()
 
 

@@ -32,7 +32,9 @@ def made(own_environment: None) -> aot.Cache:
 
 
 @pytest.fixture
-def private(made: aot.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[aot.Cache]:
+def private(
+    made: aot.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[aot.Cache]:
     """A copy of it, in a cache folder of this test's own, that may be spoilt."""
     home = servers_folder / f"cache-{os.urandom(4).hex()}"
     folder = home / "playhead"
@@ -44,7 +46,7 @@ def private(made: aot.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPat
         shutil.copy2(jar, folder / "jars")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     # The name follows from the class path, which now goes through the private folder.
-    cache = aot.cache_for(jvm.blueprint(DEFAULT_MEMORY))
+    cache = aot.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
     assert cache is not None
     (folder / "aot" / made.file.name).rename(cache.file)
     (folder / "aot" / made.note.name).rename(cache.note)
@@ -132,14 +134,22 @@ def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) ->
     home = servers_folder / "cache-first"
     environment = os.environ | {"XDG_CACHE_HOME": str(home)}
     done = subprocess.run(
-        [sys.executable, "-c", JOB], capture_output=True, text=True, timeout=WITHIN_S, env=environment
+        [sys.executable, "-c", JOB],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env=environment,
     )
     assert done.stdout.split() == ["7", "False"], done.stderr
     deadline = time.monotonic() + WITHIN_S
     while not list(home.glob("playhead/aot/*.json")) and time.monotonic() < deadline:
         time.sleep(0.2)
     again = subprocess.run(
-        [sys.executable, "-c", JOB], capture_output=True, text=True, timeout=WITHIN_S, env=environment
+        [sys.executable, "-c", JOB],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env=environment,
     )
     assert again.stdout.split() == ["7", "True"], again.stderr
     shutil.rmtree(home, ignore_errors=True)
@@ -152,7 +162,8 @@ def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     fetch = [sys.executable, "-c", "from playhead import jars; jars.ensure('engine')"]
     subprocess.run(fetch, env=environment, check=True, timeout=WITHIN_S)
     both = [
-        subprocess.Popen([sys.executable, "-m", "playhead.warmup"], env=environment) for _ in range(2)
+        subprocess.Popen([sys.executable, "-m", "playhead.warmup"], env=environment)
+        for _ in range(2)
     ]
     assert [one.wait(WITHIN_S) for one in both] == [0, 0]
     assert len(list(home.glob("playhead/aot/*.aot"))) == 1

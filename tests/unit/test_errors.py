@@ -83,7 +83,10 @@ def test_a_bad_value_says_what_where_found_and_needed():
     [
         (BrokerUnavailable("h:1", waited_s=1.5, reason="refused"), ["h:1", "1.5 s", "refused"]),
         (DatabaseUnavailable("postgresql://h", reason="no"), ["postgresql://h", "no"]),
-        (NotFetched("g:a:1", url="http://x/a.jar", reason="HTTP 404"), ["g:a:1", "http://x/a.jar", "404"]),
+        (
+            NotFetched("g:a:1", url="http://x/a.jar", reason="HTTP 404"),
+            ["g:a:1", "http://x/a.jar", "404"],
+        ),
         (MissingPiece("pyspark", needed_for="a job", hint="pip"), ["pyspark", "a job"]),
         (UntranslatableProperty("k", where="w", reason="r", hint="h"), ["k in w", "r"]),
         (NeedsConsent("delete it"), ["delete it", "not a terminal"]),

@@ -52,7 +52,7 @@ def repository(monkeypatch):
     served = Repository()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             served.answer(self)
 
         def log_message(self, *_: object) -> None:

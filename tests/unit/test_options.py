@@ -79,7 +79,20 @@ def test_own_defaults_and_limits_hold(command):
 
 
 def test_the_run_carries_what_the_shared_options_say(command):
-    words = ["-b", "h:1", "-c", "prod", "-X", "a=1", "-X", "b=2", "--config", "f", "--database", "d"]
+    words = [
+        "-b",
+        "h:1",
+        "-c",
+        "prod",
+        "-X",
+        "a=1",
+        "-X",
+        "b=2",
+        "--config",
+        "f",
+        "--database",
+        "d",
+    ]
     words += ["--master", "local", "--spark-remote", "sc://h", "--dir", "/d"]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {

@@ -118,7 +118,10 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("postgresql://:pass@h/db", "postgresql://:********@h/db"),
         ("postgresql://u:pa/ss@h/db", "postgresql://u:********@h/db"),
         ("postgresql://u:pass@[::1]:5432/db", "postgresql://u:********@[::1]:5432/db"),
-        ("postgresql:///db?host=/run&password=pass", "postgresql:///db?host=/run&password=********"),
+        (
+            "postgresql:///db?host=/run&password=pass",
+            "postgresql:///db?host=/run&password=********",
+        ),
         ("postgresql://h/db?password=pass&user=u", "postgresql://h/db?password=********&user=u"),
         ("sc://h:15002/;token=abcd;user_id=me", "sc://h:15002/;token=********;user_id=me"),
         ("host=h password=pass dbname=d", "host=h password=******** dbname=d"),

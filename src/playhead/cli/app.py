@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,7 +16,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from playhead.cli import config, context, demo, doctor, sandbox
-from playhead.cli.output import ReaderGone, tell
+from playhead.cli.output import Output, ReaderGone, tell
 from playhead.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -42,6 +43,8 @@ app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(context.app, name="context")
 app.add_typer(config.app, name="config")
 
+_VERBOSE = re.compile("-v+|--verbose")
+
 
 class _Terminated(BaseException):
     """SIGTERM, as an exception, so that what was started is stopped on the way out."""
@@ -49,7 +52,7 @@ class _Terminated(BaseException):
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"playhead {__version__}\n")
+        Output().text(f"playhead {__version__}")
         raise typer.Exit
 
 
@@ -129,7 +132,8 @@ def _fail_usage(exc: TyperException) -> int:
 
 
 def _wants_traceback(words: list[str]) -> bool:
-    return "-vv" in words or words.count("-v") + words.count("--verbose") > 1
+    asked = "".join(word.replace("--verbose", "-v") for word in words if _VERBOSE.fullmatch(word))
+    return asked.count("v") > 1
 
 
 @contextmanager

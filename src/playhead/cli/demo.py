@@ -10,7 +10,7 @@ import typer
 
 from playhead import paths
 from playhead.cli.complete import topic_names
-from playhead.cli.options import SANDBOX, Run, with_options
+from playhead.cli.options import SANDBOX, SPARK, Run, with_options
 from playhead.cli.sandbox import fetch_jars
 from playhead.connection import KafkaConnection
 from playhead.errors import EXIT_DIFFERENT
@@ -25,12 +25,17 @@ _PARTITIONS = 4
 _HZ = 60
 
 
-@with_options(SANDBOX)
+@with_options(SANDBOX, SPARK)
 def demo(
     run: Run,
-    records: Annotated[int, typer.Option(help="How many records to write.", min=1)] = 20_000,
+    records: Annotated[
+        int, typer.Option(help="How many records to write.", min=1, metavar="N")
+    ] = 20_000,
     topic: Annotated[
-        str, typer.Option(help="The topic to write and read.", autocompletion=topic_names)
+        str,
+        typer.Option(
+            help="The topic to write and read.", metavar="TOPIC", autocompletion=topic_names
+        ),
     ] = "telemetry",
 ) -> None:
     """Bring a sandbox up, write telemetry of twenty cars, read it with Spark, compare, shut down.
@@ -99,7 +104,13 @@ def _look(run: Run, connection: KafkaConnection, topic: str) -> "list[Row]":
     from playhead.spark.read import topic_frame
 
     began = time.perf_counter()
-    spark = session.session("playhead demo")
+    configuration = run.configuration()
+    spark = session.session(
+        "playhead demo",
+        master=configuration.get("spark_master"),
+        remote=configuration.get("spark_remote"),
+        memory=configuration.get("spark_memory") or session.DEFAULT_MEMORY,
+    )
     run.output.say(f"3/4  Spark {spark.version} is there after {time.perf_counter() - began:.1f} s")
     session.describe(spark, f"playhead demo: look at {topic}")
     frame = topic_frame(spark, connection, topic).selectExpr(

@@ -70,7 +70,7 @@ def check_cache() -> Finding:
 
     if jars.missing("engine"):
         return Finding("cache", OK, "none yet; made by itself once the jars are here")
-    cache = aot.cache_for(jvm.blueprint(DEFAULT_MEMORY))
+    cache = aot.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
     if cache is None:
         return Finding("cache", OK, f"not used: Java older than 25, or {aot.SWITCH}=off")
     note = cache.read_note()
@@ -153,11 +153,13 @@ def doctor(
     run: Run,
     topic: Annotated[
         str | None,
-        typer.Option(help="Also look at this topic.", autocompletion=topic_names),
+        typer.Option(help="Also look at this topic.", metavar="TOPIC", autocompletion=topic_names),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Also look at this consumer group.", autocompletion=group_names),
+        typer.Option(
+            help="Also look at this consumer group.", metavar="GROUP", autocompletion=group_names
+        ),
     ] = None,
 ) -> None:
     """Check runtime, jars, cache, disk, broker, database and clock; say what to do about each failure."""

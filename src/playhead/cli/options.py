@@ -38,8 +38,9 @@ class Run:
 
 
 def _setting(name: str, *short: str, metavar: str) -> Any:
+    """The option by which a setting is given; the setting says what it is called and means."""
     setting = BY_NAME[name]
-    option = typer.Option(setting.flag, *short, help=setting.help, metavar=metavar)
+    option = typer.Option(*short, str(setting.flag), help=setting.help, metavar=metavar)
     return Annotated[str | None, option]
 
 
@@ -67,7 +68,12 @@ OUTPUT: Parameters = {
     ),
     "quiet": (Annotated[bool, typer.Option("-q", "--quiet", help="Only data and errors.")], False),
     "verbose": (
-        Annotated[int, typer.Option("-v", "--verbose", count=True, help="-vv adds tracebacks.")],
+        Annotated[
+            int,
+            typer.Option(
+                "-v", "--verbose", count=True, help="-vv adds tracebacks.", show_default=False
+            ),
+        ],
         0,
     ),
     "progress": (
@@ -84,7 +90,11 @@ CONNECTION: Parameters = {
         Annotated[
             str | None,
             typer.Option(
-                "-c", "--context", help="A context by name.", autocompletion=_complete_contexts
+                "-c",
+                "--context",
+                help="A context by name.",
+                metavar="NAME",
+                autocompletion=_complete_contexts,
             ),
         ],
         None,
@@ -101,24 +111,13 @@ CONNECTION: Parameters = {
         ],
         None,
     ),
-    "kafka_config": (
-        Annotated[
-            str | None,
-            typer.Option("--config", help=BY_NAME["kafka_config"].help, metavar="FILE"),
-        ],
-        None,
-    ),
+    "kafka_config": (_setting("kafka_config", metavar="FILE"), None),
     "database": (_setting("database", metavar="URL"), None),
 }
 SPARK: Parameters = {
-    "spark_master": (
-        Annotated[
-            str | None,
-            typer.Option("--master", help=BY_NAME["spark_master"].help, metavar="URL"),
-        ],
-        None,
-    ),
+    "spark_master": (_setting("spark_master", metavar="URL"), None),
     "spark_remote": (_setting("spark_remote", metavar="URL"), None),
+    "spark_memory": (_setting("spark_memory", metavar="SIZE"), None),
 }
 SANDBOX: Parameters = {
     "directory": (

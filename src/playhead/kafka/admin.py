@@ -158,7 +158,13 @@ class Admin:
         return {partition: answer.offset for partition, answer in sorted(found.items())}
 
     def _hear(self, error: Any) -> None:
-        self._said.append(error.str())
+        """librdkafka tells here why it cannot connect; its calls only say that they timed out."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._said.append(error.str())
+
+    def _why(self, otherwise: str) -> str:
+        self._client.poll(0)
+        return self._said[0] if self._said else otherwise
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
@@ -172,6 +178,6 @@ class Admin:
                 raise BrokerUnavailable(
                     self._connection.bootstrap_servers or "",
                     waited_s=round(time.monotonic() - began, 1),
-                    reason=self._said[0] if self._said else str(error or "no answer"),
+                    reason=self._why(error.str() if error else "no answer"),
                 ) from exc
             raise KafkaRefused(action, reason=f"{error.str()} ({error.name()})") from exc

@@ -189,9 +189,7 @@ class Sandbox:
         for attempt in attempts:
             attempt.result()
 
-    def _begin(
-        self, broker: Broker, database: Database, say: Callable[[str], None]
-    ) -> Memory:
+    def _begin(self, broker: Broker, database: Database, say: Callable[[str], None]) -> Memory:
         """A new memory; data that belong to a lost one can only be kept, not opened."""
         self._stop(broker, database)
         for server in (broker, database):

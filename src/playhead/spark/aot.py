@@ -71,7 +71,7 @@ class Cache:
         self.file.unlink(missing_ok=True)
 
     def _drop_old_ones(self) -> None:
-        newest_last = sorted(self.file.parent.glob("*.aot"), key=lambda file: file.stat().st_mtime)
+        newest_last = sorted(self.file.parent.glob("*.aot"), key=_changed_ns)
         for file in newest_last[:-_KEPT]:
             Cache(file).discard()
 
@@ -111,11 +111,11 @@ class Check:
         return self._is_whole
 
 
-def cache_for(plan: Blueprint) -> Cache | None:
+def cache_for(blueprint: Blueprint) -> Cache | None:
     """Where the cache of this blueprint belongs; None when Java is too old for one, or it is off."""
-    if plan.java.feature_release < AOT_JAVA or os.environ.get(SWITCH) == "off":
+    if blueprint.java.feature_release < AOT_JAVA or os.environ.get(SWITCH) == "off":
         return None
-    return Cache(paths.cache_dir() / "aot" / f"{_key(plan)}.aot")
+    return Cache(paths.cache_dir() / "aot" / f"{_key(blueprint)}.aot")
 
 
 def was_refused(log: Path) -> bool:
@@ -133,13 +133,20 @@ def start_training() -> None:
     Detached([sys.executable, "-m", "playhead.warmup", "--background"])
 
 
-def _key(plan: Blueprint) -> str:
+def _key(blueprint: Blueprint) -> str:
     """Changes with the runtime, every jar's place, size and time, and the options."""
-    digest = hashlib.sha256(f"{_FORMAT} {plan.options}".encode())
-    for file in (plan.java.home / "release", *plan.class_path):
+    digest = hashlib.sha256(f"{_FORMAT} {blueprint.options}".encode())
+    for file in (blueprint.java.home / "release", *blueprint.class_path):
         status = file.stat()
         digest.update(f"{file} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:20]
+
+
+def _changed_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:  # another process has just dropped it
+        return 0
 
 
 def _crc(file: Path) -> int:

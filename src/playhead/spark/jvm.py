@@ -72,12 +72,13 @@ class EngineDidNotStart(PlayheadError):
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """All that decides how the JVM starts; equal blueprints can share a start-up cache."""
+    """All that decides how the JVM starts; equal but for memory, they can share a start-up cache."""
 
     java: Java
     spark_home: Path
     class_path: tuple[Path, ...]
     options: tuple[str, ...]
+    memory: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +102,20 @@ class Gateway:
             self.process.wait()
 
 
-def blueprint(memory: str) -> Blueprint:
+def blueprint_for(memory: str) -> Blueprint:
     """What a JVM with this much heap is started from on this machine."""
     java, spark_home = find_java(), find_spark_home()
     own = (jar for jar in sorted(spark_home.glob("jars/*.jar")) if _LEFT_OUT not in jar.name)
-    options = [*_MODULE_OPTIONS, f"-Xmx{memory}", "-XX:-UsePerfData"]
+    options = [*_MODULE_OPTIONS, "-XX:-UsePerfData"]
     if java.feature_release >= _UNSAFE_SINCE:
         options.append(_UNSAFE_ALLOWED)
     if java.feature_release <= _ACTION_UNTIL:
         options.append(_ACTION_OPENED)
-    return Blueprint(java, spark_home, (*own, *jars.ensure("engine")), tuple(options))
+    return Blueprint(java, spark_home, (*own, *jars.ensure("engine")), tuple(options), memory)
 
 
 def launch(
-    plan: Blueprint, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
+    blueprint: Blueprint, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
 ) -> "Launch":
     """Start a JVM; it is booting while the caller does something useful, see `Launch.wait`."""
     log = _new_log()
@@ -122,12 +123,12 @@ def launch(
     info = folder / "connection"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _command(plan, conf, [*more_options, f"-XX:ErrorFile={log}.crash"]),
+            _command(blueprint, conf, [*more_options, f"-XX:ErrorFile={log}.crash"]),
             # The JVM ends when its stdin does: however we end, it does not stay.
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_environment(plan, info),
+            env=_environment(blueprint, info),
             # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
             start_new_session=True,
         )
@@ -171,12 +172,13 @@ class Launch:
         _remove(self._info)
 
 
-def _command(plan: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _command(blueprint: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    class_path = [*_conf_dirs(plan.spark_home), *(str(jar) for jar in plan.class_path)]
+    class_path = [*_conf_dirs(blueprint.spark_home), *(str(jar) for jar in blueprint.class_path)]
     return [
-        str(plan.java.program),
-        *plan.options,
+        str(blueprint.java.program),
+        *blueprint.options,
+        f"-Xmx{blueprint.memory}",
         *options,
         f"-Dlog4j2.configurationFile={_LOGGING}",
         "-cp",
@@ -194,14 +196,14 @@ def _conf_dirs(spark_home: Path) -> list[str]:
     return [folder for folder in [own, *named] if folder and Path(folder).is_dir()]
 
 
-def _environment(plan: Blueprint, info: Path) -> dict[str, str]:
+def _environment(blueprint: Blueprint, info: Path) -> dict[str, str]:
     return dict(os.environ) | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
-        "JAVA_HOME": str(plan.java.home),
+        "JAVA_HOME": str(blueprint.java.home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONNECT_MODE": "0",
-        "SPARK_HOME": str(plan.spark_home),
+        "SPARK_HOME": str(blueprint.spark_home),
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         "SPARK_SCALA_VERSION": "2.13",
     }

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,8 +58,10 @@ def session(
     notebook, on a platform that brings its own); the cluster of `master`; this machine. Nothing of what
     is given is asked of the cluster beyond DataFrames, so the same job runs on all of them.
     """
-    _require_pyspark()
+    _require("pyspark")
     if remote is not None:
+        # PySpark ends the whole process, with status 0, when one of these is missing.
+        _require("grpc", "grpc_status", "zstandard")
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
@@ -90,13 +93,31 @@ def stop(spark: "SparkSession") -> None:
     spark.stop()
 
 
-def _require_pyspark() -> None:
-    import importlib.util
+def shut_down() -> None:
+    """End the engine of this process, if there is one; happens by itself when the process ends.
 
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingPiece(
-            "pyspark", needed_for="running a Spark job", hint="pip install 'playhead[local]'"
-        )
+    What is still active is stopped before its JVM: the other way round PySpark's threads complain.
+    """
+    global _engine  # noqa: PLW0603
+    if _engine is None:
+        return
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is not None and _engine.gateway.process.poll() is None:
+        with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
+            active.stop()
+    _engine.gateway.close()
+    _engine = None
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _require(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPiece(
+                package, needed_for="running a Spark job", hint="pip install 'playhead[local]'"
+            )
 
 
 def _active() -> "SparkSession | None":
@@ -138,13 +159,13 @@ def _start(settings: dict[str, str], memory: str) -> "SparkSession":
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
         return _build(settings)
-    plan = jvm.blueprint(memory)
-    cache = aot.cache_for(plan)
+    blueprint = jvm.blueprint_for(memory)
+    cache = aot.cache_for(blueprint)
     usable = cache if cache is not None and cache.is_there() else None
-    booting = jvm.launch(plan, settings, more_options=usable.options if usable else ())
+    booting = jvm.launch(blueprint, settings, more_options=usable.options if usable else ())
     check = aot.Check(usable) if usable else None
     _import_pyspark()
-    engine = _settle(booting, check, usable, plan, settings)
+    engine = _settle(booting, check, usable, blueprint, settings)
     spark = _connect(engine, settings)
     if cache is not None and not cache.is_there():
         aot.start_training()
@@ -161,7 +182,7 @@ def _settle(
     booting: jvm.Launch,
     check: aot.Check | None,
     cache: aot.Cache | None,
-    plan: jvm.Blueprint,
+    blueprint: jvm.Blueprint,
     settings: dict[str, str],
 ) -> _Engine:
     """The JVM that is booting, or another one without the cache when that is bad."""
@@ -170,10 +191,10 @@ def _settle(
     try:
         gateway = booting.wait()
     except jvm.EngineDidNotStart:
-        return _without(cache, "the JVM did not start with it", plan, settings)
+        return _without(cache, "the JVM did not start with it", blueprint, settings)
     if not check.is_whole():
         gateway.close()
-        return _without(cache, "it is damaged", plan, settings)
+        return _without(cache, "it is damaged", blueprint, settings)
     if aot.was_refused(gateway.log):
         Warn.line(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
         cache.discard()
@@ -182,30 +203,35 @@ def _settle(
 
 
 def _without(
-    cache: aot.Cache, reason: str, plan: jvm.Blueprint, settings: dict[str, str]
+    cache: aot.Cache, reason: str, blueprint: jvm.Blueprint, settings: dict[str, str]
 ) -> _Engine:
     Warn.line(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
     cache.discard()
-    return _Engine(jvm.launch(plan, settings).wait(), has_cache=False)
+    return _Engine(jvm.launch(blueprint, settings).wait(), has_cache=False)
 
 
 @contextmanager
-def started_for_training(plan: jvm.Blueprint, options: Sequence[str]) -> "Iterator[SparkSession]":
+def started_for_training(
+    blueprint: jvm.Blueprint, options: Sequence[str]
+) -> "Iterator[SparkSession]":
     """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
     settings = _settings("playhead start-up cache", LOCAL, ui=False)
-    gateway = jvm.launch(plan, settings, more_options=options).wait()
+    gateway = jvm.launch(blueprint, settings, more_options=options).wait()
     spark = _connect(_Engine(gateway, has_cache=False), settings)
     try:
         yield spark
     finally:
         spark.stop()
         gateway.close(patience_s=_CACHE_WRITTEN_WITHIN_S)
+        shut_down()
 
 
 def _has_jvm() -> bool:
-    """True when an earlier session of this process has left its JVM to us."""
+    """True when an earlier session of this process has left its JVM to us; a dead one is let go."""
     from pyspark import SparkContext
 
+    if _engine is not None and _engine.gateway.process.poll() is not None:
+        shut_down()
     return SparkContext._gateway is not None
 
 
@@ -220,7 +246,7 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     """Hand the JVM to PySpark in the way it offers: two environment variables."""
-    global _engine  # noqa: PLW0603  PySpark's own is a class attribute, for the same reason
+    global _engine
     _engine, gateway = engine, engine.gateway
     handed = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
@@ -230,19 +256,8 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     }
     with _environment(handed):
         spark = _build(settings)
-    atexit.register(_end, gateway)
+    atexit.register(shut_down)
     return spark
-
-
-def _end(gateway: jvm.Gateway) -> None:
-    """Stop what is still active and then its JVM; the other way round PySpark's threads complain."""
-    from pyspark import SparkContext
-
-    active = SparkContext._active_spark_context
-    if active is not None and gateway.process.poll() is None:
-        with contextlib.suppress(Exception):  # the process ends; there is nobody left to tell
-            active.stop()
-    gateway.close()
 
 
 def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSession":

@@ -1,0 +1,1 @@
+"""Every number that Playhead promises, measured side by side with its baseline: `make bench`."""

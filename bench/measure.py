@@ -1,0 +1,89 @@
+"""Runs commands in turn, A B A B …, and compares medians: the machine is shared, absolutes mean little."""
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One finished run of a command."""
+
+    wall_s: float
+    cpu_s: float
+    said: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One promise: what was measured, against what, and the bound."""
+
+    work: str
+    ours: float
+    unit: str
+    baseline: str = ""
+    theirs: float | None = None
+    at_most: float | None = None
+
+    @property
+    def value(self) -> float:
+        """What the bound is about: the ratio when there is a baseline."""
+        return self.ours if self.theirs is None else self.ours / self.theirs
+
+    @property
+    def is_kept(self) -> bool:
+        return self.at_most is None or self.value <= self.at_most
+
+    def cells(self) -> list[str]:
+        theirs = "" if self.theirs is None else f"{self.theirs:.3g} {self.unit}"
+        bound = "" if self.at_most is None else f"≤ {self.at_most:g}"
+        shown = (
+            f"{self.value:.2f} ×" if self.theirs is not None else f"{self.value:.3g} {self.unit}"
+        )
+        verdict = "kept" if self.is_kept else "MISSED"
+        return [
+            self.work,
+            f"{self.ours:.3g} {self.unit}",
+            self.baseline,
+            theirs,
+            shown,
+            bound,
+            verdict,
+        ]
+
+
+def run(command: Sequence[str], environment: dict[str, str] | None = None) -> Sample:
+    """Run to the end; processor time is of the command and all it waited for."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)[:200]} ended with {process.returncode}:\n{text}")
+    return Sample(time.perf_counter() - began, used.ru_utime + used.ru_stime, text)
+
+
+def in_turn(*runs: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
+    """The median of each, from interleaved rounds after one that is not counted."""
+    found: list[list[float]] = [[] for _ in runs]
+    for number in range(rounds + 1):
+        for place, one in enumerate(runs):
+            value = one()
+            if number:
+                found[place].append(value)
+    return [statistics.median(values) for values in found]

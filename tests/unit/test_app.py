@@ -1,0 +1,230 @@
+"""The command ends with the code that says what happened, and with a sentence instead of a traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import playhead
+from playhead import secrets
+from playhead.cli import app as face
+from playhead.cli.app import main
+from playhead.errors import PlayheadError, Refused, Stopped
+from playhead.version import __version__
+
+SOURCE_FOLDER = Path(playhead.__file__).parents[1]
+COMMAND = [sys.executable, "-m", "playhead.cli.app"]
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    """A user with nothing configured, in a folder of their own."""
+    monkeypatch.setattr(secrets, "_known", set())
+    for name in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "PLAYHEAD_SANDBOX_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(SOURCE_FOLDER))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes `playhead boom` raise what it is given."""
+    app = typer.Typer(rich_markup_mode=None)
+    app.callback()(lambda: None)
+    monkeypatch.setattr(face, "app", app)
+
+    def make(error: BaseException) -> None:
+        @app.command()
+        def boom(verbose: int = typer.Option(0, "-v", "--verbose", count=True)) -> None:
+            raise error
+
+    return make
+
+
+def test_done_is_0(run):
+    assert run("--version") == (0, f"playhead {__version__}\n", "")
+    assert run("config", "show", "-o", "json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["config", "show", "--nope"], "No such option: --nope"),
+        (["config", "show", "-o", "xml"], "'xml'; needed: table or json or jsonl or csv"),
+        (["context", "use"], "Missing argument"),
+        (["demo", "--records", "0"], "greater than or equal to 1"),
+        (["config", "show", "-X", "client.id"], "-X client.id has no value"),
+    ],
+)
+def test_what_cannot_be_understood_is_2(run, words, said):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("error: ")
+    assert "\nhint: " in err or "needed: " in err
+    assert "Traceback" not in err
+
+
+def test_a_usage_errors_hint_is_the_help_of_that_command(run):
+    assert run("config", "show", "--nope")[2].splitlines()[-1].endswith("config show --help")
+
+
+@pytest.mark.parametrize("words", [[], ["sandbox"], ["context"], ["config"]])
+def test_without_a_command_the_help_is_on_stderr_and_is_no_error(run, words):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: ")
+    assert "hint:" not in err
+
+
+def test_an_unknown_key_has_its_nearest_match_as_hint(run):
+    code, _, err = run("config", "show", "-X", "client.idd=me")
+    assert code == 2
+    assert "error: unknown key 'client.idd' in -X" in err
+    assert "hint: did you mean client.id" in err
+
+
+def test_a_sandbox_that_is_not_up_is_1_with_the_way_out(run):
+    code, out, err = run("sandbox", "env")
+    assert (code, out) == (1, "")
+    assert "error: the sandbox in" in err
+    assert "hint: start it: playhead sandbox up" in err
+
+
+def test_the_sandboxs_status_is_data_also_when_it_is_down(run):
+    code, out, err = run("sandbox", "status", "-o", "json")
+    assert (code, err) == (1, "")
+    assert json.loads(out)["up"] is False
+
+
+@pytest.mark.parametrize(
+    "words", [["-X", "list"], ["config", "show", "-X", "list"], ["-X", "help"]]
+)
+def test_x_list_names_every_property_in_all_its_spellings(run, words):
+    code, out, err = run(*words)
+    assert (code, err) == (0, "")
+    (line,) = [line for line in out.splitlines() if line.startswith("sasl.mechanism ")]
+    assert "sasl.mechanisms" in line
+    assert "OAUTHBEARER" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PlayheadError("it broke", hint="mend it"), 1),
+        (Refused("no", hint="ask"), 6),
+        (Stopped("half way", hint="resume"), 5),
+    ],
+)
+def test_errors_of_ours_become_their_codes_and_two_lines(failing, run, error, code):
+    failing(error)
+    assert run("boom") == (code, "", f"error: {error.message}\nhint: {error.hint}\n")
+
+
+def test_a_fault_of_ours_is_a_sentence(failing, run):
+    failing(ZeroDivisionError("by 0"))
+    code, out, err = run("boom")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ZeroDivisionError: by 0\nhint: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [([], False), (["-v"], False), (["-vv"], True), (["-v", "-v"], True), (["-vvv"], True)],
+)
+def test_a_traceback_is_shown_only_to_those_who_ask_twice(failing, run, words, wanted):
+    failing(PlayheadError("it broke"))
+    code, _, err = run("boom", *words)
+    assert code == 1
+    assert ("Traceback (most recent call last)" in err) is wanted
+    assert "error: it broke" in err
+
+
+def test_secrets_are_redacted_from_errors_and_tracebacks(failing, run):
+    secrets.remember("opensesame")
+    failing(PlayheadError("cannot say opensesame", hint="not opensesame"))
+    _, _, err = run("boom", "-vv")
+    assert "opensesame" not in err
+    assert f"error: cannot say {secrets.HIDDEN}\nhint: not {secrets.HIDDEN}\n" in err
+
+
+def test_a_keyboard_interrupt_is_130(failing, run):
+    failing(KeyboardInterrupt())
+    code, out, err = run("boom")
+    assert (code, out) == (130, "")
+    assert err.strip() == "interrupted"
+
+
+def test_a_broken_connection_is_no_success(failing, run):
+    failing(BrokenPipeError("a socket's"))
+    assert run("boom")[0] == 1
+
+
+def test_sigterm_does_what_it_did_before_when_main_has_ended(run):
+    before = signal.getsignal(signal.SIGTERM)
+    run("--version")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_real_signal_ends_it_with_its_code_and_its_cleaning_up(number, code, said):
+    program = (
+        "import time; from playhead.cli import app as face;"
+        "\ndef wait():"
+        "\n    try:"
+        "\n        print('waiting', flush=True)"
+        "\n        while True: time.sleep(0.01)"
+        "\n    finally: print('cleaned up', flush=True)"
+        "\nface.app.command(name='wait')(wait); face.main(['wait'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (code, "cleaned up\n")
+    assert err.strip() == said
+
+
+@pytest.mark.parametrize(
+    "words", [["config", "show"], ["config", "show", "-o", "csv"], ["-X", "list"], ["--version"]]
+)
+def test_a_reader_who_leaves_is_no_error(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run([*COMMAND, *words], stdout=gone, stderr=subprocess.PIPE, timeout=20)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_it_works_without_any_standard_stream(place):
+    program = "import os; [os.close(n) for n in (0, 1, 2)]; os.execv(os.sys.executable, {})"
+    words = [*COMMAND, "context", "use", "nope"]
+    done = subprocess.run([sys.executable, "-c", program.format(words)], timeout=20)
+    assert done.returncode == 2

@@ -1,0 +1,198 @@
+"""Completion understands the half-typed line, answers in time, and never says anything but names."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import playhead
+from playhead import paths
+from playhead.cli import complete
+from playhead.context import Configuration
+from playhead.errors import PlayheadError
+
+SOURCE_FOLDER = Path(playhead.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    """Two contexts, one broker that nobody is at, and no words typed yet."""
+    for name in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    paths.config_file().parent.mkdir(parents=True)
+    paths.config_file().write_text(
+        "[contexts.production]\nbootstrap_servers = 'prod:1'\n[contexts.staging]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Sets what zsh says of the words up to now; bash says it differently."""
+
+    def typed(*words: str) -> Configuration:
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", " ".join(["playhead", "doctor", *words]))
+        return complete._configuration_so_far()
+
+    return typed
+
+
+@pytest.fixture
+def nobody_there():
+    """A port that refuses: bound, so nobody else gets it, and not listened on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+def servers(found: Configuration) -> str | None:
+    return found.kafka().bootstrap_servers
+
+
+def test_contexts_are_completed():
+    assert complete.context_names("") == ["production", "staging"]
+    assert complete.context_names("st") == ["staging"]
+    assert complete.context_names("x") == []
+
+
+def test_a_broken_file_completes_nothing_and_says_nothing(capsys):
+    paths.config_file().write_text("[contexts")
+    assert complete.context_names("") == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_properties_are_completed_up_to_the_equals_sign():
+    assert "sasl.mechanism=" in complete.property_names("sasl.")
+    assert all(name.startswith("sasl.") for name in complete.property_names("sasl."))
+    assert complete.property_names("nope") == []
+
+
+@pytest.mark.parametrize("flag", ["-b", "--bootstrap-servers"])
+def test_the_broker_that_was_typed_is_asked(typed, flag):
+    assert servers(typed(flag, "typed:9092", "--topic", "t")) == "typed:9092"
+
+
+def test_a_value_may_be_joined_to_its_flag(typed):
+    assert servers(typed("--bootstrap-servers=typed:9092", "--topic", "t")) == "typed:9092"
+    assert typed("--context=production", "--topic", "t").context == "production"
+
+
+@pytest.mark.parametrize("flag", ["-c", "--context"])
+def test_the_context_that_was_typed_is_asked(typed, flag):
+    found = typed(flag, "production", "--topic", "t")
+    assert (found.context, servers(found)) == ("production", "prod:1")
+
+
+def test_properties_that_were_typed_count(typed):
+    found = typed("-X", "client.id=me", "-X", "bootstrap.servers=typed:1", "-X", "half")
+    assert (servers(found), found.kafka().tuning) == ("typed:1", {"client.id": "me"})
+
+
+def test_the_file_that_was_typed_counts(typed, place):
+    (place / "client.properties").write_text("bootstrap.servers=file:1\n")
+    assert servers(typed("--config", str(place / "client.properties"), "--topic", "")) == "file:1"
+
+
+def test_a_flag_that_has_no_value_yet_is_none(typed):
+    assert typed("-c").context is None
+
+
+def test_bashs_pieces_are_put_together_again(monkeypatch):
+    pieces = (
+        "playhead doctor -b h : 9092,i : 9093 -X client.id = me --context = production --topic t"
+    )
+    monkeypatch.setenv("COMP_WORDS", pieces.replace(" ", "\n"))
+    found = complete._configuration_so_far()
+    assert found.context == "production"
+    assert servers(found) == "h:9092,i:9093"
+    assert found.kafka().tuning == {"client.id": "me"}
+
+
+def test_bash_and_the_command_understand_each_other(place):
+    """The script that typer installs, in a real bash, up to the names it offers."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    (place / "playhead").write_text(
+        f"#!/bin/sh\nPYTHONPATH={SOURCE_FOLDER} exec {sys.executable} -m playhead.cli.app\n"
+    )
+    (place / "playhead").chmod(0o755)
+    script = (
+        "COMP_WORDS=(playhead doctor -c prod); COMP_CWORD=3; IFS=$'\\n';"
+        'env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD '
+        "_PLAYHEAD_COMPLETE=complete_bash ./playhead"
+    )
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=20)
+    assert (done.stdout.split(), done.stderr) == (["production"], "")
+
+
+@pytest.mark.parametrize("names", [complete.topic_names, complete.group_names])
+def test_a_broker_that_is_not_there_completes_nothing_in_time(names, typed, nobody_there, capfd):
+    typed("-b", nobody_there)
+    began = time.monotonic()
+    assert names("") == []
+    assert time.monotonic() - began < 3
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("names", [complete.topic_names, complete.group_names])
+def test_without_any_broker_nothing_is_completed(names, typed, capfd):
+    typed()
+    assert names("") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_that_cannot_be_understood_completes_nothing(typed, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor -c nowhere --topic")
+    assert complete.topic_names("") == []
+
+
+def test_an_answer_is_kept_for_the_next_tab(typed):
+    asked: list[Configuration] = []
+
+    def ask(configuration: Configuration) -> list[str]:
+        asked.append(configuration)
+        return ["alpha", "beta"]
+
+    typed("-b", "h:1")
+    assert [complete._kept("topics", ask) for _ in range(2)] == [["alpha", "beta"]] * 2
+    assert len(asked) == 1
+    complete._kept("groups", ask)
+    typed("-b", "other:1")
+    complete._kept("topics", ask)
+    assert len(asked) == 3
+
+
+def test_an_old_answer_is_asked_for_again(typed):
+    typed("-b", "h:1")
+    complete._kept("topics", lambda _: ["old"])
+    (file,) = (paths.cache_dir() / "completion").iterdir()
+    os.utime(file, (time.time() - 60, time.time() - 60))
+    assert complete._kept("topics", lambda _: ["new"]) == ["new"]
+    assert json.loads(file.read_text()) == ["new"]
+
+
+def test_a_torn_answer_completes_nothing(typed):
+    typed("-b", "h:1")
+    complete._kept("topics", lambda _: ["old"])
+    (file,) = (paths.cache_dir() / "completion").iterdir()
+    file.write_text("[")
+    assert complete._kept("topics", lambda _: ["new"]) in ([], ["new"])
+
+
+def test_trouble_is_not_kept(typed):
+    def fail(_: Configuration) -> list[str]:
+        raise PlayheadError("no")
+
+    typed("-b", "h:1")
+    assert complete._kept("topics", fail) == []
+    assert complete._kept("topics", lambda _: ["now"]) == ["now"]
