@@ -1,4 +1,4 @@
-"""`python -m bench [WORD …]`: measures the promises whose name holds a word, prints one table, exits 1 if one is missed."""
+"""`python -m bench [SUITE …]`: measures the promises, prints one table, exits 1 if one is missed."""
 
 import json
 import sys

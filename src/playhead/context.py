@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from playhead import paths, secrets
 from playhead.connection import KafkaConnection
@@ -187,7 +186,7 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 def _refuse_literal(value: str, *, key: str, where: str) -> None:
     """A command line is read by everybody on the machine, and kept in the shell's history."""
-    if not (value.startswith("file:") or "${" in value):
+    if not (value.startswith("file:") or secrets.has_reference(value)):
         secrets.remember(value)
         raise UsageError(
             f"{key} of {where} is a secret, and a command line is no place for one",
@@ -197,10 +196,9 @@ def _refuse_literal(value: str, *, key: str, where: str) -> None:
 
 def _flag_layer(flags: Mapping[str, str | None]) -> Layer:
     given = {name: value for name, value in flags.items() if value is not None}
-    database = given.get("database")
-    password = urlsplit(database).password if database else None
-    if password is not None:
-        _refuse_literal(unquote(password), key="the password", where="--database")
+    for name in given.keys() & {name for name, setting in BY_NAME.items() if setting.secret}:
+        for password in secrets.passwords_in(given[name]):
+            _refuse_literal(password, key="the password", where=str(BY_NAME[name].flag))
     return Layer("flag", given)
 
 

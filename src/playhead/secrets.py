@@ -21,6 +21,7 @@ _PASSWORD_AS_PARAMETER = re.compile(
     r"(?P<before>(?:^|[?&;\s])(?:password|sslpassword|token)\s*=\s*)"
     r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
 )
+_PASSWORDS = (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER)
 
 _known: set[str] = set()
 
@@ -61,6 +62,11 @@ def is_reference(text: str) -> bool:
     return _ENV_REFERENCE.fullmatch(text) is not None
 
 
+def has_reference(text: str) -> bool:
+    """True when `resolve` would put the value of an environment variable into it."""
+    return _ENV_REFERENCE.search(text) is not None
+
+
 def _from_file(path: Path, *, key: str, where: str) -> str:
     try:
         return remember(path.read_text(encoding="utf-8").rstrip("\r\n"))
@@ -70,17 +76,27 @@ def _from_file(path: Path, *, key: str, where: str) -> str:
         ) from exc
 
 
+def passwords_in(url: str) -> list[str]:
+    """The passwords and tokens that are written out in a connection URL or key=value string."""
+    found = [_meant(match) for form in _PASSWORDS for match in form.finditer(url)]
+    return [password for password in found if password]
+
+
 def without_password(url: str) -> str:
-    """A connection URL, or key=value string, to show; its passwords are remembered for redaction."""
+    """The same to show; its passwords are remembered for redaction elsewhere."""
 
     def hide(match: re.Match[str]) -> str:
-        as_written = match["password"]
-        if as_written.startswith("'"):
-            as_written = re.sub(r"\\(.)", r"\1", as_written[1:-1])
-        remember(as_written)
-        remember(unquote(as_written))
+        remember(match["password"])
+        remember(_meant(match))
         return f"{match['before']}{HIDDEN}"
 
-    for pattern in (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER):
-        url = pattern.sub(hide, url)
+    for form in _PASSWORDS:
+        url = form.sub(hide, url)
     return url
+
+
+def _meant(match: re.Match[str]) -> str:
+    written = match["password"]
+    if written.startswith("'"):  # only in a key=value string, which knows no %-escapes
+        return re.sub(r"\\(.)", r"\1", written[1:-1])
+    return unquote(written)

@@ -54,7 +54,13 @@ SETTINGS: Final = (
         "PLAYHEAD_SPARK_MASTER",
         "local[*]",
     ),
-    Setting("spark_remote", "A Spark Connect server, sc://…", "--spark-remote", "SPARK_REMOTE"),
+    Setting(
+        "spark_remote",
+        "A Spark Connect server, sc://…",
+        "--spark-remote",
+        "SPARK_REMOTE",
+        secret=True,
+    ),
     Setting(
         "spark_memory", "Heap of a local engine.", "--spark-memory", "PLAYHEAD_SPARK_MEMORY", "1g"
     ),

@@ -207,8 +207,7 @@ def test_nobody_reads_our_output(playhead: Playhead) -> None:
     import sys
 
     piped = subprocess.run(
-        f"{sys.executable} -m playhead.cli.app -X list | head -1",
-        shell=True,
+        ["/bin/sh", "-c", f"{sys.executable} -m playhead.cli.app -X list | head -1"],
         capture_output=True,
         text=True,
         env=os.environ,

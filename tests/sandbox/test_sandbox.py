@@ -253,7 +253,7 @@ def test_servers_listen_on_loopback_only(running_sandbox: Sandbox) -> None:
 
 
 def _socket_inodes(pid: int | None) -> set[str]:
-    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
     return {link[8:-1] for link in links if link.startswith("socket:")}
 
 

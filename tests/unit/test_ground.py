@@ -178,7 +178,28 @@ def test_a_folder_that_cannot_be_written_is_said_plainly(tmp_path):
 
 
 @AS_ROOT
-def test_a_folder_that_the_servers_cannot_enter_is_named(servers_folder, tmp_path_factory):
+def test_the_folders_that_are_made_are_open_whatever_the_umask(servers_folder):
+    directory = servers_folder / f"made-{os.urandom(4).hex()}" / "deep"
+    before = os.umask(0o077)
+    try:
+        ground.prepare(directory, NOBODY)
+    finally:
+        os.umask(before)
+    assert ground.first_closed_folder(directory, NOBODY) is None
+
+
+@AS_ROOT
+def test_the_rights_of_folders_that_were_there_are_not_changed(servers_folder):
+    theirs = servers_folder / f"theirs-{os.urandom(4).hex()}"
+    theirs.mkdir()
+    theirs.chmod(0o711)
+    ground.prepare(theirs / "ours", NOBODY)
+    ground.prepare(theirs, NOBODY)
+    assert theirs.stat().st_mode & 0o777 == 0o711
+
+
+@AS_ROOT
+def test_a_folder_that_the_servers_cannot_enter_is_named(servers_folder):
     closed = servers_folder / f"closed-{os.urandom(4).hex()}"
     inside = closed / "open" / "deep"
     inside.mkdir(parents=True)
@@ -241,7 +262,7 @@ def test_roots_servers_run_as_an_unprivileged_user(monkeypatch):
     assert user is not None
     assert (user.name, user.uid > 0) == ("nobody", True)
     monkeypatch.setenv("PLAYHEAD_SANDBOX_USER", "nobody-has-this-name")
-    with pytest.raises(SandboxError, match="nobody-has-this-name.*does not exist") as caught:
+    with pytest.raises(SandboxError, match=r"nobody-has-this-name.*does not exist") as caught:
         ground.server_user()
     assert "PLAYHEAD_SANDBOX_USER" in (caught.value.hint or "")
 
@@ -353,7 +374,7 @@ def test_waiting_for_another_command_has_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(ground, "_WAIT_FOR_OTHER_S", 0.01)
     with (
         ground.only_one(tmp_path, pytest.fail),
-        pytest.raises(SandboxError, match="at work on .* for 0.01 s"),
+        pytest.raises(SandboxError, match=r"at work on .* for 0\.01 s"),
         ground.only_one(tmp_path, lambda _: None),
     ):
         pytest.fail("two at once")

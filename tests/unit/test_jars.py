@@ -173,7 +173,8 @@ def test_a_server_that_ignores_ranges_starts_again(one_jar, repository):
 
 
 def test_a_corrupted_file_is_fetched_again(one_jar, repository):
-    (file,) = jars.ensure("set")
+    jars.ensure("set")
+    (file,) = jars.ensure("set")  # now there is a note that it was seen whole
     file.write_bytes(b"x" + content(ONE)[1:])
     assert jars.missing("set") == [one_jar]
     assert jars.ensure("set")[0].read_bytes() == content(ONE)
@@ -254,7 +255,7 @@ def test_a_server_that_does_not_speak_http_is_an_error_of_ours(one_jar, monkeypa
 
         talker = threading.Thread(target=talk)
         talker.start()
-        with pytest.raises(NotFetched, match="SSH-2.0"):
+        with pytest.raises(NotFetched, match=r"SSH-2\.0"):
             jars.ensure("set")
         talker.join(10)
 

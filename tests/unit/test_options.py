@@ -62,7 +62,7 @@ def test_the_help_speaks_of_no_parameter_that_is_not_one(command):
 
 def test_a_settings_option_has_the_settings_own_help(command):
     shown = " ".join(command.invoke("--help").output.split())
-    for name in ("bootstrap_servers", "kafka_config", "database", "spark_master", "spark_remote"):
+    for name in ("bootstrap_servers", "kafka_config", "database", "spark_master", "spark_memory"):
         assert BY_NAME[name].help in shown
 
 
@@ -93,7 +93,8 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "--database",
         "d",
     ]
-    words += ["--master", "local", "--spark-remote", "sc://h", "--dir", "/d"]
+    words += ["--master", "local", "--spark-remote", "sc://h", "--spark-memory", "2g"]
+    words += ["--dir", "/d"]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {
         "bootstrap_servers": "h:1",
@@ -103,6 +104,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "database": "d",
         "spark_master": "local",
         "spark_remote": "sc://h",
+        "spark_memory": "2g",
         "directory": "/d",
     }
 

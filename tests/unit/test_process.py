@@ -193,7 +193,7 @@ def test_its_files_are_its_own(sleeping):
     server, process = sleeping
     assert server.output.stat().st_mode & 0o777 == 0o644 & ~current_umask()
     assert server.pid_file.stat().st_mode & 0o077 == 0
-    assert os.readlink(f"/proc/{process.pid}/cwd") == str(server.directory)
+    assert Path(f"/proc/{process.pid}/cwd").readlink() == server.directory
 
 
 def current_umask() -> int:
@@ -240,7 +240,7 @@ def test_waiting_ends_at_its_deadline(sleeping, monkeypatch):
     server, process = sleeping
     monkeypatch.setattr(module, "_READY_WITHIN_S", 0.1)
     awaited = SimpleNamespace(title="Sleeper", log=server.directory / "none")
-    with pytest.raises(ServerDidNotStart, match="no answer within 0.1 s"):
+    with pytest.raises(ServerDidNotStart, match=r"no answer within 0\.1 s"):
         await_server(awaited, process, lambda: False)
 
 

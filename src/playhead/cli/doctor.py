@@ -76,7 +76,7 @@ def check_cache() -> Finding:
     note = cache.read_note()
     if note is None or not cache.is_there():
         return Finding("cache", OK, "none yet; the first Spark start makes it in the background")
-    if not aot.Check(cache).is_whole():
+    if not cache.is_whole():
         return Finding("cache", FAIL, f"{cache.file} is damaged", f"delete it: rm {cache.file}")
     made_of = " and ".join(note.trained_on)
     return Finding("cache", OK, f"{note.size / 1e6:.0f} MB, trained on {made_of}, whole")

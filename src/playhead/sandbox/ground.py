@@ -52,7 +52,10 @@ def server_user() -> User | None:
 def prepare(directory: Path, user: User | None) -> None:
     """Make the folder; refuse in plain words when we cannot write it or the servers cannot enter it."""
     try:
+        new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for folder in new if user is not None else ():
+            folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
@@ -110,6 +113,7 @@ def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: Us
     unfinished = copy.with_name(f"{copy.name}.{os.getpid()}.new")
     for piece in pieces:
         shutil.copytree(piece, unfinished / piece.relative_to(root), symlinks=True)
+    copy.parent.chmod(0o755)
     _open_up(unfinished)
     unfinished.rename(copy)
     return copy

@@ -4,6 +4,7 @@ It halves the time to a first row. It is made once by a training run in the back
 named by all that it depends on, checked before it is trusted, and never a reason for a start to fail.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -66,7 +67,35 @@ class Cache:
         new.replace(self.note)
         self._drop_old_ones()
 
+    def is_whole(self) -> bool:
+        """Reads all of it, whatever was seen before."""
+        note = self.read_note()
+        try:
+            return note is not None and _crc(self.file) == note.crc32
+        except OSError:
+            return False
+
+    def was_checked(self) -> bool:
+        """True when the file is, by its time and number, the one that was last read and found whole."""
+        try:
+            return self._stamp.read_text(encoding="ascii") == self._seen()
+        except OSError:
+            return False
+
+    def remember_check(self) -> None:
+        with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
+            self._stamp.write_text(self._seen(), encoding="ascii")
+
+    def _seen(self) -> str:
+        status = self.file.stat()
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+    @property
+    def _stamp(self) -> Path:
+        return self.file.with_suffix(".ok")
+
     def discard(self) -> None:
+        self._stamp.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
         self.file.unlink(missing_ok=True)
 
@@ -87,27 +116,26 @@ class Note:
 
 
 class Check:
-    """Reads the whole cache while the JVM boots from it.
+    """Reads a whole cache while the JVM boots from it, unless this very file was read before.
 
-    A damaged one can crash the JVM at any later moment, so it must be found out; read here, on a
-    thread beside the boot, that costs no time.
+    A damaged one can crash the JVM at any later moment, so it must be found out.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._is_whole = False
+        self._is_whole = cache.was_checked()
         self._thread = threading.Thread(target=self._look, name="aot-check", daemon=True)
-        self._thread.start()
+        if not self._is_whole:
+            self._thread.start()
 
     def _look(self) -> None:
-        note = self._cache.read_note()
-        try:
-            self._is_whole = note is not None and _crc(self._cache.file) == note.crc32
-        except OSError:
-            self._is_whole = False
+        self._is_whole = self._cache.is_whole()
+        if self._is_whole:
+            self._cache.remember_check()
 
     def is_whole(self) -> bool:
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         return self._is_whole
 
 

@@ -205,9 +205,11 @@ def _settle(
 def _without(
     cache: aot.Cache, reason: str, blueprint: jvm.Blueprint, settings: dict[str, str]
 ) -> _Engine:
+    gateway = jvm.launch(blueprint, settings).wait()
+    # Only now is it known that the cache was to blame, and not whatever would stop any start.
     Warn.line(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
     cache.discard()
-    return _Engine(jvm.launch(blueprint, settings).wait(), has_cache=False)
+    return _Engine(gateway, has_cache=False)
 
 
 @contextmanager
