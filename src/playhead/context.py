@@ -21,7 +21,7 @@ from playhead.settings import BY_NAME, SETTINGS, as_switch
 SANDBOX = "sandbox"
 PROJECT_FILE = "playhead.toml"
 BOOTSTRAP = "bootstrap.servers"
-_KAFKA = "kafka"
+_KAFKA, _FILE = "kafka", "kafka_config"
 _SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spellings}
 
 
@@ -42,7 +42,7 @@ class Layer:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def names_a_server(self) -> bool:
-        wanted = {"bootstrap_servers", "database", "kafka_config"} & set(self.settings)
+        wanted = {"bootstrap_servers", "database", _FILE} & set(self.settings)
         return bool(wanted) or any(_SPELLINGS.get(key) == BOOTSTRAP for key in self.kafka)
 
 
@@ -94,7 +94,7 @@ class Configuration:
         rows = [
             _row(setting.name, self.settings.get(setting.name), setting.secret)
             for setting in SETTINGS
-            if setting.name not in ("bootstrap_servers", "kafka_config")
+            if setting.name not in ("bootstrap_servers", _FILE)
         ]
         kafka = sorted(self.kafka_properties.items())
         return rows + [_row(f"{_KAFKA}.{key}", found, _is_secret(key)) for key, found in kafka]
@@ -127,8 +127,10 @@ def configure(
     project_file = find_project_file(folder or Path.cwd())
     project, project_context = _project_layer(project_file)
     upper = [
-        _flag_layer(flags),
+        _flag_layer({name: text for name, text in flags.items() if name != _FILE}),
         Layer("-X", kafka=_assigned(assignments)),
+        # A single assignment is meant to change what a whole file says, though both are flags.
+        _flag_layer({_FILE: flags.get(_FILE)}),
         _environment_layer(),
         *project,
     ]
@@ -142,8 +144,8 @@ def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
     settings: dict[str, Resolved] = {}
     kafka: dict[str, tuple[str, Resolved]] = {}
     for layer in reversed(layers):  # the weakest first, each stronger one overwrites
-        for key, value in _kafka_of(layer).items():
-            kafka[_SPELLINGS.get(key, key)] = (key, Resolved(value, layer.origin))
+        for key, found in _kafka_of(layer).items():
+            kafka[_SPELLINGS.get(key, key)] = (key, found)
         for name, value in layer.settings.items():
             if not _stays_on(name, settings.get(name)):
                 settings[name] = Resolved(value, layer.origin)
@@ -157,17 +159,26 @@ def _stays_on(name: str, weaker: Resolved | None) -> bool:
     return as_switch(weaker.value, key=name, where=weaker.origin)
 
 
-def _kafka_of(layer: Layer) -> dict[str, str]:
+def _kafka_of(layer: Layer) -> dict[str, Resolved]:
     """The properties a layer sets: its file's, then its own, then its bootstrap servers."""
-    properties: dict[str, str] = {}
-    file = layer.settings.get("kafka_config")
-    if file is not None:
-        properties |= read_properties(Path(file).expanduser())
-    properties |= layer.kafka
+    file = layer.settings.get(_FILE)
+    of_file = read_properties(Path(file).expanduser()) if file is not None else {}
     servers = layer.settings.get("bootstrap_servers")
-    if servers is not None:
-        properties[BOOTSTRAP] = servers
+    own = dict(layer.kafka) | ({BOOTSTRAP: servers} if servers is not None else {})
+    properties: dict[str, Resolved] = {}
+    for where, told in ((str(file), of_file), (layer.origin, own)):
+        _one_value_each(told, where)
+        properties |= {key: Resolved(value, where) for key, value in told.items()}
     return properties
+
+
+def _one_value_each(properties: Mapping[str, str], where: str) -> None:
+    """Two spellings of one property in one place must not leave it to chance which one counts."""
+    first: dict[str, str] = {}
+    for key, value in properties.items():
+        other = first.setdefault(_SPELLINGS.get(key, key), key)
+        if properties[other] != value:
+            raise UsageError(f"{other} and {key} in {where} are one property with two values")
 
 
 def _assigned(assignments: Sequence[str]) -> dict[str, str]:
@@ -190,7 +201,7 @@ def _refuse_literal(value: str, *, key: str, where: str) -> None:
         secrets.remember(value)
         raise UsageError(
             f"{key} of {where} is a secret, and a command line is no place for one",
-            hint=f"write {key}='${{NAME_OF_A_VARIABLE}}' or {key}=file:/path",
+            hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path for all of it",
         )
 
 
@@ -229,13 +240,14 @@ def _choose_context(
 
 
 def find_project_file(folder: Path) -> Path | None:
-    """The nearest playhead.toml from this folder up, but not beyond the root of its repository."""
-    for place in (folder, *folder.parents):
-        if (place / PROJECT_FILE).is_file():
-            return place / PROJECT_FILE
-        if (place / ".git").exists():
-            return None
-    return None
+    """The nearest playhead.toml from this folder up to the root of its repository.
+
+    Outside of a repository only the folder's own: a file in /tmp must not reach everybody below it.
+    """
+    places = [folder, *folder.parents]
+    root = next((place for place in places if (place / ".git").exists()), folder)
+    within = places[: places.index(root) + 1]
+    return next((p / PROJECT_FILE for p in within if (p / PROJECT_FILE).is_file()), None)
 
 
 def _project_layer(file: Path | None) -> tuple[list[Layer], str | None]:

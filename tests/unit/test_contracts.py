@@ -17,8 +17,7 @@ from playhead.testing import (
 )
 
 R0, R1 = (
-    Record("laps", 0, offset, 1_000, TimestampType.CREATE_TIME, b"car", b"lap")
-    for offset in range(2)
+    Record("laps", 0, offset, 1_000, TimestampType.CREATE_TIME, None, b"lap") for offset in range(2)
 )
 
 
