@@ -4,6 +4,7 @@ import os
 import shlex
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +96,7 @@ def _daemon(
     class_path = os.pathsep.join(str(jar) for jar in blueprint.class_path)
     environment = os.environ | {
         "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(find_spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",

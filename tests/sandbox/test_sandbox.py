@@ -145,13 +145,15 @@ def test_half_made_data_folders_are_set_aside_and_said(folder: Path) -> None:
     sandbox.down()
     (folder / "kafka" / "data" / "meta.properties").write_text("version=1\n")
     (folder / "postgres" / "data" / "PG_VERSION").unlink()
-    (folder / "kafka" / "data.new").mkdir()
-    (folder / "postgres" / "data.new").mkdir()
+    left = [folder / server / "data.17.new" for server in ("kafka", "postgres")]
+    for unfinished in left:
+        unfinished.mkdir()
     said: list[str] = []
     sandbox.up(say=said.append)
     assert (folder / "kafka" / "data.broken-1" / "bootstrap.checkpoint").exists()
     assert (folder / "postgres" / "data.broken-1").exists()
     assert sum("data.broken-1" in line for line in said) == 2
+    assert not any(unfinished.exists() for unfinished in left)
 
 
 def test_a_port_that_is_taken_between_runs_is_replaced(folder: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -12,7 +11,7 @@ from playhead import jars
 from playhead.errors import SandboxError
 from playhead.faults import abort_point
 from playhead.runtime import Java, find_java
-from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
+from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, new_unfinished, within_reach
 from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
 _COORDINATOR_WITHIN_S = 30.0
@@ -58,19 +57,18 @@ class Broker:
     def prepare(self, memory: Memory) -> list[str]:
         """Format the log folder if there is none that can be used; says what it found out of order."""
         give(self.directory, self._user)
-        data, unfinished = self.data, self.directory / "data.new"
+        data = self.data
         remarks = []
         if data.exists() and not _is_formatted(data, memory.cluster_id):
             aside = move_aside(data)
             remarks.append(f"Kafka's data folder was not usable (half formatted?); kept as {aside}")
-        self._configure(memory, "data")
         if not data.exists():
-            shutil.rmtree(unfinished, ignore_errors=True)
-            self._configure(memory, "data.new")
+            unfinished = new_unfinished(data)
+            self._configure(memory, unfinished.name)
             self._format(memory.cluster_id)
             abort_point("sandbox.broker.formatted")
             unfinished.rename(data)
-            self._configure(memory, "data")
+        self._configure(memory, data.name)
         give(self.directory, self._user)
         return remarks
 

@@ -1,13 +1,12 @@
 """The sandbox's PostgreSQL: over TCP on loopback, logging to csvlog, ready for logical replication."""
 
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 from playhead.faults import abort_point
 from playhead.runtime import find_postgres
-from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, within_reach
+from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, new_unfinished, within_reach
 from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
 NAME = USER = "playhead"
@@ -102,8 +101,7 @@ class Database:
         return str(root / programs.bin_dir.relative_to(programs.root) / name)
 
     def _initialise(self, password: str) -> None:
-        unfinished = self.directory / "data.new"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished = new_unfinished(self.data)
         password_file = self.directory / "password"
         password_file.write_text(password, encoding="utf-8")
         give(self.directory, self._user)

@@ -229,6 +229,17 @@ def write_private(file: Path, text: str) -> None:
     new.replace(file)
 
 
+def new_unfinished(data: Path) -> Path:
+    """Where a data folder is made before it gets its name; what earlier attempts left is removed.
+
+    The name is this process's own: when an `up` was killed, the program it had started to make the
+    folder may be at it still.
+    """
+    for left in data.parent.glob(f"{data.name}.*.new"):
+        shutil.rmtree(left, ignore_errors=True)
+    return data.with_name(f"{data.name}.{os.getpid()}.new")
+
+
 def move_aside(folder: Path) -> Path:
     """Keep a folder that cannot be used under another name: it may hold somebody's data."""
     number = 1
