@@ -186,7 +186,8 @@ def settings() -> str:
     rows = [
         (
             code(setting.name),
-            setting.help + (" (true or false; on, once any place says so)" if setting.is_guard else ""),
+            setting.help
+            + (" (true or false; on, once any place says so)" if setting.is_guard else ""),
             flag_of(setting, tree),
             code(setting.environment),
             code(setting.default),

@@ -64,11 +64,14 @@ class Broker:
             remarks.append(f"Kafka's data folder was not usable (half formatted?); kept as {aside}")
         if not data.exists():
             unfinished = new_unfinished(data)
-            self._configure(memory, unfinished.name)
-            self._format(memory.cluster_id)
+            # Settings of its own, too: an orphan of a killed `up` must not read ours.
+            settings = self.directory / f"{unfinished.name}.properties"
+            self._configure(memory, unfinished.name, settings)
+            self._format(memory.cluster_id, settings)
             abort_point("sandbox.broker.formatted")
+            settings.unlink()
             unfinished.rename(data)
-        self._configure(memory, data.name)
+        self._configure(memory, data.name, self.directory / "server.properties")
         give(self.directory, self._user)
         return remarks
 
@@ -91,18 +94,18 @@ class Broker:
         said = "\n".join(tail(self.log, 200) + tail(self.server.output, 200))
         return "Address already in use" in said or "BindException" in said
 
-    def _configure(self, memory: Memory, data: str) -> None:
+    def _configure(self, memory: Memory, data: str, file: Path) -> None:
         settings = _settings(memory, data) | self._extra
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         # A listener of the caller's own stands beside ours, in one list with them.
         text = text.replace("{broker_port}", str(memory.broker_port))
         text = text.replace("{controller_port}", str(memory.controller_port))
-        _write(self.directory / "server.properties", text)
+        _write(file, text)
         _write(self.directory / "log4j2.yaml", _LOGGING)
 
-    def _format(self, cluster_id: str) -> None:
+    def _format(self, cluster_id: str, properties: Path) -> None:
         command = self._java_command(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties"
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties.name
         )
         run_to_end(
             "formatting Kafka's data folder", command, directory=self.directory, user=self._user

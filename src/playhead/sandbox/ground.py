@@ -237,6 +237,7 @@ def new_unfinished(data: Path) -> Path:
     """
     for left in data.parent.glob(f"{data.name}.*.new"):
         shutil.rmtree(left, ignore_errors=True)
+        left.with_name(f"{left.name}.properties").unlink(missing_ok=True)
     return data.with_name(f"{data.name}.{os.getpid()}.new")
 
 
