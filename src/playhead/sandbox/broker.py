@@ -81,7 +81,7 @@ class Broker:
         abort_point("sandbox.broker.started")
         return process
 
-    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
+    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes] | None") -> None:
         """Return when metadata is answered by *this* cluster and transactions can begin."""
         await_server(self, process, lambda: _answers(memory))
         _load_coordinators(memory)

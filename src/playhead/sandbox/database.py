@@ -82,7 +82,7 @@ class Database:
         abort_point("sandbox.database.started")
         return process
 
-    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes]") -> None:
+    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes] | None") -> None:
         """Return when our own database lets us in."""
         await_server(self, process, lambda: _lets_in(memory))
 

@@ -22,6 +22,8 @@ _NOTE_AND_BECOME = (
 _HAS_PROC = Path("/proc/self/stat").exists()
 _PREPARED_WITHIN_S = 120.0
 _READY_WITHIN_S = 60.0
+_KILLED_WITHIN_S = 10.0
+_PROGRAMS = ("sh", "java", "postgres")
 _STAT_START_TIME = 19  # of the fields after the command's closing parenthesis
 
 
@@ -116,13 +118,31 @@ class Server:
                 **User.keywords(user),
             )
 
+    def end_strays(self) -> None:
+        """End what a killed `up` had started and nobody noted: its shell or the server it became.
+
+        To be called where no other `up` can be at work. Only a server's own programs are ended:
+        somebody may look at our files with a command line that names them.
+        """
+        for pid in _every_pid():
+            words = _command_line(pid)
+            if self.marker in words and Path(words[0]).name in _PROGRAMS and pid != self.pid():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                wait_until(
+                    lambda pid=pid: _start_time(pid) is None,  # type: ignore[misc]
+                    deadline_s=_KILLED_WITHIN_S,
+                    clock=SystemClock(),
+                    every_s=0.02,
+                )
+
     def stop(self, *, graceful: signal.Signals, patience_s: float) -> bool:
         """End the process, politely first; True when there was one."""
         pid = self.pid()
         if pid is None:
             self.pid_file.unlink(missing_ok=True)
             return False
-        for sign, wait_s in ((graceful, patience_s), (signal.SIGKILL, 10.0)):
+        for sign, wait_s in ((graceful, patience_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sign)
             if self._gone(pid, wait_s):
@@ -149,19 +169,27 @@ class Awaited(Protocol):
 
 
 def await_server(
-    awaited: Awaited, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]
+    awaited: Awaited, process: subprocess.Popen[bytes] | None, is_ready: Callable[[], bool]
 ) -> None:
-    """Return when the server is ready; an error with the end of its log when it ends before, or never is."""
+    """Return when the server is ready; an error with the end of its log when it ends before, or never is.
 
-    def is_decided() -> bool:
-        return process.poll() is not None or is_ready()
+    Without a process it is one that an earlier `up` started.
+    """
 
-    decided = wait_until(is_decided, deadline_s=_READY_WITHIN_S, clock=SystemClock(), every_s=0.05)
-    if decided and process.poll() is None:
+    def has_ended() -> bool:
+        return process is not None and process.poll() is not None
+
+    decided = wait_until(
+        lambda: has_ended() or is_ready(),
+        deadline_s=_READY_WITHIN_S,
+        clock=SystemClock(),
+        every_s=0.05,
+    )
+    if decided and not has_ended():
         return
-    reason = f"the process ended with status {process.returncode}"
-    if not decided:
-        reason = f"no answer within {_READY_WITHIN_S:g} s"
+    reason = f"no answer within {_READY_WITHIN_S:g} s"
+    if process is not None and decided:
+        reason = f"the process ended with status {process.returncode}"
     log = awaited.log
     raise ServerDidNotStart(awaited.title, reason=reason, log=log, log_tail=tail(log))
 
@@ -209,7 +237,14 @@ def _command_line(pid: int) -> list[str]:
         except OSError:
             return []
         return raw.decode("utf-8", "replace").split("\0")
-    return [_ps(pid, "command") or ""]
+    return (_ps(pid, "command") or "").split(" ")
+
+
+def _every_pid() -> list[int]:
+    if _HAS_PROC:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    listed = subprocess.run(["ps", "-axo", "pid="], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
 
 
 def _ps(pid: int, field: str) -> str | None:

@@ -162,7 +162,7 @@ class Sandbox:
             ground.remember(self.directory, memory)
             abort_point("sandbox.remembered")
             try:
-                self._start(memory, missing, started, say)
+                self._start(memory, (broker, database), started, say)
             except ServerDidNotStart:
                 lost = [server for server in missing if server.lost_its_port()]
                 if not lost or attempt == _STARTS:
@@ -176,13 +176,17 @@ class Sandbox:
     def _start(
         self,
         memory: Memory,
-        missing: list[Broker | Database],
+        servers: tuple[Broker, Database],
         started: list[Broker | Database],
         say: Callable[[str], None],
     ) -> None:
         with ThreadPoolExecutor(2, thread_name_prefix="sandbox-start") as pool:
             attempts: list[Future[None]] = []
-            for server in missing:
+            for server in servers:
+                if server.server.pid() is not None:
+                    # It runs, but the `up` that started it may not have lived to see it ready.
+                    attempts.append(pool.submit(server.wait_until_ready, memory, None))
+                    continue
                 started.append(server)
                 attempts.append(pool.submit(_bring_up, server, memory, say))
             wait(attempts)
@@ -229,6 +233,7 @@ class Sandbox:
 
 def _bring_up(server: Broker | Database, memory: Memory, say: Callable[[str], None]) -> None:
     began = time.monotonic()
+    server.server.end_strays()
     for remark in server.prepare(memory):
         say(remark)
     process = server.start() if isinstance(server, Broker) else server.start(memory)
