@@ -193,7 +193,8 @@ def test_sigterm_does_what_it_did_before_when_main_has_ended(run):
 )
 def test_a_real_signal_ends_it_with_its_code_and_its_cleaning_up(number, code, said):
     program = (
-        "import time; from playhead.cli import app as face;"
+        "import time, typer; from playhead.cli import app as face;"
+        "face.app = typer.Typer(); face.app.callback()(lambda: None)"
         "\ndef wait():"
         "\n    try:"
         "\n        print('waiting', flush=True)"

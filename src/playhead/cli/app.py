@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from playhead.cli import config, context, demo, doctor, sandbox
 from playhead.cli.output import Output, ReaderGone, tell
+from playhead.cli.tree import Tree
 from playhead.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -29,6 +29,7 @@ from playhead.version import __version__
 
 app = typer.Typer(
     name="playhead",
+    cls=Tree,
     help="A tape deck for event streams: wind a topic back and play it again, exactly once, "
     "with a proof.",
     no_args_is_help=True,
@@ -37,12 +38,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 done and proved, 1 failed, 2 usage, 4 differences found, 5 stopped and can "
     "be resumed, 6 refused by a guard, 130 and 143 by a signal.",
 )
-app.command(name="demo")(demo.demo)
-app.command(name="doctor")(doctor.doctor)
-app.add_typer(sandbox.app, name="sandbox")
-app.add_typer(context.app, name="context")
-app.add_typer(config.app, name="config")
-
 _VERBOSE = re.compile("-v+|--verbose")
 
 
@@ -85,7 +80,9 @@ def _open_what_is_closed() -> None:
 def _run(words: list[str]) -> int:
     try:
         if _asks_for_properties(words):
-            return config.list_properties()
+            from playhead.cli.config import list_properties
+
+            return list_properties()
         code = app(words, prog_name="playhead", standalone_mode=False)
     except PlayheadError as exc:
         return _fail(exc.message, exc.hint, exc.exit_code, words)

@@ -7,7 +7,12 @@ import typer
 from playhead.cli.options import CONNECTION, SPARK, Run, with_options
 from playhead.cli.output import Output
 
-app = typer.Typer(help="See what is configured.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="See what is configured.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 
 @app.callback()

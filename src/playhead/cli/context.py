@@ -20,7 +20,10 @@ from playhead.context import (
 from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UnknownKey, UsageError
 
 app = typer.Typer(
-    help="Named clusters with their databases.", no_args_is_help=True, rich_markup_mode=None
+    help="Named clusters with their databases.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 _BARE_KEY = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.")]

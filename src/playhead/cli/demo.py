@@ -25,6 +25,10 @@ _PARTITIONS = 4
 _HZ = 60
 
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
 @with_options(SANDBOX, SPARK)
 def demo(
     run: Run,

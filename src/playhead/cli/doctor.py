@@ -148,6 +148,10 @@ def check_group(configuration: Configuration, group: str) -> Finding:
         return Finding("group", OK, f"{group}: {state}, {admin.committed(group)} partitions")
 
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
 @with_options(CONNECTION)
 def doctor(
     run: Run,

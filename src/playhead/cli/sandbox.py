@@ -17,6 +17,7 @@ app = typer.Typer(
     help="A real Kafka broker and a real PostgreSQL here: loopback only, no Docker, no rights needed.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    add_completion=False,
 )
 
 

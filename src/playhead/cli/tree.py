@@ -1,0 +1,54 @@
+"""The commands by name, each loaded only when it is called: the help of all must not load them all."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+COMMANDS = {
+    "demo": "Real servers, a topic just written, one Spark job over it.",
+    "doctor": "Check all that has to work; say what to do where it does not.",
+    "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
+    "context": "Named clusters with their databases.",
+    "config": "See what is configured, and by whom.",
+}
+"""What `playhead --help` says of each; `playhead.cli.NAME` has it as `app`."""
+
+
+class Commands(Mapping[str, Any]):
+    """Name to command, loaded at the first look."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        if name not in self._loaded:
+            command = get_command(import_module(f"playhead.cli.{name}").app)
+            command.name = name
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class Tree(TyperGroup):
+    """The root, whose help is written from the table above."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
