@@ -230,10 +230,12 @@ def started_for_training(
 
 def _has_jvm() -> bool:
     """True when an earlier session of this process has left its JVM to us; a dead one is let go."""
-    from pyspark import SparkContext
-
     if _engine is not None and _engine.gateway.process.poll() is not None:
         shut_down()
+    if "pyspark" not in sys.modules:  # and not to be loaded before the JVM is on its way
+        return False
+    from pyspark import SparkContext
+
     return SparkContext._gateway is not None
 
 
