@@ -90,7 +90,10 @@ class _timed:  # noqa: N801  reads as a verb where it is used
 
     def __init__(self, program: str, more: dict[str, str]) -> None:
         kept = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-        self._command, self._environment = [sys.executable, "-c", program], kept | more
+        self._command, self._environment = (
+            [sys.executable, "-c", program],
+            kept | more | {"PYSPARK_PYTHON": sys.executable},
+        )
         self.whole_s = 0.0
 
     def ready(self) -> float:
