@@ -27,6 +27,6 @@ def spark(own_environment: None) -> "Iterator[SparkSession]":
     pid = session.jvm_pid()
     yield started
     log = "\n".join(file.read_text() for file in logs_of(os.getpid()))
-    assert Path(f"/proc/{pid}/stat").exists(), f"the engine has died on the way:\n{log[-3000:]}"
+    assert session.jvm_is_running(), f"the engine {pid} has died on the way:\n{log[-3000:]}"
     session.stop(started)
     session.shut_down()

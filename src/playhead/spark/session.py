@@ -83,6 +83,11 @@ def jvm_pid() -> int | None:
     return _engine.gateway.process.pid if _engine is not None else None
 
 
+def jvm_is_running() -> bool:
+    """True while this process has an engine that has not died."""
+    return _engine is not None and _engine.gateway.process.poll() is None
+
+
 def uses_cache() -> bool:
     """True when this process's engine was started from the start-up cache."""
     return _engine is not None and _engine.has_cache
@@ -104,7 +109,7 @@ def shut_down() -> None:
     from pyspark import SparkContext
 
     active = SparkContext._active_spark_context
-    if active is not None and _engine.gateway.process.poll() is None:
+    if active is not None and jvm_is_running():
         with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
             active.stop()
     _engine.gateway.close()
@@ -230,7 +235,7 @@ def started_for_training(
 
 def _has_jvm() -> bool:
     """True when an earlier session of this process has left its JVM to us; a dead one is let go."""
-    if _engine is not None and _engine.gateway.process.poll() is not None:
+    if _engine is not None and not jvm_is_running():
         shut_down()
     if "pyspark" not in sys.modules:  # and not to be loaded before the JVM is on its way
         return False
