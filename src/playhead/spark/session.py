@@ -24,14 +24,6 @@ _CACHE_WRITTEN_WITHIN_S = 120.0
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
-class Warn:
-    """Where the one line about an ignored cache goes; a face may put its own function here."""
-
-    @staticmethod
-    def line(text: str) -> None:
-        sys.stderr.write(f"playhead: {text}\n")
-
-
 @dataclass(frozen=True, slots=True)
 class _Engine:
     """The JVM of this process; PySpark allows one."""
@@ -201,10 +193,14 @@ def _settle(
         gateway.close()
         return _without(cache, "it is damaged", blueprint, settings)
     if aot.was_refused(gateway.log):
-        Warn.line(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
+        _warn(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
         cache.discard()
         return _Engine(gateway, has_cache=False)
     return _Engine(gateway, has_cache=True)
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"playhead: {text}\n")
 
 
 def _without(
@@ -212,7 +208,7 @@ def _without(
 ) -> _Engine:
     gateway = jvm.launch(blueprint, settings).wait()
     # Only now is it known that the cache was to blame, and not whatever would stop any start.
-    Warn.line(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
+    _warn(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
     cache.discard()
     return _Engine(gateway, has_cache=False)
 
