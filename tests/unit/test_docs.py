@@ -105,7 +105,7 @@ def test_no_page_names_a_folder_of_somebodys_machine(page):
     ("text", "is_one"),
     [
         ("in /root/x", True),
-        ("see `/work/main`", True),
+        ("see `/home/me/project`", True),
         ("(/home/me)", True),
         ("/Users/me", True),
         ("/tmp/abc", True),
