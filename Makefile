@@ -40,7 +40,7 @@ else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 		echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "installing the locked packages (about 700 MB on disk, once)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --use-pep517 --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
 endif
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
@@ -89,7 +89,7 @@ torture: setup ## every kill point, soak and fuzz; long
 .PHONY: lock
 lock: ## resolve the Python packages anew (needs uv)
 	@test -n "$(UV)" || { echo "error: make lock needs uv" >&2; exit 1; }
-	@$(UV) pip compile -q pyproject.toml --all-extras --group dev --universal --generate-hashes \
+	@$(UV) pip compile -q pyproject.toml --all-extras --group dev --universal --generate-hashes --no-emit-find-links \
 		--python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
 
 .PHONY: clean
