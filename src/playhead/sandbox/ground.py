@@ -58,7 +58,7 @@ def prepare(directory: Path, user: User | None) -> None:
             folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another thread of ours may be looking too
     except OSError as exc:
         raise SandboxError(
             f"cannot write to {directory}: {exc.strerror}",
