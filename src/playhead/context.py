@@ -197,11 +197,12 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 def _refuse_literal(value: str, *, key: str, where: str) -> None:
     """A command line is read by everybody on the machine, and kept in the shell's history."""
-    if not (value.startswith("file:") or secrets.has_reference(value)):
+    is_named = value.startswith("file:") or value == secrets.PROMPT
+    if not (is_named or secrets.has_reference(value)):
         secrets.remember(value)
         raise UsageError(
             f"{key} of {where} is a secret, and a command line is no place for one",
-            hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path for all of it",
+            hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path or prompt: for all of it",
         )
 
 

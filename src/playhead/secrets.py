@@ -2,12 +2,15 @@
 
 import os
 import re
+import sys
+from getpass import getpass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from playhead.errors import BadValue
 
 HIDDEN = "********"
+PROMPT = "prompt:"
 # Shorter ones would turn every page of text into stars; they are still hidden by key.
 _SHORTEST_REDACTED = 4
 _ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -24,6 +27,7 @@ _PASSWORD_AS_PARAMETER = re.compile(
 _PASSWORDS = (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER)
 
 _known: set[str] = set()
+_asked: dict[tuple[str, str], str] = {}
 
 
 def remember(value: str) -> str:
@@ -42,7 +46,9 @@ def redact(text: str) -> str:
 
 
 def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
-    """Follow `${ENV}` references, and a secret's leading `file:`; what a secret is, is remembered."""
+    """Follow `${ENV}` references, and a secret's `file:PATH` or `prompt:`; a secret is remembered."""
+    if is_secret and text == PROMPT:
+        return _from_terminal(key, where)
     if is_secret and text.startswith("file:"):
         return _from_file(Path(text[len("file:") :]).expanduser(), key=key, where=where)
 
@@ -65,6 +71,21 @@ def is_reference(text: str) -> bool:
 def has_reference(text: str) -> bool:
     """True when `resolve` would put the value of an environment variable into it."""
     return _ENV_REFERENCE.search(text) is not None
+
+
+def _from_terminal(key: str, where: str) -> str:
+    """Ask once for each secret, however often it is needed afterwards."""
+    if (key, where) not in _asked:
+        if not sys.stdin.isatty():
+            raise BadValue(
+                key,
+                found=PROMPT,
+                needed="a terminal to ask on",
+                where=where,
+                hint="in a script write ${NAME_OF_A_VARIABLE} or file:/path",
+            )
+        _asked[key, where] = remember(getpass(f"{key} ({where}): "))
+    return _asked[key, where]
 
 
 def _from_file(path: Path, *, key: str, where: str) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from playhead import paths
+from playhead import paths, secrets
 from playhead.context import Configuration, configure, contexts
 from playhead.errors import PlayheadError
 from playhead.properties import KNOWN_PROPERTIES
@@ -64,6 +64,9 @@ def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
 def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
     try:
         configuration = _configuration_so_far()
+        said = [found.value for found in configuration.kafka_properties.values()]
+        if secrets.PROMPT in said:  # the Tab key is no moment to ask for a password
+            return []
         connection = configuration.kafka()
         key = hashlib.sha256(f"{what} {connection.shown()}".encode()).hexdigest()[:16]
         file = paths.cache_dir() / "completion" / f"{key}.json"
