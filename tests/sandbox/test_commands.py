@@ -3,13 +3,10 @@
 import json
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
-
-import pytest
 
 from playhead.connection import KafkaConnection
 from playhead.kafka.writer import Writer
@@ -20,14 +17,6 @@ from tests.fix_commands import Playhead
 from tests.fix_environment import processes_that_mention
 
 WITHIN_S = 30.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="playhead-cli-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        yield Path(name) / "box"
-        Sandbox(Path(name) / "box").down()
 
 
 def address_of(endpoints: Endpoints) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -20,14 +18,6 @@ POINTS = sorted(
     name for name in abort_points(Path(playhead.__file__).parent) if name.startswith("sandbox.")
 )
 UP = "import sys; from pathlib import Path; from playhead.sandbox import Sandbox; Sandbox(Path(sys.argv[1])).up()"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="playhead-kill-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        yield Path(name) / "box"
-        Sandbox(Path(name) / "box").down()
 
 
 def test_there_are_points_to_die_at() -> None:

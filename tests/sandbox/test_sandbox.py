@@ -5,10 +5,8 @@ import os
 import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -23,17 +21,6 @@ from playhead.sandbox import Endpoints, Sandbox, ground
 from tests.fix_environment import processes_that_mention
 
 WITHIN_S = 30.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A sandbox's folder of this test's own; whatever runs in it is stopped."""
-    with tempfile.TemporaryDirectory(
-        prefix="playhead-sandbox-", ignore_cleanup_errors=True
-    ) as name:
-        Path(name).chmod(0o755)
-        yield Path(name) / "box"
-        Sandbox(Path(name) / "box").down()
 
 
 def write(endpoints: Endpoints, topic: str, values: list[bytes]) -> None:

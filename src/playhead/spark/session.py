@@ -48,7 +48,8 @@ def session(
 
     In this order: a Spark Connect server at `remote`; the session that is already active here (in a
     notebook, on a platform that brings its own); the cluster of `master`; this machine. Nothing of what
-    is given is asked of the cluster beyond DataFrames, so the same job runs on all of them.
+    is given is asked of the cluster beyond DataFrames, so the same job runs on all of them. `conf` and
+    `memory` are for an engine that is started here; one that runs already has its own.
     """
     _require("pyspark")
     if remote is not None:
