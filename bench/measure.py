@@ -30,6 +30,11 @@ class Row:
     baseline: str = ""
     theirs: float | None = None
     at_most: float | None = None
+    at_least: float | None = None
+    our_figures: dict[str, float] | None = None
+    their_figures: dict[str, float] | None = None
+    note: str = ""
+    """What a reader has to know to judge the number."""
 
     @property
     def value(self) -> float:
@@ -38,24 +43,47 @@ class Row:
 
     @property
     def is_kept(self) -> bool:
-        return self.at_most is None or self.value <= self.at_most
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
+
+    @property
+    def bound(self) -> str:
+        bounds = [("≤", self.at_most), ("≥", self.at_least)]
+        return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+
+    @property
+    def _verdict(self) -> str:
+        if not self.bound:
+            return ""
+        return "kept" if self.is_kept else "MISSED"
 
     def cells(self) -> list[str]:
-        theirs = "" if self.theirs is None else f"{self.theirs:.3g} {self.unit}"
-        bound = "" if self.at_most is None else f"≤ {self.at_most:g}"
-        shown = (
-            f"{self.value:.2f} ×" if self.theirs is not None else f"{self.value:.3g} {self.unit}"
-        )
-        verdict = "kept" if self.is_kept else "MISSED"
+        theirs = "" if self.theirs is None else _shown(self.theirs, self.unit)
+        shown = f"{self.value:.2f} ×" if self.theirs is not None else _shown(self.value, self.unit)
         return [
             self.work,
-            f"{self.ours:.3g} {self.unit}",
+            _shown(self.ours, self.unit),
             self.baseline,
             theirs,
             shown,
-            bound,
-            verdict,
+            self.bound,
+            self._verdict,
+            self._both("cpu_s_per_million", "servers_cpu_s_per_million"),
+            self._both("peak_mb"),
         ]
+
+    def _both(self, *names: str) -> str:
+        """`ours | theirs`; processor time of the program + of the servers."""
+        return " | ".join(
+            " + ".join(f"{figures[name]:.3g}" for name in names)
+            for figures in (self.our_figures, self.their_figures)
+            if figures is not None
+        )
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> Sample:

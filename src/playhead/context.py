@@ -16,7 +16,7 @@ from playhead.connection import KafkaConnection
 from playhead.errors import BadValue, MissingPiece, UnknownKey, UsageError
 from playhead.properties import BY_NAME as PROPERTIES
 from playhead.properties import KNOWN_PROPERTIES, not_understood, read_properties
-from playhead.settings import BY_NAME, SETTINGS, as_switch
+from playhead.settings import BY_NAME, SETTINGS, as_switch, as_zone
 
 SANDBOX = "sandbox"
 PROJECT_FILE = "playhead.toml"
@@ -63,7 +63,7 @@ class Configuration:
         value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
         if setting.secret:
             secrets.without_password(value)  # its password is redacted from now on
-        return value
+        return as_zone(value, key=name, where=found.origin) if setting.is_zone else value
 
     def need(self, name: str, *, needed_for: str) -> str:
         value = self.get(name)

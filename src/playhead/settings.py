@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from playhead.errors import BadValue
+from playhead.phrase import NotUnderstood
+from playhead.zone import zone_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Setting:
     secret: bool = False
     # A guard that any place has switched on stays on, whatever the others say.
     is_guard: bool = False
+    is_zone: bool = False
 
     @property
     def ways(self) -> str:
@@ -65,6 +68,14 @@ SETTINGS: Final = (
         "spark_memory", "Heap of a local engine.", "--spark-memory", "PLAYHEAD_SPARK_MEMORY", "1g"
     ),
     Setting(
+        "timezone",
+        "Zone of times that have none: UTC, +05:30, Europe/Berlin.",
+        "--timezone",
+        "PLAYHEAD_TIMEZONE",
+        "UTC",
+        is_zone=True,
+    ),
+    Setting(
         "read_only",
         "Refuse everything that writes.",
         environment="PLAYHEAD_READ_ONLY",
@@ -91,3 +102,12 @@ def as_switch(value: str, *, key: str, where: str) -> bool:
     if value.lower() in _FALSE:
         return False
     raise BadValue(key, found=value, needed="true or false", where=where)
+
+
+def as_zone(value: str, *, key: str, where: str) -> str:
+    """A zone in its one spelling."""
+    try:
+        return zone_name(value, where=key)
+    except NotUnderstood as exc:
+        needed = "UTC, an offset as +05:30, or a name as Europe/Berlin"
+        raise BadValue(key, found=value, needed=needed, where=where, hint=exc.hint) from exc

@@ -1,11 +1,17 @@
-"""What every system that records come from must do: say its bounds, and read slices."""
+"""What every system that records come from must do: say what it holds, and read slices."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from playhead.errors import PlayheadError
-from playhead.record import Record, Slice
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.records import Records
+
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,43 @@ class OutOfBounds(PlayheadError):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What a plan has to know of one topic beside its offsets; None where the system has no such thing."""
+
+    topic_id: str | None = None
+    """Changes when a topic is deleted and made again under its old name."""
+    sets_log_append_time: bool = False
+    is_compacted: bool = False
+    retention_ms: int | None = None
+    """None when records do not expire by age."""
+    bytes_by_partition: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Who the source is and what is known of its topics."""
+
+    identity: str
+    """The same for two descriptions of the same system: a cluster's id, an absolute path."""
+    topics: Mapping[str, TopicFacts]
+    notes: tuple[Note, ...] = ()
+
+
+class Reader(Protocol):
+    """An open source; belongs to one thread."""
+
+    def read(self, slice_: Slice, /) -> Iterator[Records]:
+        """The records of the slice that exist, in the order of their offsets, in runs of any size.
+
+        Absent offsets (compacted away, transaction markers, aborted) are simply missing. A slice
+        that reaches outside `[earliest, stable_end)` is refused with `OutOfBounds`, at the latest
+        before the iterator ends: never is an answer silently short. Slices that follow each other are
+        read without seeking.
+        """
+        ...
+
+
 class Source(Protocol):
     """Where records come from: a picklable description.
 
@@ -48,15 +91,18 @@ class Source(Protocol):
     of one offset never change.
     """
 
-    def bounds(self) -> Mapping[tuple[str, int], Bounds]:
+    def bounds(self) -> Mapping[Place, Bounds]:
         """The bounds of every partition, by topic and partition, empty partitions included."""
         ...
 
-    def read(self, slice_: Slice, /) -> Iterator[Record]:
-        """The records of the slice that exist, in the order of their offsets.
+    def facts(self) -> SourceFacts:
+        """What a plan has to know beside the bounds."""
+        ...
 
-        Absent offsets (compacted away, transaction markers, aborted) are simply missing. A slice
-        that reaches outside `[earliest, stable_end)` is refused with `OutOfBounds`, at the latest
-        before the iterator ends: never is an answer silently short.
-        """
+    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+        """Of every partition the first offset whose record is not before the instant, else its stable end."""
+        ...
+
+    def open(self) -> AbstractContextManager[Reader]:
+        """Connect; the reader's block disconnects."""
         ...

@@ -1,10 +1,17 @@
 """What every system that records go to must do: commit slices with their ledger entry."""
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
+from playhead.account import Account
 from playhead.errors import Refused
-from playhead.record import Record, Slice
+from playhead.ledger import Entry
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import SourceFacts
 
 
 class AlreadyCommitted(Refused):
@@ -19,31 +26,129 @@ class AlreadyCommitted(Refused):
         )
 
 
+class InUse(Refused):
+    """Another run of the same replay is at work."""
+
+    def __init__(self, replay_id: str, *, where: str) -> None:
+        self.replay_id = replay_id
+        super().__init__(
+            f"replay {replay_id} is running already ({where})",
+            hint=f"`playhead runs {replay_id}` shows how far it is",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a target is shown of a replay before it says whether it can take it."""
+
+    source: SourceFacts
+    partitions: Mapping[str, int]
+    """Topic to its number of partitions."""
+    samples: Sequence[Records]
+    """Some records of each topic, as they would arrive; none for a topic without any."""
+    oldest_ms: int | None = None
+    """The earliest record time known of, to hold against a retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a target says to it."""
+
+    identity: str
+    """As `SourceFacts.identity`, so that source and target can be compared."""
+    notes: tuple[Note, ...] = ()
+    creates: tuple[str, ...] = ()
+    """What will be made first, in sentences or statements, for people."""
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    """What `prepare` needs to make it; survives JSON, so that a saved plan can carry it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not in the target as it is in the source."""
+
+    kind: Literal["missing", "extra", "changed"]
+    topic: str
+    partition: int
+    offset: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A slice of the source held against the target; the checksums do not depend on order."""
+
+    slice: Slice
+    expected: int
+    found: int
+    expected_checksum: str
+    found_checksum: str
+    differences: tuple[Difference, ...] = ()
+    """The first so many of them."""
+    different: int = 0
+    """How many there are in all."""
+
+
+class Writer(Protocol):
+    """An open target; belongs to one thread and to one replay."""
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        """Make the records of `account.slice` and the slice's ledger entry visible together, or not at all.
+
+        `records` come in the order of their offsets, in runs of any size, may come slowly, and may be
+        none at all, which is progress too. While they are drawn nothing is visible, and an error that
+        they raise leaves nothing behind. Those that cannot be written go to `account.refuse`; the entry
+        is what `account.close` gives. A slice that overlaps a committed one of the same replay is
+        refused with `AlreadyCommitted`. After any other error the outcome may be unknown: the ledger
+        knows it, and this writer is not to be used again. `Unavailable` means that trying again later,
+        with a new writer and a new look at the ledger, may well work.
+        """
+        ...
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+        """Hold what a commit of these records should have left against what the target has now."""
+        ...
+
+
 class Target(Protocol):
     """Where records go, and with them, in the same transaction, the ledger of what was committed.
 
-    The docstring of an implementation must state three things, each by its name:
+    A picklable description, as a source is. The docstring of an implementation must state three
+    things, each by its name:
 
     - Ordering: what it promises about the order of the records within a slice, and across slices.
     - Idempotence: what happens when records are committed that the target already has.
     - Delivery: its guarantee, and what that guarantee rests on.
     """
 
-    def committed(self, replay_id: str, /) -> Sequence[Slice]:
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the slices of one partition must be committed one after the other."""
+        ...
+
+    def inspect(self, look: Look, /) -> Inspection:
+        """Say what a replay would do here; refuse what cannot work. Writes nothing."""
+        ...
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        """What would be written for these records, as rows for people."""
+        ...
+
+    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+        """Make the ledger, and what the inspection said would be made; again does no harm."""
+        ...
+
+    def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
+        """Keep other runs of the same replay out where the system can, else with `InUse`."""
+        ...
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
         """What this replay has committed, as the target itself remembers it, in order.
 
-        The answer covers exactly the committed offsets; neighbouring slices may have been joined.
         A replay that nobody knows has committed nothing.
         """
         ...
 
-    def commit(self, replay_id: str, slice_: Slice, records: Iterable[Record], /) -> None:
-        """Make the records and the slice's ledger entry visible together, or not at all.
-
-        `records` are records of the slice in the order of their offsets, or none at all, which
-        is progress too. While they are drawn nothing is visible, and an error that they raise
-        leaves nothing behind. A slice that overlaps a committed one of the same replay is
-        refused with `AlreadyCommitted`. After any other error the outcome may be unknown: the
-        ledger knows it.
-        """
+    def open(self, replay_id: str, /) -> AbstractContextManager[Writer]:
+        """Connect; the writer's block disconnects."""
         ...

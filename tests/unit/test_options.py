@@ -7,11 +7,17 @@ import typer
 from typer.testing import CliRunner
 
 from playhead.cli import options
-from playhead.cli.options import CONNECTION, OUTPUT, SANDBOX, SPARK, Run, with_options
+from playhead.cli.options import CONNECTION, OUTPUT, SANDBOX, SPARK, TIME, Run, with_options
 from playhead.errors import BadValue
 from playhead.settings import BY_NAME
 
-GROUPS = {"CONNECTION": CONNECTION, "SPARK": SPARK, "SANDBOX": SANDBOX, "OUTPUT": OUTPUT}
+GROUPS = {
+    "CONNECTION": CONNECTION,
+    "SPARK": SPARK,
+    "TIME": TIME,
+    "SANDBOX": SANDBOX,
+    "OUTPUT": OUTPUT,
+}
 
 
 class Command:
@@ -23,7 +29,7 @@ class Command:
         self.app = typer.Typer(rich_markup_mode=None)
 
         @self.app.command()
-        @with_options(CONNECTION, SPARK, SANDBOX)
+        @with_options(CONNECTION, SPARK, TIME, SANDBOX)
         def command(
             run: Run,
             name: Annotated[str, typer.Argument(help="A name of its own.")],
@@ -62,7 +68,7 @@ def test_the_help_speaks_of_no_parameter_that_is_not_one(command):
 
 def test_a_settings_option_has_the_settings_own_help(command):
     shown = " ".join(command.invoke("--help").output.split())
-    for name in ("bootstrap_servers", "kafka_config", "database", "spark_master", "spark_memory"):
+    for name in ("bootstrap_servers", "kafka_config", "database", "spark_memory", "timezone"):
         assert BY_NAME[name].help in shown
 
 
@@ -94,7 +100,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "d",
     ]
     words += ["--master", "local", "--spark-remote", "sc://h", "--spark-memory", "2g"]
-    words += ["--dir", "/d"]
+    words += ["--timezone", "+02:00", "--dir", "/d"]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {
         "bootstrap_servers": "h:1",
@@ -105,6 +111,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "spark_master": "local",
         "spark_remote": "sc://h",
         "spark_memory": "2g",
+        "timezone": "+02:00",
         "directory": "/d",
     }
 

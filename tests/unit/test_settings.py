@@ -89,6 +89,28 @@ def test_a_switch_that_is_neither_names_its_place(value):
         as_switch(value, key="k", where="w")
 
 
+@pytest.mark.parametrize(
+    ("value", "zone"), [("utc", "UTC"), ("+0530", "+05:30"), ("Europe/Berlin", "Europe/Berlin")]
+)
+def test_a_zone_is_given_in_its_one_spelling(value, zone):
+    assert saying(timezone=value).get("timezone") == zone
+
+
+def test_a_zone_that_is_none_names_its_place_and_the_nearest():
+    with pytest.raises(BadValue, match="timezone in here is 'Europe/Berln'; needed: UTC") as caught:
+        saying(timezone="Europe/Berln").get("timezone")
+    assert "Europe/Berlin" in (caught.value.hint or "")
+
+
+def test_the_zone_is_taken_from_flag_environment_or_default(monkeypatch, tmp_path):
+    monkeypatch.delenv("PLAYHEAD_TIMEZONE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert configure({}, folder=tmp_path).get("timezone") == "UTC"
+    monkeypatch.setenv("PLAYHEAD_TIMEZONE", "Asia/Kathmandu")
+    assert configure({}, folder=tmp_path).get("timezone") == "Asia/Kathmandu"
+    assert configure({"timezone": "-08"}, folder=tmp_path).get("timezone") == "-08:00"
+
+
 # --- listed
 
 

@@ -33,6 +33,15 @@ def property_names(incomplete: str) -> list[str]:
     return _fitting([f"{known.name}=" for known in KNOWN_PROPERTIES], incomplete)
 
 
+def replay_ids(incomplete: str) -> list[str]:
+    """Replays of this machine's journal."""
+    from playhead.journal import Journal
+
+    with contextlib.suppress(PlayheadError, OSError):
+        return _fitting([run.replay_id for run in Journal().runs()], incomplete)
+    return []
+
+
 def topic_names(incomplete: str) -> list[str]:
     """Topics of the cluster that the half-typed command line means."""
 

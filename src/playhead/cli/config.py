@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli.options import CONNECTION, SPARK, Run, with_options
+from playhead.cli.options import CONNECTION, SPARK, TIME, Run, with_options
 from playhead.cli.output import Output
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ def _group() -> None:
 
 
 @app.command()
-@with_options(CONNECTION, SPARK)
+@with_options(CONNECTION, SPARK, TIME)
 def show(
     run: Run,
     origin: Annotated[bool, typer.Option("--origin", help="Also where each comes from.")] = False,

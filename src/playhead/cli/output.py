@@ -79,6 +79,19 @@ class Progress:
             else:
                 tell(f"{self._what}: {_share(done, total)} of {_mb(total)}")
 
+    def count(self, step: str, done: int, total: int) -> None:
+        """As the call, with plain numbers where that has bytes."""
+        is_last = done >= total
+        text = f"{self._what}: {_share(done, total)}  {done:,} of {total:,} offsets  {step}"
+        if self._form == "line":
+            self._line(text)
+        elif self._form != "none" and (is_last or self._now() - self._last >= _PLAIN_EVERY_S):
+            self._last = self._now()
+            if self._form == "json":
+                tell(json.dumps({"what": self._what, "step": step, "done": done, "total": total}))
+            else:
+                tell(text)
+
     def _line(self, text: str) -> None:
         import shutil
 

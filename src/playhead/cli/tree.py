@@ -9,6 +9,11 @@ from typer.main import get_command
 
 COMMANDS = {
     "demo": "Real servers, a topic just written, one Spark job over it.",
+    "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
+    "resume": "Go on with a replay that stopped.",
+    "runs": "The replays of this machine, and how far they are.",
+    "cancel": "Stop a replay that runs here, at a slice boundary.",
+    "verify": "Read a target back and compare it with its source.",
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
     "context": "Named clusters with their databases.",

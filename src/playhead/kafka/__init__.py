@@ -1,1 +1,5 @@
 """Everything that knows Kafka."""
+
+from playhead.facade import make_callable
+
+make_callable(__name__)

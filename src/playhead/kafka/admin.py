@@ -19,7 +19,7 @@ from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
 
 DEFAULT_TIMEOUT_S = 10.0
-_AWAY = {
+AWAY = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -28,6 +28,7 @@ _AWAY = {
     KafkaError._AUTHENTICATION,
 }
 _NOT_YET = {
+    KafkaError._NOENT,  # the client's own word for a partition without a leader
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -167,6 +168,17 @@ class Admin:
         return self._said[0] if self._said else otherwise
 
     @contextmanager
+    def asking(self, action: str) -> Iterator[AdminClient]:
+        """The client, for a question of another module; its errors are translated here."""
+        with self._translated(action):
+            yield self._client
+
+    @property
+    def timeout_s(self) -> float:
+        """How long one question may take."""
+        return self._timeout_s
+
+    @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
         """The one seam at which librdkafka's errors become ours."""
         began = time.monotonic()
@@ -174,7 +186,7 @@ class Admin:
             yield
         except (KafkaException, TimeoutError) as exc:
             error = exc.args[0] if isinstance(exc, KafkaException) else None
-            if error is None or error.code() in _AWAY:
+            if error is None or error.code() in AWAY:
                 raise BrokerUnavailable(
                     self._connection.bootstrap_servers or "",
                     waited_s=round(time.monotonic() - began, 1),

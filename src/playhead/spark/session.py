@@ -71,6 +71,14 @@ def describe(spark: "SparkSession", description: str) -> None:
         spark.sparkContext.setJobDescription(description)
 
 
+def interrupt(spark: "SparkSession") -> None:
+    """End the jobs that run on the session, from another thread."""
+    if hasattr(spark, "_jsparkSession"):
+        spark.sparkContext.cancelAllJobs()
+    else:
+        spark.interruptAll()
+
+
 def jvm_pid() -> int | None:
     """The process id of this process's own engine; None when there is none or it is elsewhere."""
     return _engine.gateway.process.pid if _engine is not None else None
@@ -105,6 +113,10 @@ def shut_down() -> None:
     if active is not None and jvm_is_running():
         with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
             active.stop()
+    if SparkContext._gateway is not None:
+        # Objects that are let go from now on need not be let go in a JVM that is gone, too; of those
+        # that another thread made, each would print a traceback about it.
+        SparkContext._gateway._gateway_client.is_connected = False
     _engine.gateway.close()
     _engine = None
     SparkContext._gateway = SparkContext._jvm = None

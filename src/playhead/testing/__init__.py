@@ -10,9 +10,10 @@ look at.
 
 from playhead.faults import Aborted, abort_points, armed
 from playhead.testing.clock import ManualClock
-from playhead.testing.contracts import exercise_source, exercise_target, sample_records
 from playhead.testing.lists import Abort, ListSource, ListTarget
 from playhead.testing.proxy import LinkProxy
+from playhead.testing.source_contract import exercise_source, sample_records
+from playhead.testing.target_contract import exercise_target
 
 __all__ = [
     "Abort",

@@ -1,0 +1,121 @@
+"""Counts what becomes of every record of one slice, and says what to do with one that cannot be written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.errors import BadValue, PlayheadError
+from playhead.ledger import Entry
+from playhead.record import Record, Slice
+
+
+class RecordRefused(PlayheadError):
+    """A record that the target cannot take, and the rule is to stop there."""
+
+    def __init__(self, record: Record, *, kind: str, reason: str) -> None:
+        self.topic, self.partition, self.offset = record.topic, record.partition, record.offset
+        self.kind, self.reason = kind, reason
+        super().__init__(
+            f"{record.topic}:{record.partition} offset {record.offset}: {reason}",
+            hint="look at it, then choose: --on-error skip leaves such records out and counts them, "
+            "--on-error dlq:TOPIC keeps them with the reason",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """What happens to a record that cannot be written: `fail`, `skip`, or `dlq:TOPIC`."""
+
+    action: str = "fail"
+    topic: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.action == "dlq") != bool(self.topic) or self.action not in ("fail", "skip", "dlq"):
+            raise ValueError(f"ErrorRule: found {self.action!r} with topic {self.topic!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> "ErrorRule":
+        action, colon, topic = text.partition(":")
+        if (text in ("fail", "skip")) or (action == "dlq" and topic):
+            return cls(action, topic if colon else None)
+        raise BadValue(
+            "--on-error", found=text, needed="fail, skip or dlq:TOPIC", where="the command line"
+        )
+
+    def __str__(self) -> str:
+        return self.action if self.topic is None else f"{self.action}:{self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be written, and why; `kind` is one word, for counting and filtering."""
+
+    record: Record
+    kind: str
+    reason: str
+
+
+Bury = Callable[[Slice, Sequence[DeadLetter]], None]
+
+
+class Account:
+    """One slice's counts, kept by whoever handles its records on the way to one commit.
+
+    The runner fills in what it read and left out. The target calls `refuse` for each record that it
+    cannot take, then `close` just before its own commit, and commits the entry with the data. When a
+    target has to start a slice over, it calls `start_over` first.
+    """
+
+    def __init__(
+        self, slice_: Slice, rule: ErrorRule | None = None, bury: Bury | None = None
+    ) -> None:
+        self.slice = slice_
+        self.read = self.filtered = self.outside = self.late = 0
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.last_late_ms: int | None = None
+        self._rule, self._bury = rule or ErrorRule(), bury
+        self._letters: dict[int, DeadLetter] = {}
+
+    @property
+    def refused_offsets(self) -> frozenset[int]:
+        """Offsets of the records that were refused and are not to be written."""
+        return frozenset(self._letters)
+
+    def refuse(self, record: Record, *, kind: str, reason: str) -> None:
+        """This record cannot be written; raises `RecordRefused` when the rule is to stop there."""
+        if self._rule.action == "fail":
+            raise RecordRefused(record, kind=kind, reason=reason)
+        self._letters.setdefault(record.offset, DeadLetter(record, kind, reason))
+
+    def start_over(self) -> None:
+        """Forget what was refused: the target goes through the slice's records again."""
+        self._letters.clear()
+
+    def close(self, details: Mapping[str, Any] | None = None) -> Entry:
+        """The entry to commit; dead letters are safe, once, when this returns.
+
+        They are committed before the data, under the same slice, so that a crash in between leads to
+        a resume that finds them there and does not write them twice.
+        """
+        letters = [self._letters[offset] for offset in sorted(self._letters)]
+        if letters and self._rule.action == "dlq":
+            if self._bury is None:
+                raise ValueError("Account: the rule is dlq, and there is nobody to bury")
+            self._bury(self.slice, letters)
+        dead = len(letters) if self._rule.action == "dlq" else 0
+        skipped = len(letters) - dead
+        return Entry(
+            self.slice,
+            self.read,
+            self.read - self.filtered - self.outside - dead - skipped,
+            filtered=self.filtered,
+            outside=self.outside,
+            dead=dead,
+            skipped=skipped,
+            late=self.late,
+            first_ms=self.first_ms,
+            last_ms=self.last_ms,
+            last_late_ms=self.last_late_ms,
+            details=details or {},
+        )

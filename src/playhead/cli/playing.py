@@ -1,0 +1,134 @@
+"""What the commands that run a replay have in common: show, ask, play, take Ctrl-C, prove."""
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from playhead import secrets
+from playhead.cli.consent import ask
+from playhead.cli.options import Run
+from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
+from playhead.errors import EXIT_DIFFERENT, UsageError
+from playhead.journal import Journal
+from playhead.journal import Run as JournalRun
+from playhead.ledger import Entry
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.replay import api
+from playhead.replay.api import Planned
+
+_SAVED = (
+    "bootstrap_servers",
+    "kafka_config",
+    "database",
+    "context",
+    "spark_master",
+    "spark_remote",
+)
+
+
+def servers_of(run: Run) -> dict[str, str]:
+    """How this invocation named its servers, so that a resume names the same; never a secret."""
+    named = {name: run.values[name] for name in _SAVED if run.values.get(name)}
+    if run.values.get("assignment"):
+        named["assignment"] = json.dumps(run.values["assignment"])
+    return {name: value for name, value in named.items() if secrets.redact(value) == value}
+
+
+def with_servers(run: Run, saved: dict[str, str]) -> Run:
+    """The invocation with the servers of an earlier one where it names none itself."""
+    values = dict(run.values)
+    for name, value in saved.items():
+        if not values.get(name):
+            values[name] = json.loads(value) if name == "assignment" else value
+    return Run(run.output, values)
+
+
+def show(run: Run, planned: Planned) -> None:
+    """The dry run: the whole plan, as data, and as lines for people."""
+    plan = planned.plan
+    for line in (*plan_lines(plan), *sample_lines(plan)):
+        run.output.say(line)
+    run.output.emit(plan.as_document(), plan_rows(plan))
+
+
+def play(run: Run, planned: Planned, *, yes: bool) -> None:
+    """Show, ask, run, prove; ends with the exit code that the proof deserves."""
+    plan = planned.plan
+    for line in plan_lines(plan):
+        run.output.say(line)
+    target = plan.request.target_endpoint
+    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+    planned.servers.update(servers_of(run))
+    progress, told = run.output.progress(f"replay {plan.replay_id}"), Told()
+
+    def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
+        progress.count(told(done, entries), done, total)
+
+    try:
+        with stopping_gently(run, planned.journal, plan):
+            proof = planned.run(say=run.output.say, progress=tell_progress)
+    finally:
+        progress.close()
+    report(run, proof)
+
+
+def report(run: Run, proof: Proof) -> None:
+    for line in proof_lines(proof):
+        run.output.say(line)
+    run.output.emit(proof.as_document(), proof.rows())
+    if not proof.adds_up:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+@contextmanager
+def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
+    """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+        run.output.say(
+            "stopping at the next slice boundary; once more to stop at once"
+            if journal.ask_to_stop(plan.replay_id)
+            else "stopping"
+        )
+        if not journal.is_held(plan.replay_id):
+            signal.raise_signal(number)
+
+    for kind in before:
+        signal.signal(kind, stop)
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def load_plan(file: Path) -> Plan:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
+    return Plan.from_json(text, where=str(file))
+
+
+def save_plan(run: Run, plan: Plan, file: Path) -> None:
+    try:
+        file.write_text(plan.as_json() + "\n", encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"cannot write the plan to {file}: {exc.strerror}") from exc
+    run.output.say(f"the plan is in {file}; the same command with --plan {file} runs exactly it")
+
+
+def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
+    """Go on with a replay of the journal; a finished one reads and writes nothing."""
+    with_saved = with_servers(run, dict(saved.servers))
+    planned = api.planned(saved.plan, with_saved.configuration())
+    play(with_saved, planned, yes=yes)

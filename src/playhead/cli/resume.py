@@ -1,0 +1,31 @@
+"""`playhead resume`: what the ledger does not have yet of a replay that stopped."""
+
+from typing import Annotated
+
+import typer
+
+from playhead.cli.complete import replay_ids
+from playhead.cli.options import CONNECTION, SPARK, Run, with_options
+from playhead.cli.playing import resume_saved
+from playhead.journal import Journal
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+@with_options(CONNECTION, SPARK)
+def resume(
+    run: Run,
+    replay_id: Annotated[
+        str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
+    ],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
+    ] = False,
+) -> None:
+    """Go on with a replay: its plan minus what its target's ledger has.
+
+    The servers are those it was started with, unless others are named. A replay that is finished
+    reads and writes nothing and shows its proof again.
+    """
+    resume_saved(run, Journal().find(replay_id), yes=yes)

@@ -1,0 +1,196 @@
+"""The options that say a replay, each declared once, and the request that they make."""
+
+from typing import Annotated, Any
+
+import typer
+
+from playhead.cli.options import Parameters, Run
+from playhead.duration import parse_duration_ms
+from playhead.endpoint import Endpoint
+from playhead.errors import BadValue
+from playhead.request import Request
+from playhead.span import Span
+
+_CONFLICTS = ("ignore", "newer", "update", "error")
+_TOMBSTONES = ("delete", "skip", "null")
+_DECODES = ("json", "string", "bytes", "none")
+_PARTITIONS = ("auto", "keep", "key")
+
+
+def _text(*names: str, text: str, metavar: str) -> Any:
+    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
+def _texts(*names: str, text: str, metavar: str) -> Any:
+    return Annotated[list[str] | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
+def _switch(*names: str, text: str) -> Any:
+    return Annotated[bool, typer.Option(*names, help=text)]
+
+
+SPAN: Parameters = {
+    "from_": (
+        _text(
+            "--from", text="First instant or `start`: 2021-08-04T12:30, now-2h, 12:30.", metavar="T"
+        ),
+        None,
+    ),
+    "to": (
+        _text("--to", text="End, itself not in the span; `end` is all there is.", metavar="T"),
+        None,
+    ),
+    "for_": (
+        _text("--for", text="Length, instead of an end: 2h, PT30M.", metavar="DURATION"),
+        None,
+    ),
+    "last": (_text("--last", text="The last so much up to now: 6h.", metavar="DURATION"), None),
+    "offsets": (
+        _text(
+            "--offsets", text="By offsets: TOPIC:PARTITION:FROM-TO, more by commas.", metavar="SPEC"
+        ),
+        None,
+    ),
+    "lateness": (
+        _text(
+            "--lateness", text="Read on so long for late records; 10 minutes.", metavar="DURATION"
+        ),
+        None,
+    ),
+}
+TRANSFORM: Parameters = {
+    "where": (
+        _text(
+            "--where",
+            text="Only records for which this SQL is true: \"value:car = 'A'\".",
+            metavar="SQL",
+        ),
+        None,
+    ),
+    "select": (
+        _text("--select", text='What of each record, as SQL: "value:car AS car".', metavar="SQL"),
+        None,
+    ),
+}
+RULES: Parameters = {
+    "pace": (
+        _text("--pace", text="max, a speed as 2x, or a rate as 5000/s.", metavar="PACE"),
+        None,
+    ),
+    "max_gap": (
+        _text("--max-gap", text="Play longer silences as short as this.", metavar="DURATION"),
+        None,
+    ),
+    "on_error": (
+        _text(
+            "--on-error",
+            text="A record that cannot be written: fail, skip or dlq:TOPIC.",
+            metavar="RULE",
+        ),
+        None,
+    ),
+    "key": (
+        _text("--key", text="Columns that tell a table's rows apart, by commas.", metavar="COLS"),
+        None,
+    ),
+    "on_conflict": (
+        _text(
+            "--on-conflict",
+            text=f"A row that is there already: {', '.join(_CONFLICTS)}.",
+            metavar="RULE",
+        ),
+        None,
+    ),
+    "version_column": (
+        _text("--version-column", text="What `newer` compares, if not the time.", metavar="COL"),
+        None,
+    ),
+    "tombstones": (
+        _text(
+            "--tombstones",
+            text=f"Records with a null value: {', '.join(_TOMBSTONES)}.",
+            metavar="RULE",
+        ),
+        None,
+    ),
+    "decode": (
+        _text("--decode", text=f"What values are: {', '.join(_DECODES)}.", metavar="FORM"),
+        None,
+    ),
+    "create": (
+        _switch("--create", text="Make a table that is not there, as the records are."),
+        False,
+    ),
+    "headers": (
+        _texts("--headers", text="keep, drop:NAME or add:NAME=VALUE; repeatable.", metavar="RULE"),
+        None,
+    ),
+    "provenance": (
+        _switch("--provenance", text="Add headers that say where each record came from."),
+        False,
+    ),
+    "partition": (
+        _text(
+            "--partition", text=f"The target's partition: {', '.join(_PARTITIONS)}.", metavar="RULE"
+        ),
+        None,
+    ),
+    "redrive": (_switch("--redrive", text="Return dead letters to where they came from."), False),
+    "typed": (_switch("--typed", text="Parquet: columns of the JSON values, too."), False),
+}
+
+
+def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
+    """What the options say; a word that an option does not know is refused here."""
+    values = run.values
+    rules: dict[str, Any] = {
+        "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
+        "headers": tuple(values["headers"] or ()),
+        "lateness_ms": _duration("--lateness", values["lateness"], 600_000),
+        "max_gap_ms": _duration("--max-gap", values["max_gap"], None),
+        "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
+        "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
+    }
+    rules |= {
+        name: value
+        for name, value in (
+            ("decode", _known("--decode", values["decode"], _DECODES)),
+            ("partition", _known("--partition", values["partition"], _PARTITIONS)),
+            ("pace", values["pace"]),
+            ("on_error", values["on_error"]),
+        )
+        if value is not None
+    }
+    same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
+    rules |= {name: values[name] for name in same}
+    return Request(source=str(source), target=str(target), span=str(span(run)), **rules)
+
+
+def span(run: Run) -> Span:
+    values = run.values
+    timezone = run.configuration().get("timezone") or "UTC"
+    return Span.of(
+        values["from_"],
+        values["to"],
+        values["for_"],
+        values["last"],
+        values["offsets"],
+        timezone=timezone,
+    )
+
+
+def _known(flag: str, found: str | None, words: tuple[str, ...]) -> str | None:
+    if found is not None and found not in words:
+        raise BadValue(flag, found=found, needed=", ".join(words), where="the command line")
+    return found
+
+
+def _duration(flag: str, found: str | None, otherwise: int | None) -> int | None:
+    if found is None:
+        return otherwise
+    try:
+        return parse_duration_ms(found)
+    except ValueError as exc:
+        raise BadValue(
+            flag, found=found, needed="a duration such as 10m", where="the command line"
+        ) from exc

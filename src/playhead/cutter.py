@@ -1,0 +1,194 @@
+"""Cuts what is drawn from a planned slice into portions that commit as a whole, and counts on the way."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import not_
+
+from playhead.account import Account
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import Place
+
+MAX_RECORDS = 200_000
+MAX_BYTES = 64 << 20
+
+# What is kept is the one that is false, so that a run of which all is kept is known by `any`.
+KEPT, FILTERED, OUTSIDE = 0, 1, 2
+Drawn = tuple[Records, Sequence[int] | None]
+"""A run of records as read, and the verdict on each; None when the span is still to be looked at, and
+nothing else decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a slice is cut: whatever comes first. Counted in records read and bytes kept, so that the
+    same records give the same slices, however they come over the network."""
+
+    max_records: int = MAX_RECORDS
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What lies outside the span by the record's own time."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    span_ends: Mapping[Place, int] = field(default_factory=dict)
+
+    def verdicts(self, records: Records) -> list[int] | None:
+        """What the span says of each record; None when all are inside."""
+        if not len(records) or (self.from_ms is None and self.to_ms is None):
+            return None
+        times = records.timestamps_ms
+        least, most = min(times), max(times)
+        first = least if self.from_ms is None else self.from_ms
+        end = most + 1 if self.to_ms is None else self.to_ms
+        if first <= least and most < end:
+            return None
+        if most < first or end <= least:
+            return [OUTSIDE] * len(times)
+        return [KEPT if first <= time < end else OUTSIDE for time in times]
+
+
+@dataclass(slots=True)
+class Portion:
+    """What will be committed as one slice: its counts, and the records to write."""
+
+    account: Account
+    runs: list[Records] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class Cutter:
+    """Turns what is drawn from one planned slice into portions, each of which is committed as a slice."""
+
+    def __init__(
+        self, limits: Limits, filter_: Filter, make_account: Callable[[Slice], Account]
+    ) -> None:
+        self._limits, self._filter, self._make_account = limits, filter_, make_account
+        self._log_ms: dict[Place, int] = {}
+
+    def portions(self, planned: Slice, drawn: Iterable[Drawn]) -> Iterator[Portion]:
+        """Every offset of the planned slice lies in exactly one portion, also when nothing is there."""
+        start = reached = planned.from_offset
+        portion = self._portion(planned, start)
+        for records, given in drawn:
+            rest, verdicts = records, self._filter.verdicts(records) if given is None else given
+            reached = _followed(planned, reached, rest, verdicts)
+            while len(rest):
+                taken = self._take(portion, rest, verdicts)
+                if taken < len(rest) or self._is_full(portion):
+                    start = rest.offsets[taken - 1] + 1
+                    yield _ended(portion, start)
+                    portion = self._portion(planned, start)
+                rest = rest.cut(taken, len(rest))
+                verdicts = verdicts[taken:] if verdicts is not None else None
+        if start < planned.to_offset:
+            yield _ended(portion, planned.to_offset)
+
+    def _portion(self, planned: Slice, start: int) -> Portion:
+        # The end is not known yet; it is put right when it is.
+        end = max(planned.to_offset, start + 1)
+        return Portion(self._make_account(replace(planned, from_offset=start, to_offset=end)))
+
+    def _is_full(self, portion: Portion) -> bool:
+        limits = self._limits
+        return portion.account.read >= limits.max_records or portion.size_bytes >= limits.max_bytes
+
+    def _take(self, portion: Portion, records: Records, verdicts: Sequence[int] | None) -> int:
+        """Take as many of the records as belong to the portion; returns how many."""
+        head, verdicts = _start_of(
+            records, verdicts, self._limits.max_records - portion.account.read
+        )
+        kept = _kept(head, verdicts)
+        size = kept.size_bytes()
+        room = self._limits.max_bytes - portion.size_bytes
+        if size >= room:
+            head, verdicts = _start_of(head, verdicts, _where_full(head, verdicts, room))
+            kept = _kept(head, verdicts)
+            size = kept.size_bytes()
+        portion.size_bytes += size
+        if len(kept):
+            portion.runs.append(kept)
+        self._count(portion.account, head, kept, verdicts)
+        return len(head)
+
+    def _count(
+        self, account: Account, head: Records, kept: Records, verdicts: Sequence[int] | None
+    ) -> None:
+        outside = verdicts.count(OUTSIDE) if verdicts is not None else 0
+        account.read += len(head)
+        account.outside += outside
+        account.filtered += len(head) - outside - len(kept)
+        if len(kept):
+            first, last = min(kept.timestamps_ms), max(kept.timestamps_ms)
+            account.first_ms = first if account.first_ms is None else min(first, account.first_ms)
+            account.last_ms = last if account.last_ms is None else max(last, account.last_ms)
+        self._count_late(account, head, verdicts)
+
+    def _count_late(self, account: Account, head: Records, verdicts: Sequence[int] | None) -> None:
+        place = (head.topic, head.partition)
+        end, to_ms = self._filter.span_ends.get(place), self._filter.to_ms
+        if end is None or to_ms is None or head.offsets[-1] < end:
+            return
+        after = bisect_left(head.offsets, end)
+        times = head.timestamps_ms[after:]
+        held = verdicts[after:] if verdicts is not None else [KEPT] * len(times)
+        reached = self._log_ms.get(place, to_ms)
+        late = len(held) - held.count(OUTSIDE)
+        if late:
+            # The log's time never falls, so that it stood highest at the last one.
+            last = next(i for i in reversed(range(len(held))) if held[i] != OUTSIDE)
+            account.late += late
+            since_ms = max(reached, *times[: last + 1]) - to_ms
+            account.last_late_ms = max(account.last_late_ms or 0, since_ms)
+        self._log_ms[place] = max(reached, max(times))
+
+
+def _followed(
+    planned: Slice, reached: int, records: Records, verdicts: Sequence[int] | None
+) -> int:
+    """Where a run ends that follows the one before; a wrong one would be committed under a wrong slice."""
+    if verdicts is not None and len(verdicts) != len(records):
+        raise ValueError(f"drawn: found {len(verdicts)} verdicts, needed {len(records)}")
+    if not len(records):
+        return reached
+    first, last = records.offsets[0], records.offsets[-1]
+    if first < reached or last < first or last >= planned.to_offset:
+        raise ValueError(
+            f"drawn: found offsets {first} to {last}, needed some of {planned} from {reached} on"
+        )
+    return last + 1
+
+
+def _ended(portion: Portion, end: int) -> Portion:
+    portion.account.slice = replace(portion.account.slice, to_offset=end)
+    return portion
+
+
+def _start_of(
+    records: Records, verdicts: Sequence[int] | None, count: int
+) -> tuple[Records, Sequence[int] | None]:
+    if count >= len(records):
+        return records, verdicts
+    return records.cut(0, count), verdicts[:count] if verdicts is not None else None
+
+
+def _kept(records: Records, verdicts: Sequence[int] | None) -> Records:
+    if verdicts is None or not any(verdicts):
+        return records
+    return records.pick([*compress(range(len(records)), map(not_, verdicts))])
+
+
+def _where_full(records: Records, verdicts: Sequence[int] | None, room: int) -> int:
+    """How many records it takes until the kept ones fill the room; at least one."""
+    total = 0
+    for index, size in enumerate(records.sizes_bytes()):
+        if verdicts is None or verdicts[index] == KEPT:
+            total += size
+        if total >= room:
+            return index + 1
+    return len(records)

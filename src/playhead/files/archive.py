@@ -1,0 +1,183 @@
+"""One archive: files under their names, ledgers beside them, and the law that each must fit the other."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.faults import abort_point
+from playhead.files import names
+from playhead.files.codec import Codec
+from playhead.files.names import EntryName, Format
+from playhead.files.store import Store
+from playhead.files.trouble import Damaged, NotAnArchive, OtherFormat
+from playhead.ledger import Entry
+from playhead.record import Slice
+from playhead.records import Records
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an entry's details say of its data file; the details of a slice without records are empty."""
+
+    size: int
+    sha256: str
+    records: int
+    first_ms: int
+    last_ms: int
+
+    def as_details(self, path: str) -> dict[str, Any]:
+        return {"file": path} | {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Kept | None":
+        details = entry.details
+        return cls(*(details[name] for name in cls.__slots__)) if details else None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A ledger entry, and whose it is."""
+
+    replay_id: str
+    entry: Entry
+    kept: Kept | None
+
+    @property
+    def slice(self) -> Slice:
+        return self.entry.slice
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every record that the log had in the slice was written."""
+        return self.entry.read == self.entry.written
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An archive at work; made anew where one is needed, and never sent to another process."""
+
+    store: Store
+    codec: Codec
+
+    @property
+    def format(self) -> Format:
+        return self.codec.name
+
+    def is_there(self) -> bool:
+        """Whether the folder is an archive already; one of another format is refused."""
+        about = self._document(names.ABOUT)
+        if about is not None and about["format"] != self.format:
+            raise OtherFormat(self.store.identity, found=about["format"], needed=self.format)
+        return about is not None
+
+    def make(self) -> None:
+        """Say what the folder is; again does no harm."""
+        if not self.is_there():
+            abort_point("files.before_archive")
+            self._publish(names.ABOUT, {"format": self.format})
+            abort_point("files.archive_made")
+
+    def need(self) -> None:
+        """Refuse what is no archive, or one of another format."""
+        if not self.is_there():
+            raise NotAnArchive(self.store.identity, reason=f"it has no {names.ABOUT}")
+
+    def write_about(self, replay_id: str, topics: Mapping[str, Any]) -> None:
+        """Keep what a replay knows of its topics beside their records."""
+        abort_point("files.before_about")
+        self._publish(names.about_path(replay_id), {"topics": dict(topics)})
+        abort_point("files.about_written")
+
+    def about(self, replay_id: str) -> Mapping[str, Any]:
+        """What the replay knew of its topics; nothing of a replay that nobody prepared."""
+        document = self._document(names.about_path(replay_id))
+        topics: Mapping[str, Any] = document["topics"] if document else {}
+        return topics
+
+    def abouts(self) -> list[Mapping[str, Any]]:
+        """What each replay knew of its topics, in the order of the replays' ids."""
+        found = (each.path for each in self.store.files(names.LEDGER))
+        documents = (self._document(path) for path in sorted(filter(names.is_about, found)))
+        return [document["topics"] for document in documents if document is not None]
+
+    def entry_names(self, folder: str = names.LEDGER) -> list[EntryName]:
+        """The ledger files below a folder of the ledger, none of them read."""
+        parsed = (names.entry_name(each.path) for each in self.store.files(folder))
+        return [each for each in parsed if each is not None]
+
+    def committed(self, folder: str = names.LEDGER) -> list[Committed]:
+        """The entries below a folder of the ledger, in the order of their slices."""
+        return self.read_entries(self.entry_names(folder))
+
+    def read_entries(self, found: list[EntryName]) -> list[Committed]:
+        """The entries in these ledger files, in the order of their slices."""
+        texts = self.store.read_all([each.path for each in found])
+        pairs = zip(found, texts, strict=True)
+        entries = [self._entry(name, text) for name, text in pairs if text is not None]
+        return sorted(entries, key=lambda each: (each.slice, each.replay_id))
+
+    def others(self, replay_id: str, slice_: Slice) -> list[Committed]:
+        """What other replays have committed under the very same offsets."""
+        found = {names.replay_of(each) for each in self.store.folders(names.LEDGER)}
+        ids = sorted(each for each in found if each is not None and each != replay_id)
+        named = [EntryName(each, slice_, names.entry_path(each, slice_)) for each in ids]
+        return self.read_entries(named)
+
+    def data(self, slice_: Slice, kept: Kept) -> bytes:
+        """The bytes of a slice's file, which are those that the ledger knows."""
+        path = names.data_path(slice_, self.format)
+        data = self.store.read(path)
+        if data is None:
+            raise Damaged(self._where(path), reason="the file is gone")
+        if len(data) != kept.size:
+            reason = f"it has {len(data)} bytes, and was written with {kept.size}"
+            raise Damaged(self._where(path), reason=reason)
+        if hashlib.sha256(data).hexdigest() != kept.sha256:
+            reason = "its SHA-256 is not the one it was written with"
+            raise Damaged(self._where(path), reason=reason)
+        return data
+
+    def records(self, slice_: Slice, kept: Kept) -> Iterator[Records]:
+        """The records in a slice's file."""
+        data = self.data(slice_, kept)
+        try:
+            yield from self.codec.decode(data, slice_)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            path = self._where(names.data_path(slice_, self.format))
+            raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
+
+    def _entry(self, name: EntryName, text: bytes) -> Committed:
+        try:
+            entry = Entry.from_json(text)
+            kept = Kept.of(entry)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(self._where(name.path), reason=f"no ledger entry: {error}") from error
+        if entry.slice != name.slice:
+            raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
+        return Committed(name.replay_id, entry, kept)
+
+    def _document(self, path: str) -> Any:
+        text = self.store.read(path)
+        if text is None:
+            return None
+        try:
+            document = json.loads(text)
+            version = document["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(self._where(path), reason="it is not what was written there") from error
+        if version != _VERSION:
+            reason = f"its version is {version!r}, and {_VERSION} is known here"
+            raise NotAnArchive(self._where(path), reason=reason)
+        return document
+
+    def _publish(self, path: str, document: Mapping[str, Any]) -> None:
+        text = json.dumps({"version": _VERSION} | dict(document), sort_keys=True)
+        with self.store.alone(path.rpartition("/")[0]):
+            self.store.publish(path, [text.encode()])
+
+    def _where(self, path: str) -> str:
+        return f"{self.store.identity}/{path}"

@@ -1,0 +1,88 @@
+"""Runs of records regrouped: a group is what is encoded at a time, and is the same whatever the runs were."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.account import Account
+from playhead.records import Records
+
+_MOST_RECORDS = 250_000
+_MOST_BYTES = 64_000_000
+
+
+@dataclass(slots=True)
+class Group:
+    """Records that can be written, and, where that was asked for, their values as a table of typed columns."""
+
+    records: Records
+    typed: Any = None
+
+
+def regrouped(
+    runs: Iterable[Records], *, most_records: int = _MOST_RECORDS, most_bytes: int = _MOST_BYTES
+) -> Iterator[Records]:
+    """Each group takes records until the next one would be too many, or too much."""
+    held: Records | None = None
+    held_bytes = 0
+    for run in runs:
+        held = held or run.pick(())
+        sizes, start = _sizes(run), 0
+        total = sum(sizes)
+        if len(held) + len(run) <= most_records and held_bytes + total <= most_bytes:
+            _extend(held, run)
+            held_bytes += total
+            continue
+        for index, size in enumerate(sizes):
+            count = len(held) + index - start
+            if count and (count == most_records or held_bytes + size > most_bytes):
+                _extend(held, run.cut(start, index))
+                yield held
+                held, held_bytes, start = run.pick(()), 0, index
+            held_bytes += size
+        _extend(held, run.cut(start, len(run)))
+    if held:
+        yield held
+
+
+def sayable(account: Account, records: Records) -> Records:
+    """Without those that no file can hold, which are refused: header names that are not Unicode."""
+    names = {name for headers in records.headers if headers for name, _ in headers}
+    wrong = {name for name in names if not _is_unicode(name)}
+    if not wrong:
+        return records
+    kept = []
+    for index, headers in enumerate(records.headers):
+        found = wrong.intersection(name for name, _ in headers)
+        if found:
+            reason = f"the header name {min(found)!r} is not Unicode"
+            account.refuse(records.record(index), kind="header", reason=reason)
+        else:
+            kept.append(index)
+    return records.pick(kept)
+
+
+def _sizes(run: Records) -> list[int]:
+    keyed = zip(run.keys, run.values, strict=True)
+    sizes = [(len(key) if key else 0) + (len(value) if value else 0) for key, value in keyed]
+    for index, headers in enumerate(run.headers):
+        if headers:
+            sizes[index] += sum(len(name) + len(value or b"") for name, value in headers)
+    return sizes
+
+
+def _extend(held: Records, more: Records) -> None:
+    held.offsets += more.offsets
+    held.timestamps_ms += more.timestamps_ms
+    held.timestamp_types += more.timestamp_types
+    held.keys += more.keys
+    held.values += more.values
+    held.headers += more.headers
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

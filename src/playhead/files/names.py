@@ -1,0 +1,97 @@
+"""Where each file of an archive lies: a function of replay, topic, partition and offsets, and nothing else."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from playhead.record import Slice
+
+Format = Literal["parquet", "json", "csv"]
+SUFFIXES: dict[Format, str] = {"parquet": ".parquet", "json": ".jsonl", "csv": ".csv"}
+
+# Spark, Hive and DuckDB pass over folders and files that begin so.
+LEDGER = "_playhead"
+ABOUT = f"{LEDGER}/archive.json"
+_REPLAY = "replay.json"
+
+_ENTRY = re.compile(
+    rf"{LEDGER}/replay=(?P<replay>[^/]+)/topic=(?P<topic>[^/]+)/partition=(?P<partition>\d{{5,}})/"
+    r"(?P<from_offset>\d{20})-(?P<to_offset>\d{20})\.json"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryName:
+    """What the path of a ledger file says."""
+
+    replay_id: str
+    slice: Slice
+    path: str
+
+
+def place_folder(topic: str, partition: int) -> str:
+    """The folder of one partition, in the form that Hive made common."""
+    return f"topic={_escaped(topic)}/partition={partition:05d}"
+
+
+def data_path(slice_: Slice, format_: Format) -> str:
+    """The file of a slice; the same for every replay."""
+    folder = place_folder(slice_.topic, slice_.partition)
+    return f"{folder}/{_offsets(slice_)}{SUFFIXES[format_]}"
+
+
+def replay_folder(replay_id: str) -> str:
+    """The ledger of one replay."""
+    return f"{LEDGER}/replay={_escaped(replay_id)}"
+
+
+def replay_of(folder: str) -> str | None:
+    """The replay whose ledger the folder is; None when it is something else."""
+    _, prefix, escaped = folder.partition(f"{LEDGER}/replay=")
+    return unquote(escaped) if prefix and "/" not in escaped else None
+
+
+def about_path(replay_id: str) -> str:
+    """What a replay knew of its topics beside their records."""
+    return f"{replay_folder(replay_id)}/{_REPLAY}"
+
+
+def is_about(path: str) -> bool:
+    """Whether it is the `about_path` of some replay."""
+    parts = path.split("/")
+    return len(parts) == 3 and parts[0] == LEDGER and parts[2] == _REPLAY
+
+
+def entries_folder(replay_id: str, topic: str, partition: int) -> str:
+    """The ledger of one replay for one partition."""
+    return f"{replay_folder(replay_id)}/{place_folder(topic, partition)}"
+
+
+def entry_path(replay_id: str, slice_: Slice) -> str:
+    """The ledger file of a slice: where it is, the slice is committed."""
+    folder = entries_folder(replay_id, slice_.topic, slice_.partition)
+    return f"{folder}/{_offsets(slice_)}.json"
+
+
+def entry_name(path: str) -> EntryName | None:
+    """The path taken apart; None when it is no ledger file."""
+    match = _ENTRY.fullmatch(path)
+    if match is None:
+        return None
+    slice_ = Slice(
+        unquote(match["topic"]),
+        int(match["partition"]),
+        int(match["from_offset"]),
+        int(match["to_offset"]),
+    )
+    return EntryName(unquote(match["replay"]), slice_, path)
+
+
+def _offsets(slice_: Slice) -> str:
+    return f"{slice_.from_offset:020d}-{slice_.to_offset:020d}"
+
+
+def _escaped(name: str) -> str:
+    """No separators, and nothing that two systems could read differently."""
+    return quote(name, safe="")

@@ -1,0 +1,106 @@
+"""Files as a target: an archive from which a topic can be restored byte for byte."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from playhead.errors import BadValue
+from playhead.files import names
+from playhead.files.archive import Archive
+from playhead.files.codec import shown_times
+from playhead.files.description import archive_of, checked_format, settled
+from playhead.files.jsonl import bytes_as_json, headers_as_json
+from playhead.files.names import Format
+from playhead.files.parquet import ParquetCodec
+from playhead.files.survey import surveyed
+from playhead.files.typed import shown_fields
+from playhead.files.writer import FilesWriter
+from playhead.ledger import Entry
+from playhead.record import Record
+from playhead.records import Records
+from playhead.target import Inspection, Look, Writer
+
+
+@dataclass(frozen=True)
+class FilesTarget:
+    """An archive in a local folder or in S3 (`s3://bucket/prefix`), as Parquet, JSON Lines or CSV.
+
+    One data file for each slice, `topic=T/partition=P/FROM-TO.parquet`, and one ledger file,
+    `_playhead/replay=ID/topic=T/partition=P/FROM-TO.json`, with the entry and the data file's SHA-256.
+
+    - Ordering: a file holds its slice's records in the order of their offsets; slices may be
+      committed in any order.
+    - Idempotence: names and bytes depend on the records alone, so that writing a slice again
+      replaces a file by itself. The same slice from two replays leaves one copy; when the second
+      has other records there, it is refused. Slices of two replays that overlap without being the same
+      leave offsets in two files: `FilesSource` reads each offset once, other tools do not.
+    - Delivery: exactly once. A file is written aside, made durable, and published by one rename, or
+      by the completion of one upload; the ledger file follows, and with it the slice is committed.
+      What has no ledger entry is not read, and is replaced by the resume. On a local disk two
+      runs of one replay exclude each other by a lock; S3 has none, and rests on names and bytes
+      being the same in both.
+    """
+
+    root: str
+    format: Format = "parquet"
+    typed: bool = False
+    """Whether Parquet gets the fields of JSON values as columns too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", settled(self.root))
+        object.__setattr__(self, "format", checked_format(self.format))
+        if self.typed and self.format != "parquet":
+            needed = "parquet, for typed columns"
+            raise BadValue("format", found=self.format, needed=needed, where="an archive")
+
+    @property
+    def is_ordered(self) -> bool:
+        return False
+
+    def inspect(self, look: Look, /) -> Inspection:
+        return surveyed(self._archive(), look, typed=self.typed)
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        times = shown_times(records.timestamps_ms)
+        rows = zip(records, times, strict=True)
+        return [_row(record, shown, typed=self.typed) for record, shown in rows]
+
+    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+        archive = self._archive()
+        archive.make()
+        archive.write_about(replay_id, inspection.needs.get("topics", {}))
+
+    def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
+        """One run at a time, by a lock on a local disk; S3 has no locks, and needs none (see Delivery)."""
+        return self._archive().store.held(replay_id, names.replay_folder(replay_id))
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        found = self._archive().committed(names.replay_folder(replay_id))
+        return [each.entry for each in found]
+
+    @contextmanager
+    def open(self, replay_id: str, /) -> Iterator[Writer]:
+        archive = self._archive()
+        archive.make()
+        if self.typed:
+            topics = archive.about(replay_id)
+            columns = {topic: known.get("columns", {}) for topic, known in topics.items()}
+            archive = replace(archive, codec=ParquetCodec(columns))
+        yield FilesWriter(archive, replay_id)
+
+    def _archive(self) -> Archive:
+        return archive_of(self.root, self.format)
+
+
+def _row(record: Record, shown: str | None, *, typed: bool) -> dict[str, Any]:
+    row = {
+        "folder": names.place_folder(record.topic, record.partition),
+        "offset": record.offset,
+        "timestamp": shown,
+        "key": json.loads(bytes_as_json(record.key)),
+        "value": json.loads(bytes_as_json(record.value)),
+        "headers": json.loads(headers_as_json(record.headers)),
+    }
+    return row | shown_fields(record.value) if typed else row

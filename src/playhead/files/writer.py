@@ -1,0 +1,110 @@
+"""The writer of an archive: one data file and one ledger file for each slice, in this order."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from playhead.account import Account
+from playhead.faults import abort_point
+from playhead.files import names
+from playhead.files.archive import Archive, Kept
+from playhead.files.codec import Codec
+from playhead.files.comparison import compared
+from playhead.files.groups import Group, regrouped
+from playhead.files.store import Piece
+from playhead.files.trouble import OtherRecords
+from playhead.ledger import Entry
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.target import AlreadyCommitted, Findings
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A data file to be, and what the ledger will say of it."""
+
+    pieces: list[Piece]
+    kept: Kept
+
+
+class FilesWriter:
+    """Writes the slices of one replay into an archive."""
+
+    def __init__(self, archive: Archive, replay_id: str) -> None:
+        self._archive, self._replay_id = archive, replay_id
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        slice_ = account.slice
+        # Once before any work is done, and once when nobody else can come in between.
+        self._refuse_overlap(slice_)
+        file = encoded(self._archive, account, records)
+        place = (slice_.topic, slice_.partition)
+        ledger = names.entries_folder(self._replay_id, *place)
+        with self._archive.store.alone(names.place_folder(*place), ledger):
+            self._refuse_overlap(slice_)
+            self._publish(account, file)
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+        return compared(self._archive, entry, records)
+
+    def _publish(self, account: Account, file: File | None) -> None:
+        slice_, store = account.slice, self._archive.store
+        path = names.data_path(slice_, self._archive.format)
+        kept = file and self._kept_by_others(slice_, file)
+        entry = account.close(kept.as_details(path) if kept else None)
+        abort_point("files.before_data")
+        if file is not None and kept == file.kept:
+            store.publish(path, file.pieces, aside=lambda: abort_point("files.data_aside"))
+        abort_point("files.data_published")
+        store.publish(
+            names.entry_path(self._replay_id, slice_),
+            [entry.as_json().encode()],
+            aside=lambda: abort_point("files.ledger_aside"),
+        )
+        abort_point("files.ledger_published")
+
+    def _refuse_overlap(self, slice_: Slice) -> None:
+        folder = names.entries_folder(self._replay_id, slice_.topic, slice_.partition)
+        for name in self._archive.entry_names(folder):
+            if name.slice.overlaps(slice_):
+                raise AlreadyCommitted(self._replay_id, found=slice_, committed=name.slice)
+
+    def _kept_by_others(self, slice_: Slice, file: File) -> Kept:
+        """What the ledger is to say: of our file, or of the one another replay has left with the same records."""
+        for other in self._archive.others(self._replay_id, slice_):
+            if other.kept is None or other.kept.sha256 == file.kept.sha256:
+                continue
+            # Other bytes may be the same records, written by another version of the library.
+            ours = self._archive.codec.decode(b"".join(file.pieces), slice_)
+            theirs = self._archive.codec.decode(self._archive.data(slice_, other.kept), slice_)
+            if list(regrouped(ours)) == list(regrouped(theirs)):
+                return other.kept
+            path = names.data_path(slice_, self._archive.format)
+            raise OtherRecords(path, replay_id=self._replay_id, other=other.replay_id)
+        return file.kept
+
+
+def encoded(archive: Archive, account: Account, records: Iterable[Records]) -> File | None:
+    """The file of these records; None where there are none to write."""
+    times: list[tuple[int, int, int]] = []
+    pieces = archive.codec.encode(_groups(archive.codec, account, records, times))
+    if not times:
+        return None
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    counts, firsts, lasts = zip(*times, strict=True)
+    size = sum(map(len, pieces))
+    return File(pieces, Kept(size, digest.hexdigest(), sum(counts), min(firsts), max(lasts)))
+
+
+def _groups(
+    codec: Codec, account: Account, records: Iterable[Records], times: list[tuple[int, int, int]]
+) -> Iterator[Group]:
+    """Groups of what can be written; notes of each its count, its least and its greatest time."""
+    for run in regrouped(records):
+        group = codec.group(account, run)
+        found = group.records.timestamps_ms
+        if found:
+            times.append((len(found), min(found), max(found)))
+            yield group

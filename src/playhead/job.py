@@ -1,0 +1,228 @@
+"""What one task of a run has to do, and doing it: draw, cut, wait until due, commit.
+
+It knows sources and targets by their contracts alone, so it is the same in a Spark task, in a thread
+of one, and in a test with lists. Everything in a `Job` is picklable, because tasks are elsewhere.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+
+from playhead.account import Account, Bury, ErrorRule
+from playhead.clock import Clock, SystemClock
+from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
+from playhead.errors import Stopped, Unavailable
+from playhead.faults import abort_point
+from playhead.ledger import Entry
+from playhead.pace import Pace, ScheduleError, Share, Silence
+from playhead.paced import Pacer
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import Place, Source
+from playhead.target import Findings, Target, Writer
+
+Lane = tuple[Slice, ...]
+"""Slices of one partition, in order."""
+
+
+class Graveyard(Protocol):
+    """Where dead letters go: a picklable description."""
+
+    def open(self, replay_id: str, /) -> AbstractContextManager[Bury]:
+        """Connect; what it gives buries a slice's dead letters exactly once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """The pace of a run, its shared start, and what each partition gets of it."""
+
+    pace: Pace
+    start_ns: int
+    """By the wall clock: all tasks count from this instant."""
+    first_ms: int | None
+    shares: Mapping[Place, Share] = field(default_factory=dict)
+    silences: tuple[Silence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run over what is left of a plan."""
+
+    replay_id: str
+    source: Source
+    target: Target
+    works: tuple[tuple[Lane, ...], ...]
+    """For each task its lanes; a paced task plays them side by side."""
+    filter: Filter
+    rule: ErrorRule = field(default_factory=ErrorRule)
+    graveyard: Graveyard | None = None
+    pacing: Pacing | None = None
+    limits: Limits = field(default_factory=Limits)
+    stop_file: Path | None = None
+    """Where it can be seen, its presence asks to stop at the next slice boundary."""
+    compares: Mapping[Slice, Entry] | None = None
+    """With these the works are the slices of a ledger, and nothing is written: each is held against
+    what the target has."""
+
+    def is_stopped(self) -> bool:
+        return self.stop_file is not None and self.stop_file.exists()
+
+
+@dataclass(slots=True)
+class Report:
+    """What a task says when it ends; what was committed is said by the ledger."""
+
+    index: int
+    started_ns: int
+    commits: int = 0
+    records: int = 0
+    first_commit_ns: int | None = None
+    last_commit_ns: int | None = None
+    schedule: ScheduleError = field(default_factory=ScheduleError)
+    findings: list[Findings] = field(default_factory=list)
+    away: str | None = None
+    """Why the task gave up for now, when a server was away."""
+
+    def note_commit(self, account: Account) -> None:
+        now = time.time_ns()
+        self.commits += 1
+        self.records += account.read - account.filtered - account.outside
+        self.first_commit_ns = self.first_commit_ns or now
+        self.last_commit_ns = now
+
+    def as_document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        findings = [asdict(each) for each in self.findings]
+        return document | {"schedule": self.schedule.as_document(), "findings": findings}
+
+
+Draw = Callable[[Slice], Iterable[Drawn]]
+
+
+def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
+    """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
+    lanes = job.works[index]
+    if job.pacing is None or len(lanes) == 1 or draw is not None:
+        return [_play_lanes(job, index, lanes, draw)]
+    return _side_by_side(job, index, lanes)
+
+
+def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]:
+    """Paced lanes wait most of the time: a thread for each keeps them aligned in one task."""
+    reports: list[Report] = []
+    failures: list[BaseException] = []
+
+    def run(lane: Lane) -> None:
+        try:
+            reports.append(_play_lanes(job, index, (lane,), None))
+        except BaseException as exc:  # noqa: BLE001  raised again in the task's own thread
+            failures.append(exc)
+
+    threads = [Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return reports
+
+
+def _play_lanes(job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None) -> Report:
+    report = Report(index, time.time_ns())
+    try:
+        with ExitStack() as stack:
+            if draw is None:
+                reader = stack.enter_context(job.source.open())
+                draw = _from(reader.read)
+            bury = stack.enter_context(job.graveyard.open(job.replay_id)) if job.graveyard else None
+            writer = stack.enter_context(job.target.open(job.replay_id))
+            cutter = Cutter(job.limits, job.filter, _accounts(job.rule, bury))
+            desk = _Desk(job, writer, cutter, report)
+            for lane in lanes:
+                if job.compares is None:
+                    _play_lane(desk, lane, draw)
+                else:
+                    _compare_lane(desk, lane, draw, job.compares)
+    except Stopped:
+        pass  # what was committed is in the ledger, and the rest is for a resume
+    except Unavailable as exc:
+        # Not raised: the other tasks may well go on, and the run tries again what is left.
+        report.away = f"{exc.message}"
+    return report
+
+
+def _from(read: Callable[[Slice], Iterator[Records]]) -> Draw:
+    return lambda slice_: ((records, None) for records in read(slice_))
+
+
+def _accounts(rule: ErrorRule, bury: Bury | None) -> Callable[[Slice], Account]:
+    return lambda slice_: Account(slice_, rule, bury)
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    job: Job
+    writer: Writer
+    cutter: Cutter
+    report: Report
+    clock: Clock = field(default_factory=SystemClock)
+
+
+def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
+    pacer = _pacer(desk, lane)
+    for slice_ in lane:
+        drawn = draw(slice_)
+        if pacer is None:
+            _commit_all(desk, desk.cutter.portions(slice_, drawn), lambda portion: portion.runs)
+        else:
+            _commit_all(desk, pacer.portions(desk.cutter, slice_, drawn), pacer.release)
+        if desk.job.is_stopped():
+            return
+
+
+def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
+    pacing = desk.job.pacing
+    if pacing is None:
+        return None
+    schedule = pacing.pace.schedule(
+        first_ms=pacing.first_ms,
+        share=pacing.shares.get((lane[0].topic, lane[0].partition), 1),
+        silences=pacing.silences,
+    )
+    return Pacer(
+        schedule,
+        desk.job.filter,
+        desk.clock,
+        start_ns=pacing.start_ns,
+        errors=desk.report.schedule,
+        is_stopped=desk.job.is_stopped,
+        keeps_rate=pacing.pace.per_second is not None,
+    )
+
+
+def _commit_all(
+    desk: _Desk, portions: Iterable[Portion], release: Callable[[Portion], Iterable[Records]]
+) -> None:
+    for portion in portions:
+        if desk.job.is_stopped():
+            return
+        abort_point("job.drawn")
+        desk.writer.commit(portion.account, release(portion))
+        abort_point("job.committed")
+        desk.report.note_commit(portion.account)
+
+
+def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, Entry]) -> None:
+    whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
+    cutter = Cutter(whole, desk.job.filter, Account)
+    for slice_ in lane:
+        if desk.job.is_stopped():
+            return
+        for portion in cutter.portions(slice_, draw(slice_)):
+            desk.report.findings.append(desk.writer.compare(entries[slice_], portion.runs))

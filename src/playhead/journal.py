@@ -1,0 +1,239 @@
+"""The runs of this machine: their plans, states and proofs, in one SQLite file of the state directory.
+
+What was committed is not here but in each target's ledger; losing this file loses history and plans,
+and never the truth about data.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from playhead import paths
+from playhead.clock import SystemClock, wait_until
+from playhead.errors import PlayheadError, UsageError
+from playhead.plan import Plan
+from playhead.target import InUse
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS replays (
+    id TEXT PRIMARY KEY, made_at_ms INTEGER NOT NULL, plan TEXT NOT NULL, state TEXT NOT NULL,
+    servers TEXT NOT NULL, started_at_ms INTEGER, ended_at_ms INTEGER, error TEXT, proof TEXT,
+    verification TEXT
+)
+"""
+_WAIT_FOR_LOCK_S = 10.0
+PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
+    "planned",
+    "running",
+    "stopped",
+    "failed",
+    "done",
+    "different",
+)
+
+
+class UnknownReplay(UsageError):
+    """No run of this machine has such an id."""
+
+    def __init__(self, found: str, *, candidates: tuple[str, ...] = ()) -> None:
+        self.found, self.candidates = found, candidates
+        text = (
+            f"several replays begin with {found!r}" if candidates else f"no replay {found!r} here"
+        )
+        hint = (
+            f"name one of {', '.join(candidates)}"
+            if candidates
+            else "`playhead runs` lists those of this machine; a plan saved with --plan runs anywhere"
+        )
+        super().__init__(text, hint=hint)
+
+
+class JournalDamaged(PlayheadError):
+    """The journal's file cannot be used."""
+
+    def __init__(self, file: Path, *, reason: str) -> None:
+        super().__init__(
+            f"the journal {file} cannot be used: {reason}",
+            hint="move it away to begin a new one; what was replayed is in the targets' ledgers",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One replay as the journal has it."""
+
+    replay_id: str
+    made_at_ms: int
+    state: str
+    plan: Plan
+    servers: Mapping[str, str]
+    """How its servers were named, so that a resume reaches the same ones; nothing secret."""
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    error: str | None
+    proof: Mapping[str, Any] | None
+    verification: Mapping[str, Any] | None
+
+
+class Journal:
+    """Opens its file for each question, so that several processes can share it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or paths.state_dir()
+        self.file = self._folder / "journal.sqlite"
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
+                connection.row_factory = sqlite3.Row
+                self.file.chmod(0o600)
+                connection.execute(_SCHEMA)
+                with connection:
+                    yield connection
+        except sqlite3.Error as exc:
+            raise JournalDamaged(self.file, reason=str(exc)) from exc
+
+    def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
+        """Note a plan before it runs; one that is there stays as it is."""
+        row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
+        with self._opened() as connection:
+            connection.execute(
+                "INSERT INTO replays (id, made_at_ms, plan, state, servers) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                row,
+            )
+
+    def note(
+        self,
+        replay_id: str,
+        state: str,
+        *,
+        error: str | None = None,
+        proof: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A replay has come into a new state."""
+        now_ms = time.time_ns() // 1_000_000
+        stamp = "started_at_ms" if state == RUNNING else "ended_at_ms"
+        text = json.dumps(proof) if proof is not None else None
+        with self._opened() as connection:
+            connection.execute(
+                f"UPDATE replays SET state = ?, error = ?, {stamp} = ?, "  # noqa: S608
+                "proof = coalesce(?, proof) WHERE id = ?",
+                (state, error, now_ms, text, replay_id),
+            )
+
+    def note_verification(self, replay_id: str, document: Mapping[str, Any]) -> None:
+        with self._opened() as connection:
+            connection.execute(
+                "UPDATE replays SET verification = ? WHERE id = ?",
+                (json.dumps(document), replay_id),
+            )
+
+    def get(self, replay_id: str) -> Run | None:
+        """A replay by its whole id."""
+        with self._opened() as connection:
+            row = connection.execute("SELECT * FROM replays WHERE id = ?", (replay_id,)).fetchone()
+        return self._run(row) if row is not None else None
+
+    def find(self, beginning: str) -> Run:
+        """The one replay whose id is, or begins with, what was typed."""
+        whole = self.get(beginning)
+        if whole is not None:
+            return whole
+        found = [run for run in self.runs() if run.replay_id.startswith(beginning)]
+        if len(found) != 1:
+            raise UnknownReplay(beginning, candidates=tuple(run.replay_id for run in found))
+        return found[0]
+
+    def runs(self) -> list[Run]:
+        """All of them, the latest first."""
+        with self._opened() as connection:
+            rows = connection.execute(
+                "SELECT * FROM replays ORDER BY made_at_ms DESC, id"
+            ).fetchall()
+        return [self._run(row) for row in rows]
+
+    def _run(self, row: sqlite3.Row) -> Run:
+        state = row["state"]
+        if state == RUNNING and not self.is_held(row["id"]):
+            state = STOPPED  # its process died and could not say so
+        return Run(
+            row["id"],
+            row["made_at_ms"],
+            state,
+            Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"),
+            json.loads(row["servers"]),
+            row["started_at_ms"],
+            row["ended_at_ms"],
+            row["error"],
+            json.loads(row["proof"]) if row["proof"] else None,
+            json.loads(row["verification"]) if row["verification"] else None,
+        )
+
+    # --- one run at a time on this machine, and asking it to stop -------------------------------
+
+    def stop_file(self, replay_id: str) -> Path:
+        """Its presence asks the replay's tasks on this machine to stop at the next slice boundary."""
+        return self._folder / "runs" / f"{replay_id}.stop"
+
+    def ask_to_stop(self, replay_id: str) -> bool:
+        """False when it does not run here."""
+        if not self.is_held(replay_id):
+            return False
+        self.stop_file(replay_id).touch()
+        return True
+
+    def is_held(self, replay_id: str) -> bool:
+        file = self._lock_file(replay_id)
+        if not file.exists():
+            return False
+        with file.open("rb") as opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    @contextmanager
+    def held(self, replay_id: str) -> Iterator[None]:
+        """Run as the only one on this machine; the lock goes with the process, however it ends."""
+        file = self._lock_file(replay_id)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a+", encoding="utf-8") as opened:
+            if not _locked(opened):
+                opened.seek(0)
+                raise InUse(replay_id, where=opened.read().strip() or "on this machine")
+            opened.truncate(0)
+            opened.write(f"process {os.getpid()} on {socket.gethostname()}")
+            opened.flush()
+            self.stop_file(replay_id).unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                self.stop_file(replay_id).unlink(missing_ok=True)
+
+    def _lock_file(self, replay_id: str) -> Path:
+        return self._folder / "runs" / f"{replay_id}.lock"
+
+
+def _locked(opened: TextIO) -> bool:
+    """Whether the lock is ours; somebody who only looks has it for an instant, so that is waited out."""
+
+    def try_it() -> bool:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    return bool(wait_until(try_it, deadline_s=0.5, clock=SystemClock(), every_s=0.05))

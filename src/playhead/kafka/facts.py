@@ -1,0 +1,123 @@
+"""What a plan has to know of a cluster's topics beside their offsets, and what people should hear of them."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource
+
+from playhead.kafka.admin import AWAY, Admin
+from playhead.kafka.offsets import Described
+from playhead.note import Note
+from playhead.source import Bounds, Place, TopicFacts
+
+_WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
+_NOT_ALLOWED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+Settings = Mapping[str, str]
+
+
+def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | None]:
+    """The settings of topics; None for one whose settings we may not read."""
+    found: dict[str, Settings | None] = {}
+    wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    with admin.asking("asking for the settings of topics") as client:
+        asked = client.describe_configs(wanted, request_timeout=admin.timeout_s)
+        for resource, answer in asked.items():
+            try:
+                entries = answer.result(admin.timeout_s)
+            except KafkaException as exc:
+                if exc.args[0].code() not in _NOT_ALLOWED:
+                    raise
+                found[resource.name] = None
+            else:
+                found[resource.name] = {
+                    name: entry.value for name, entry in entries.items() if entry.value is not None
+                }
+    return found
+
+
+def topic_facts(described: Described, settings: Settings | None) -> TopicFacts:
+    """A topic's id and settings, as far as they are known."""
+    told = settings or {}
+    retention_ms = int(told.get("retention.ms", -1))
+    policies = told.get("cleanup.policy", "delete").split(",")
+    return TopicFacts(
+        topic_id=described.topic_id,
+        sets_log_append_time=told.get("message.timestamp.type") == "LogAppendTime",
+        is_compacted="compact" in policies,
+        retention_ms=retention_ms if retention_ms >= 0 and "delete" in policies else None,
+    )
+
+
+def notes_on_settings(topic: str, settings: Settings | None) -> list[Note]:
+    """What the settings of a topic mean for a replay of it."""
+    if settings is None:
+        text = f"the settings of {topic} may not be read here: retention and compaction are unknown"
+        return [Note("settings-unknown", text)]
+    notes = []
+    policies = settings.get("cleanup.policy", "delete").split(",")
+    if "compact" in policies:
+        text = f"{topic} is compacted: records may be gone already, and counts are upper bounds"
+        notes.append(Note("compacted", text, "info"))
+    keeps_bytes = int(settings.get("retention.bytes", -1))
+    if keeps_bytes >= 0 and "delete" in policies:
+        text = f"{topic} keeps at most {keeps_bytes} bytes of each partition: old records go as new come"
+        notes.append(Note("retention-bytes", text, "info"))
+    return notes
+
+
+def notes_on_open_transactions(bounds: Mapping[Place, Bounds]) -> list[Note]:
+    """Where records cannot be read yet, because their transaction has not ended."""
+    notes = []
+    for (topic, partition), held in sorted(bounds.items()):
+        open_offsets = held.high_watermark - held.stable_end
+        if open_offsets:
+            text = (
+                f"{topic}:{partition} ends in a transaction that is still open: "
+                f"{open_offsets} offsets from {held.stable_end} on cannot be read yet"
+            )
+            notes.append(Note("open-transaction", text))
+    return notes
+
+
+def notes_on_groups(admin: Admin, topics: Collection[str]) -> list[Note]:
+    """Consumer groups that are reading the topics now; a replay leaves them alone."""
+    notes = []
+    for group, held in sorted(_live_groups(admin).items()):
+        for topic in sorted(held.keys() & set(topics)):
+            text = f"consumer group {group} is reading {topic} now ({held[topic]} members)"
+            notes.append(Note("group-live", text, "info"))
+    return notes
+
+
+def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
+    """Group to the topics that its members are assigned, and to how many of them."""
+    with admin.asking("asking for consumer groups") as client:
+        listed = client.list_consumer_groups(request_timeout=admin.timeout_s)
+        groups = listed.result(admin.timeout_s).valid
+        names = [group.group_id for group in groups if group.state not in _WITHOUT_MEMBERS]
+        if not names:
+            return {}
+        asked = client.describe_consumer_groups(names, request_timeout=admin.timeout_s)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                found[name] = answer.result(admin.timeout_s).members
+            except KafkaException as exc:
+                # Gone meanwhile, of a kind that the client does not know, or not ours to see:
+                # this is only said to people, and no reason to fail.
+                if exc.args[0].code() in AWAY:
+                    raise
+    return {name: _by_topic(members) for name, members in found.items()}
+
+
+def _by_topic(members: Iterable[Any]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in members:
+        for topic in {place.topic for place in member.assignment.topic_partitions}:
+            counts[topic] = counts.get(topic, 0) + 1
+    return counts

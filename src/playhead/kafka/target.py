@@ -1,0 +1,236 @@
+"""Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.account import Account
+from playhead.connection import KafkaConnection
+from playhead.instant import show_ms
+from playhead.kafka.admin import Admin
+from playhead.kafka.commits import Lane
+from playhead.kafka.comparison import Comparison
+from playhead.kafka.headers import HeaderRules
+from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive
+from playhead.kafka.ledger import Ledger, fence_unfinished, make_ledger, settle, transactional_id
+from playhead.kafka.offsets import NoSuchTopic
+from playhead.kafka.origins import origin_of
+from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
+from playhead.kafka.target_topics import TargetTopic, look_up
+from playhead.kafka.transactions import Transactions
+from playhead.ledger import Entry
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.source import Place
+from playhead.target import Findings, Inspection, Look
+
+# Each is a client with threads and connections of its own.
+_MOST_PRODUCERS = 16
+_SET_BYTES = 1_000_000
+# The limits of topics that are met on the way are not known before.
+_REDRIVE_SET_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class KafkaTarget:
+    """Topics of a cluster.
+
+    Ordering: the records of a source partition keep their order, within a slice and from slice to
+    slice, in each partition they go to; so do all records of one key.
+    Idempotence: a slice that overlaps a committed one of the same replay is refused; another replay
+    of the same records appends them once more, because a log replaces nothing.
+    Delivery: exactly once, for readers of committed records. Records, ledger entry and, within one
+    cluster, the progress of the group `playhead.<replay>` are one Kafka transaction, and a
+    transactional id for each replay and source partition keeps two runs from writing side by side.
+    """
+
+    connection: KafkaConnection
+    topic: str
+    """Its name; `{topic}` stands for the name of the source's topic. Not used by a redrive."""
+    headers: tuple[str, ...] = ()
+    """`keep`, `drop:NAME`, `add:NAME=VALUE`."""
+    provenance: bool = False
+    """Whether headers say which record of which replay a copy was made of."""
+    redrive: bool = False
+    """Whether the records are dead letters that go back to where their headers say they came from."""
+    partitions: int | None = None
+    """How many a topic that is made gets; None for as many as its source has."""
+    create: bool = False
+    partition_rule: PartitionRule = "auto"
+    """Keep the number, go by the key, or keep it where both topics have as many."""
+    moves_group: bool = True
+    """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
+
+    def __post_init__(self) -> None:
+        HeaderRules.parse(self.headers)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Slices of one partition follow each other, or their records would change places."""
+        return True
+
+    def topic_for(self, source_topic: str) -> str:
+        """Where the records of a topic go."""
+        return self.topic.replace("{topic}", source_topic)
+
+    def inspect(self, look: Look, /) -> Inspection:
+        """Say which topics the records go to, and what they make of them; refuse what cannot work."""
+        with Admin(self.connection) as admin:
+            if self.redrive:
+                return inspect_redrive(admin, look)
+            names = {topic: self.topic_for(topic) for topic in look.partitions}
+            wish = Wish(names, self.partitions, self.create, self.partition_rule)
+            return inspect_copy(admin, wish, look)
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        """One row for each record, as it would be sent."""
+        held = HeaderRules.parse(self.headers)
+        return [self._row(record, held) for record in records]
+
+    def _row(self, record: Record, rules: HeaderRules) -> Mapping[str, Any]:
+        origin = origin_of(record) if self.redrive else None
+        topic = origin and origin.topic if self.redrive else self.topic_for(record.topic)
+        return {
+            "topic": topic,
+            "timestamp": show_ms(record.timestamp_ms),
+            "key": _text(record.key),
+            "value": _text(record.value),
+            "headers": [[name, _text(value)] for name, value in rules.apply(record.headers)],
+        }
+
+    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+        """Make the ledger and missing topics, and settle how the records are spread."""
+        needs = inspection.needs
+        with Admin(self.connection) as admin:
+            make_ledger(admin)
+            for topic, made in needs.get("create", {}).items():
+                admin.create_topic(topic, partitions=made["partitions"], settings=made["settings"])
+        settle(
+            self.connection,
+            replay_id,
+            {name: needs.get(name) for name in ("partitions", "same_cluster")},
+        )
+
+    @contextmanager
+    def hold(self, replay_id: str, /) -> Iterator[None]:
+        """Keep nobody out: who writes later fences who wrote before. End what a dead run left open."""
+        fence_unfinished(self.connection, replay_id)
+        yield
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        """What the replay has committed."""
+        ledger = Ledger(self.connection, replay_id)
+        ledger.catch_up()
+        return ledger.entries()
+
+    @contextmanager
+    def open(self, replay_id: str, /) -> Iterator["KafkaWriter"]:
+        """A writer; its producers are made when their partition's first slice comes."""
+        writer = KafkaWriter(self, replay_id)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+
+class KafkaWriter:
+    """Commits slices, with one producer for each source partition."""
+
+    def __init__(self, target: KafkaTarget, replay_id: str) -> None:
+        self._target, self._replay_id = target, replay_id
+        self._ledger = Ledger(target.connection, replay_id)
+        self._lanes: dict[Place, Lane] = {}
+        self._topics: dict[str, TargetTopic | None] = {}
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        """Records, entry and progress in one transaction."""
+        place = account.slice.topic, account.slice.partition
+        lane = self._lane(place)
+        try:
+            lane.commit(account, records)
+        except BaseException:
+            if lane.transactions.is_lost:
+                self._lanes.pop(place).transactions.close()
+            raise
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+        """Read back what the entry's offset map names, and compare."""
+        self._ledger.catch_up()
+        route = self._route(entry.slice.topic)
+        for name in entry.details["topics"]:
+            self._find(name)
+        timeless = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
+        comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
+        return comparison.compare(records)
+
+    def committed(self, place: Place) -> Sequence[Slice]:
+        """What the replay has committed of a source partition; from now on only this writer adds to it."""
+        return tuple(self._lane(place).committed)
+
+    def close(self) -> None:
+        """Let the producers go."""
+        while self._lanes:
+            _, lane = self._lanes.popitem()
+            lane.transactions.close()
+
+    def _lane(self, place: Place) -> Lane:
+        lane = self._lanes.pop(place, None)
+        if lane is None:
+            if len(self._lanes) >= _MOST_PRODUCERS:
+                self._lanes.pop(next(iter(self._lanes))).transactions.close()
+            lane = self._open_lane(place)
+        # The last in order is the one used last.
+        self._lanes[place] = lane
+        return lane
+
+    def _open_lane(self, place: Place) -> Lane:
+        target = self._target
+        transactions = Transactions(
+            target.connection,
+            self._replay_id,
+            transactional_id(self._replay_id, place),
+            self._settings(place[0]),
+        )
+        try:
+            # Only now: to make the producer has ended whatever else was writing under its id.
+            self._ledger.catch_up()
+            shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
+            group = f"playhead.{self._replay_id}" if shows_group else None
+            route = self._route(place[0])
+            return Lane(transactions, route, self._replay_id, group, self._ledger.slices(place))
+        except BaseException:
+            transactions.close()
+            raise
+
+    def _settings(self, source_topic: str) -> Mapping[str, Any]:
+        if self._target.redrive:
+            return {"batch.size": _REDRIVE_SET_BYTES}
+        found = self._find(self._target.topic_for(source_topic))
+        wanted = int(self._target.connection.tuning.get("batch.size", _SET_BYTES))
+        return {"batch.size": min(wanted, (found and found.set_bytes) or wanted)}
+
+    def _route(self, source_topic: str) -> Route:
+        target = self._target
+        shape = Shape(HeaderRules.parse(target.headers), target.provenance, self._replay_id)
+        if target.redrive:
+            return RedriveRoute(self._find, shape)
+        name = target.topic_for(source_topic)
+        topic = self._find(name)
+        if topic is None:
+            raise NoSuchTopic(name, existing=())
+        partitions = (self._ledger.terms().get("partitions") or {}).get(source_topic)
+        # What was settled when the replay began holds to its end, or a key's records would part.
+        rule = target.partition_rule
+        keeps = rule == "keep" or (rule == "auto" and partitions in (None, topic.partitions))
+        return CopyRoute(topic, keeps, shape)
+
+    def _find(self, topic: str) -> TargetTopic | None:
+        if topic not in self._topics:
+            with Admin(self._target.connection) as admin:
+                self._topics[topic] = look_up(admin, [topic]).get(topic)
+        return self._topics[topic]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

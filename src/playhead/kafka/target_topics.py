@@ -1,0 +1,69 @@
+"""The topics that records are written to: how many partitions, and what they take."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from playhead.kafka.admin import Admin
+from playhead.kafka.facts import Settings, settings_of
+from playhead.kafka.offsets import describe_those
+
+# Java's Long.MAX_VALUE: no limit.
+_NO_LIMIT_MS = 2**63 - 1
+# What a set of records takes on the way beside the records.
+_SET_OVERHEAD_BYTES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic as it is now; what its settings say is unknown where they may not be read."""
+
+    name: str
+    partitions: int
+    settings: Settings | None = field(default=None, hash=False)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self._said("cleanup.policy", "delete").split(",")
+
+    @property
+    def retention_ms(self) -> int | None:
+        """None when nothing expires by age."""
+        retention_ms = int(self._said("retention.ms", "-1"))
+        policies = self._said("cleanup.policy", "delete").split(",")
+        return retention_ms if retention_ms >= 0 and "delete" in policies else None
+
+    @property
+    def sets_log_append_time(self) -> bool:
+        return self._said("message.timestamp.type", "CreateTime") == "LogAppendTime"
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The largest set of records that it takes; None when that is not known."""
+        said = self._said("max.message.bytes", "")
+        return int(said) if said else None
+
+    @property
+    def set_bytes(self) -> int | None:
+        """How large a set of several records may be, so that one that is refused holds one alone."""
+        most = self.most_bytes
+        return None if most is None else max(most - _SET_OVERHEAD_BYTES, 1)
+
+    def limit_ms(self, side: str) -> int | None:
+        """How far `before` or `after` now a timestamp may lie; None for any."""
+        said = int(self._said(f"message.timestamp.{side}.max.ms", str(_NO_LIMIT_MS)))
+        return said if said < _NO_LIMIT_MS else None
+
+    def _said(self, name: str, otherwise: str) -> str:
+        return (self.settings or {}).get(name, otherwise)
+
+
+def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
+    """Those of the topics that exist."""
+    if not topics:
+        return {}
+    described = describe_those(admin, list(topics))
+    settings = settings_of(admin, list(described)) if described else {}
+    return {
+        name: TargetTopic(name, len(each.partitions), settings[name])
+        for name, each in described.items()
+    }

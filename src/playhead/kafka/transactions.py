@@ -1,0 +1,251 @@
+"""One transactional producer: what it sends becomes visible together, and its errors become ours."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from playhead.connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.failures import FENCED, TransactionLost, is_definite
+from playhead.source import Place
+from playhead.target import InUse
+
+_INIT_WITHIN_S = 30.0
+_FLUSH_WITHIN_S = 60.0
+_COMMIT_WITHIN_S = 60.0
+_ABORT_WITHIN_S = 10.0
+_FULL_QUEUE_WAIT_S = 0.1
+# The broker's default of transaction.max.timeout.ms is 15 minutes. An open transaction holds back all
+# who read committed records, so one that nobody will end has to be given up soon.
+TRANSACTION_TIMEOUT_S = 30
+_SETTINGS: Mapping[str, Any] = {
+    "client.id": "playhead",
+    "acks": "all",
+    "enable.idempotence": True,
+    "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
+    # librdkafka's own bound on a record; the topic's is the one that counts.
+    "message.max.bytes": 1_000_000_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 262_144,
+    "linger.ms": 50,
+    "log_level": 0,
+}
+# The broker, or the client, will not have some record as it is.
+UNACCEPTABLE = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_RECORD,
+}
+
+Acknowledge = Callable[[int], None]
+"""Told the offset that a record got."""
+
+
+class Unacceptable(Exception):
+    """Some record of the transaction, nobody says which, is not taken by the cluster."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records on their way to one partition, as `Producer.produce` wants them."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[list[tuple[str, bytes | None]] | None] | None
+    """None when there are none at all."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def cut(self, start: int, stop: int) -> "Columns":
+        """Those with an index in `[start, stop)`."""
+        return Columns(
+            self.topic,
+            self.partition,
+            self.offsets[start:stop],
+            self.timestamps_ms[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.headers[start:stop] if self.headers is not None else None,
+        )
+
+    def pick(self, indexes: Sequence[int]) -> "Columns":
+        """Those with the given indexes, in that order."""
+        return Columns(
+            self.topic,
+            self.partition,
+            [self.offsets[i] for i in indexes],
+            [self.timestamps_ms[i] for i in indexes],
+            [self.keys[i] for i in indexes],
+            [self.values[i] for i in indexes],
+            [self.headers[i] for i in indexes] if self.headers is not None else None,
+        )
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The transactions of one transactional id, one after the other.
+
+    To make it ends and fences whatever was open under the same id, here or elsewhere. After an error
+    that is not `Unacceptable` or the caller's own it is of no more use: `close` it.
+    """
+
+    connection: KafkaConnection
+    replay_id: str
+    transactional_id: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_open: bool = False
+    is_lost: bool = False
+    """An error has come up after which the producer cannot be used again."""
+    _producer: Producer = field(init=False)
+    _failed: int = 0
+
+    def __post_init__(self) -> None:
+        said = self.connection.for_librdkafka("producer")
+        own = {"transactional.id": self.transactional_id, "compression.type": "lz4"}
+        self._producer = Producer({**_SETTINGS, **own, **said, **self.settings})
+        with self._translated("init"):
+            # Else the client looks for the coordinator before it has a connection, and again after 0.5 s.
+            self._producer.list_topics(timeout=_INIT_WITHIN_S)
+            self._producer.init_transactions(_INIT_WITHIN_S)
+
+    def begin(self) -> None:
+        """Open a transaction; the cluster hears of it with its first record."""
+        with self._translated("begin"):
+            self._producer.begin_transaction()
+        self.is_open, self._failed = True, 0
+
+    def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
+        """Hand over records, in their order; the last one's offset is told when it is known."""
+        last = len(columns) - 1
+
+        def hear(error: KafkaError | None, record: Any) -> None:
+            if error is None:
+                acknowledge(record.offset())
+            else:
+                self._failed += 1
+
+        with self._translated("send"):
+            self._send_all(columns.cut(0, last), None)
+            self._send_all(columns.cut(last, last + 1), hear)
+            self._producer.poll(0)
+
+    def _send_all(self, columns: Columns, hear: Callable[..., None] | None) -> None:
+        produce, start, count = self._producer.produce, 0, len(columns)
+        while start < count:
+            values = iter(columns.values[start:])
+            headers = repeat(None) if columns.headers is None else columns.headers[start:]
+            # Not a loop in Python: it would take longer than the client takes to make a record.
+            calls = map(
+                produce,
+                repeat(columns.topic),
+                values,
+                columns.keys[start:],
+                repeat(columns.partition),
+                repeat(hear),
+                repeat(None),
+                columns.timestamps_ms[start:],
+                headers,
+            )
+            try:
+                deque(calls, 0)
+                return
+            except BufferError:
+                # The record that found the queue full is the last that was drawn.
+                start = count - length_hint(values) - 1
+                self._producer.poll(_FULL_QUEUE_WAIT_S)
+
+    def note(self, topic: str, key: bytes, value: bytes) -> None:
+        """Add one record of our own, with the time of now, to partition 0 of a topic."""
+        with self._translated("send"):
+            self._producer.produce(topic, value, key, 0)
+
+    def flush(self) -> None:
+        """Return when all that was sent is acknowledged."""
+        with self._translated("flush"):
+            left = self._producer.flush(_FLUSH_WITHIN_S)
+            if self._failed:
+                raise KafkaException(KafkaError(KafkaError._STATE))
+        if left:
+            raise TransactionLost(
+                self.transactional_id,
+                reason=f"{left} records were not acknowledged within {_FLUSH_WITHIN_S:g} s",
+            )
+
+    def move_group(self, group: str, place: Place, offset: int) -> None:
+        """Let the transaction move a consumer group; source and target are one cluster."""
+        consumer = Consumer(
+            self.connection.for_librdkafka("consumer") | {"group.id": group, "log_level": 0}
+        )
+        try:
+            moved = TopicPartition(*place, offset)
+            with self._translated("move group"):
+                self._producer.send_offsets_to_transaction(
+                    [moved], consumer.consumer_group_metadata(), _COMMIT_WITHIN_S
+                )
+        finally:
+            consumer.close()
+
+    def commit(self) -> None:
+        """Make it visible; any error leaves open whether it is, but `Unacceptable`, when it is not."""
+        with self._translated("commit"):
+            self._producer.commit_transaction(_COMMIT_WITHIN_S)
+        self.is_open = False
+
+    def abort(self) -> None:
+        """Undo what was sent since `begin`."""
+        if self.is_open:
+            with self._translated("abort"):
+                self._producer.abort_transaction(_ABORT_WITHIN_S)
+            self.is_open = False
+
+    def close(self) -> None:
+        """Give up what is open, as far as the cluster can be reached, and let go."""
+        with suppress(PlayheadError, Unacceptable):
+            self.abort()
+        self._producer.purge()
+        self._producer.poll(0)
+
+    @contextmanager
+    def _translated(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exc:
+            raise self._ours(action, self._cause(exc.args[0])) from exc
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """The first error of the transaction, where later calls only say that it is in error."""
+        if error.code() in (KafkaError._STATE, KafkaError._FATAL) and self.is_open:
+            try:
+                # It cannot succeed, and says why: a record of the transaction has failed, or was refused.
+                self._producer.commit_transaction(_ABORT_WITHIN_S)
+            except KafkaException as exc:
+                return exc.args[0]
+        return error
+
+    def _ours(self, action: str, error: KafkaError) -> Exception:
+        if error.code() in UNACCEPTABLE:
+            return Unacceptable(error)
+        self.is_lost = True
+        if error.code() in FENCED:
+            return InUse(self.replay_id, where="it has fenced this run off the target")
+        said = f"{action}: {error.str()} ({error.name()})"
+        if is_definite(error):
+            return KafkaRefused(f"transaction of {self.transactional_id}", reason=said)
+        return TransactionLost(self.transactional_id, reason=said)

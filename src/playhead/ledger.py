@@ -1,0 +1,105 @@
+"""What has been committed: one entry for each slice, kept in the target in the data's own transaction."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.record import Slice
+
+VERSION = 1
+_COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One committed slice and what became of each of its offsets.
+
+    `read = written + filtered + outside + dead + skipped`, and the offsets of the slice that were not
+    read are absent from the log. `late` are those of the written, filtered, dead and skipped that
+    stood after the end of the span. `details` are the target's own: an offset map, rows inserted.
+    """
+
+    slice: Slice
+    read: int
+    written: int
+    filtered: int = 0
+    outside: int = 0
+    dead: int = 0
+    skipped: int = 0
+    late: int = 0
+    first_ms: int | None = None
+    """The earliest record time among those written; None when there was none."""
+    last_ms: int | None = None
+    last_late_ms: int | None = None
+    """How far after the log reached the span's end the last late record stood."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if min(getattr(self, name) for name in _COUNTS) < 0:
+            raise ValueError(f"Entry of {self.slice}: found a count below 0")
+        accounted = self.written + self.filtered + self.outside + self.dead + self.skipped
+        if self.read != accounted:
+            raise ValueError(
+                f"Entry of {self.slice}: read {self.read} records and accounts for {accounted}"
+            )
+        if self.absent < 0:
+            raise ValueError(
+                f"Entry of {self.slice}: read {self.read} of {len(self.slice)} offsets"
+            )
+
+    @property
+    def absent(self) -> int:
+        """Offsets of the slice that hold no record."""
+        return len(self.slice) - self.read
+
+    def as_json(self) -> str:
+        """The entry as text; the same entry gives the same text."""
+        document: dict[str, Any] = {"version": VERSION} | {
+            "topic": self.slice.topic,
+            "partition": self.slice.partition,
+            "from_offset": self.slice.from_offset,
+            "to_offset": self.slice.to_offset,
+        }
+        document |= {name: getattr(self, name) for name in _COUNTS}
+        document |= {"first_ms": self.first_ms, "last_ms": self.last_ms}
+        document |= {"last_late_ms": self.last_late_ms, "details": dict(self.details)}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Entry":
+        """What `as_json` gave; an entry of a later version is refused rather than half understood."""
+        document = json.loads(text)
+        if document.get("version") != VERSION:
+            raise ValueError(
+                f"ledger entry of version {document.get('version')!r}; this Playhead knows {VERSION}"
+            )
+        place = (document["topic"], document["partition"])
+        slice_ = Slice(*place, document["from_offset"], document["to_offset"])
+        rest = ("first_ms", "last_ms", "last_late_ms", "details")
+        return cls(slice_, **{name: document[name] for name in (*_COUNTS, *rest)})
+
+
+def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slice]:
+    """The planned offsets that no committed slice covers, in order: what a resume has to do."""
+    done: dict[tuple[str, int], list[Slice]] = {}
+    for slice_ in sorted(committed):
+        done.setdefault((slice_.topic, slice_.partition), []).append(slice_)
+    left: list[Slice] = []
+    for slice_ in sorted(planned):
+        left += _without(slice_, done.get((slice_.topic, slice_.partition), ()))
+    return left
+
+
+def _without(slice_: Slice, done: Sequence[Slice]) -> Iterable[Slice]:
+    start = slice_.from_offset
+    for each in done:
+        if each.to_offset <= start:
+            continue
+        if each.from_offset >= slice_.to_offset:
+            break
+        if each.from_offset > start:
+            yield Slice(slice_.topic, slice_.partition, start, each.from_offset)
+        start = each.to_offset
+    if start < slice_.to_offset:
+        yield Slice(slice_.topic, slice_.partition, start, slice_.to_offset)

@@ -1,0 +1,68 @@
+"""A text that somebody wrote in one of our grammars, and the error that points into it."""
+
+from dataclasses import dataclass
+
+from playhead.errors import UsageError
+
+_SHOWN = 72
+
+
+class NotUnderstood(UsageError):
+    """A text with a part that cannot be understood; points at its first wrong character."""
+
+    def __init__(
+        self, written: str, *, where: str, at: int, reason: str, hint: str | None = None
+    ) -> None:
+        self.written, self.where, self.at, self.reason = written, where, at, reason
+        # A pointer is of use under one short line of characters of one width.
+        first = max(0, at - _SHOWN // 2) if len(written) > _SHOWN else 0
+        line = "".join(c if c.isprintable() else "?" for c in written[first : first + _SHOWN])
+        pointer = f"\n    {line}\n    {' ' * (at - first)}^" if line else ""
+        super().__init__(f"{where} cannot be understood: {reason}{pointer}", hint=hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.written, self.where, self.at, self.reason, self.hint)
+
+
+def _again(written: str, where: str, at: int, reason: str, hint: str | None) -> NotUnderstood:
+    return NotUnderstood(written, where=where, at=at, reason=reason, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """The part `[first, stop)` of what was written; `where` says whose value it is."""
+
+    written: str
+    where: str
+    first: int
+    stop: int
+
+    @classmethod
+    def of(cls, written: str, where: str) -> "Phrase":
+        return cls(written, where, 0, len(written)).strip()
+
+    @property
+    def text(self) -> str:
+        return self.written[self.first : self.stop]
+
+    def cut(self, first: int, stop: int | None = None) -> "Phrase":
+        """A part of this part, counted from its own first character."""
+        end = self.stop if stop is None else self.first + stop
+        return Phrase(self.written, self.where, self.first + first, end)
+
+    def strip(self) -> "Phrase":
+        """Without the white space around it."""
+        text = self.text
+        left = len(text) - len(text.lstrip())
+        return self.cut(left, max(left, len(text.rstrip())))
+
+    def refuse(self, reason: str, *, at: int = 0, hint: str | None = None) -> NotUnderstood:
+        """The error that points at a character, counted from this part's own first one."""
+        return NotUnderstood(
+            self.written, where=self.where, at=self.first + at, reason=reason, hint=hint
+        )
+
+    def found(self, at: int) -> str:
+        """What stands there, for an error's text."""
+        text = self.text
+        return repr(text[at]) if at < len(text) else "the end"

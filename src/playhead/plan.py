@@ -1,0 +1,146 @@
+"""Everything that is decided before anything is written, so that the dry run and the run are one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from playhead.errors import UsageError
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.request import Request
+from playhead.source import Place, SourceFacts, TopicFacts
+from playhead.target import Inspection
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """The frozen offsets of one partition, and what it held when they were frozen.
+
+    `[from_offset, to_offset)` is read. `span_end` is where the span's end lies by Kafka's answer for
+    its time; what is read after it is read for records that came late.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int
+    span_end: int
+    to_offset: int
+    earliest: int
+    stable_end: int
+    high_watermark: int
+
+    @property
+    def place(self) -> Place:
+        return (self.topic, self.partition)
+
+    @property
+    def planned(self) -> int:
+        """The number of offsets to account for."""
+        return self.to_offset - self.from_offset
+
+    def slice(self) -> Slice | None:
+        """All of it; None when there is nothing to read."""
+        if self.planned == 0:
+            return None
+        return Slice(self.topic, self.partition, self.from_offset, self.to_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will take, about; None where nothing is known to tell it from."""
+
+    records: int
+    size_bytes: int | None
+    seconds: float | None
+    based_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The exact work of a replay; the run executes it unchanged."""
+
+    replay_id: str
+    request: Request
+    made_at_ms: int
+    from_ms: int | None
+    """The records' time; None where the span is not bounded by time on that side."""
+    to_ms: int | None
+    partitions: tuple[PartitionPlan, ...]
+    source: SourceFacts
+    target: Inspection
+    estimate: Estimate
+    notes: tuple[Note, ...] = ()
+    samples: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def planned(self) -> int:
+        return sum(each.planned for each in self.partitions)
+
+    def slices(self) -> list[Slice]:
+        """What each partition has to give, in order."""
+        return [slice_ for each in self.partitions if (slice_ := each.slice()) is not None]
+
+    def span_ends(self) -> dict[Place, int]:
+        return {each.place: each.span_end for each in self.partitions}
+
+    def as_document(self) -> dict[str, Any]:
+        """As JSON has it; complete, so that a saved plan is the plan."""
+        return {"version": VERSION, **asdict(self), "planned": self.planned}
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_document(), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Plan":
+        """What `as_document` gave."""
+        if document.get("version") != VERSION:
+            raise UsageError(
+                f"a plan of version {document.get('version')!r}; this Playhead knows {VERSION}",
+                hint="make it anew with the same command",
+            )
+        partitions = tuple(PartitionPlan(**each) for each in document["partitions"])
+        return cls(
+            document["replay_id"],
+            Request.from_document(document["request"]),
+            document["made_at_ms"],
+            document["from_ms"],
+            document["to_ms"],
+            partitions,
+            _facts(document["source"]),
+            _inspection(document["target"]),
+            Estimate(**document["estimate"]),
+            tuple(Note(**each) for each in document["notes"]),
+            tuple(document["samples"]),
+        )
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str) -> "Plan":
+        try:
+            return cls.from_document(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise UsageError(
+                f"{where} is not a plan: {exc}", hint="`playhead replay … --plan FILE` writes one"
+            ) from exc
+
+
+def _facts(document: Mapping[str, Any]) -> SourceFacts:
+    topics = {
+        name: TopicFacts(
+            **{
+                **facts,
+                "bytes_by_partition": {int(k): v for k, v in facts["bytes_by_partition"].items()},
+            }
+        )
+        for name, facts in document["topics"].items()
+    }
+    notes = tuple(Note(**each) for each in document["notes"])
+    return SourceFacts(document["identity"], topics, notes)
+
+
+def _inspection(document: Mapping[str, Any]) -> Inspection:
+    notes = tuple(Note(**each) for each in document["notes"])
+    creates = tuple(document["creates"])
+    return Inspection(document["identity"], notes, creates, document["needs"])

@@ -1,0 +1,85 @@
+"""Decodes JSON values one by one, tolerantly, and says what is wrong with those that cannot be written."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from playhead.postgres.layout import Field, Layout
+from playhead.postgres.texts import Bad, Number, text_for
+
+
+class Documents:
+    """Finds the fields of JSON objects that belong to columns: by name, else but for upper and lower case."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.fields, self.extra = layout.values, layout.extra
+        folded: dict[str, list[str]] = {}
+        for field in self.fields:
+            folded.setdefault(fold(field.name), []).append(field.name)
+        self._folded = {low: names[0] for low, names in folded.items() if len(names) == 1}
+
+    def spelling(self, document: Mapping[str, Any]) -> dict[str, str]:
+        """For each column that the object has a field for, that field's name."""
+        found = {field.name: field.name for field in self.fields if field.name in document}
+        if len(found) == len(self.fields):
+            return found
+        for name in document:
+            column = self._folded.get(fold(name))
+            if column is None or column in document:
+                continue
+            if column in found:
+                raise Bad("ambiguous", f"fields {found[column]} and {name} both mean {column}")
+            found[column] = name
+        return found
+
+    def texts(self, value: bytes, fields: Iterable[Field] | None = None) -> dict[str, str]:
+        """What goes to each column, as text; a column that gets nothing is missing."""
+        document = read_object(value)
+        spelling = self.spelling(document)
+        found = {}
+        for field in self.fields if fields is None else fields:
+            held = document.get(spelling[field.name]) if field.name in spelling else None
+            if held is not None:
+                found[field.name] = text_for(field.column, held)
+        if self.extra is not None:
+            used = set(spelling.values())
+            rest = {name: held for name, held in document.items() if name not in used}
+            if rest:
+                found[self.extra.name] = text_for(self.extra.column, rest)
+        return found
+
+
+def fold(name: str) -> str:
+    """Lower case as SQL has it for names: of the letters that ASCII knows."""
+    if name.isascii():
+        return name.lower()
+    return "".join(each.lower() if each.isascii() else each for each in name)
+
+
+def read_object(value: bytes) -> dict[str, Any]:
+    """The JSON object that a value is; numbers other than integers as they were written."""
+    document = read_json(value, "the value")
+    if not isinstance(document, dict):
+        kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+        raise Bad("json", f"the value is {kinds.get(type(document), 'a number')}, not a JSON object")
+    return document
+
+
+def read_json(held: bytes, what: str) -> Any:
+    try:
+        return _loads(held.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        raise Bad("utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}") from exc
+    except RecursionError as exc:
+        raise Bad("json", f"{what} is nested too deeply") from exc
+    except json.JSONDecodeError as exc:
+        raise Bad("json", f"{what} is not JSON: {exc.msg}, at character {exc.pos}") from exc
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Number, parse_constant=Number)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more digits than Python converts unasked
+        return json.loads(text, parse_float=Number, parse_constant=Number, parse_int=Number)

@@ -1,0 +1,117 @@
+"""The ledger in a table of the target's own database: what each replay has committed."""
+
+import json
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from playhead.errors import PlayheadError
+from playhead.ledger import Entry
+from playhead.postgres.failures import NotAllowed, StatementRefused
+from playhead.postgres.session import Place, Session
+from playhead.record import Slice
+from playhead.target import AlreadyCommitted
+
+DEFAULT = Place("playhead", "ledger")
+_TABLE = """
+CREATE TABLE IF NOT EXISTS {table} (
+    replay text NOT NULL,
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    from_offset bigint NOT NULL,
+    to_offset bigint NOT NULL,
+    entry jsonb NOT NULL,
+    committed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (replay, topic, partition, from_offset)
+)
+"""
+
+
+class NoLedger(PlayheadError):
+    """The ledger's table cannot be made, or is something else."""
+
+    def __init__(self, table: Place, *, reason: str, hint: str) -> None:
+        self.table, self.reason = table, reason
+        super().__init__(f"no ledger in {table}: {reason}", hint=hint)
+
+
+class Ledger:
+    """The ledger's table, through one session."""
+
+    def __init__(self, session: Session, table: Place) -> None:
+        self._session, self._table = session, table
+
+    def exists(self) -> bool:
+        found = self._session.run("SELECT to_regclass($1)::text", (self._table.quoted,))
+        return found[0][0] is not None
+
+    def make(self) -> None:
+        """Make the table, and its schema, where they are not there; runs at once do no harm."""
+        if self.exists():
+            return
+        try:
+            with self._session.transaction():
+                self._session.run(
+                    "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
+                    (f"playhead ledger {self._table}",),
+                )
+                schema = sql.Identifier(self._table.schema)
+                found = self._session.run(
+                    "SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1", (self._table.schema,)
+                )
+                if not found:
+                    self._session.run(sql.SQL("CREATE SCHEMA {}").format(schema).as_string())
+                self._session.run(_TABLE.format(table=self._table.quoted))
+        except (NotAllowed, StatementRefused) as exc:
+            raise NoLedger(
+                self._table,
+                reason=exc.reason,
+                hint=self._way_out(),
+            ) from exc
+
+    def entries(self, replay_id: str) -> list[Entry]:
+        """In order; none when there is no such table."""
+        if not self.exists():
+            return []
+        found = self._session.run(
+            f"SELECT entry::text FROM {self._table.quoted} WHERE replay = $1",  # noqa: S608 - quoted
+            (replay_id,),
+        )
+        return sorted((Entry.from_json(row[0]) for row in found), key=lambda entry: entry.slice)
+
+    def refuse_overlap(self, replay_id: str, slice_: Slice) -> None:
+        """Keep others of this replay off this partition until the transaction ends, and look."""
+        self._session.run(
+            "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
+            (json.dumps(["playhead slice", replay_id, slice_.topic, slice_.partition]),),
+        )
+        found = self._session.run(
+            f"SELECT from_offset, to_offset FROM {self._table.quoted} WHERE replay = $1 "  # noqa: S608
+            "AND topic = $2 AND partition = $3::int8 AND from_offset < $4 AND to_offset > $5 LIMIT 1",
+            (replay_id, slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset),
+        )
+        if found:
+            committed = Slice(slice_.topic, slice_.partition, *found[0])
+            raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
+
+    def add(self, replay_id: str, entry: Entry) -> None:
+        place: Sequence[object] = (
+            replay_id,
+            entry.slice.topic,
+            entry.slice.partition,
+            entry.slice.from_offset,
+            entry.slice.to_offset,
+            entry.as_json(),
+        )
+        self._session.run(
+            f"INSERT INTO {self._table.quoted} "  # noqa: S608
+            "(replay, topic, partition, from_offset, to_offset, entry) "
+            "VALUES ($1, $2, $3::int8::int4, $4, $5, $6::text::jsonb)",
+            place,
+        )
+
+    def _way_out(self) -> str:
+        return (
+            "somebody who may: CREATE SCHEMA playhead AUTHORIZATION this_user; or name a table that "
+            f"may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
+        )

@@ -1,0 +1,174 @@
+"""How each type travels: what Arrow's JSON reader is asked for, and in which form a binary COPY takes it."""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.postgres.table import Column
+
+Finish = Callable[[Any], tuple[Any, list[int]]]
+"""From what the reader gave to what is copied, and the rows that have to be looked at one by one."""
+
+INTEGERS = ("int2", "int4", "int8")
+FLOATS = ("float4", "float8")
+TIMES = ("timestamp", "timestamptz")
+TEXTS = ("text", "varchar", "bpchar", "name")
+JSONS = ("json", "jsonb")
+
+_YEAR_1_US = -62_135_596_800_000_000
+_DATE = r"^(\d\d\d[1-9]|\d\d[1-9]\d|\d[1-9]\d\d|[1-9]\d\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
+_TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
+_UUID = r"^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One type's way; `read` is None where Arrow's reader does not read as we do."""
+
+    wire: Any
+    read: Any = None
+    finish: Finish | None = None
+    pack: Callable[[Sequence[str | None]], Any] | None = None
+    """From texts to what is copied, for a type that the reader does not read."""
+
+
+def route_of(column: Column) -> Route | None:
+    """None for a type that goes as text, for the server to read."""
+    if column.kind == "e":
+        return Route(pa.string(), pa.string())
+    if column.base == "numeric":
+        return _numeric(column.modifier)
+    if column.element in _ELEMENTS and column.modifier == -1:
+        element = _ELEMENTS[column.element]
+        finish = _finite_elements if column.element in FLOATS else None
+        return Route(pa.list_(element), pa.list_(element), finish)
+    return _ROUTES.get(column.base) if column.kind == "b" else None
+
+
+def _numeric(modifier: int) -> Route | None:
+    """Only where the column fixes the scale: elsewhere 1.50 and 1.5 are not the same text."""
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
+    if modifier < 4 or precision > 36 or scale > precision:
+        return None
+    decimal = pa.decimal128(38, scale)
+    return Route(decimal, decimal)
+
+
+def _where(mask: Any) -> list[int]:
+    """Rows for which it is true."""
+    if not pc.any(mask).as_py():
+        return []
+    whole = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+    found: list[int] = pc.indices_nonzero(whole).to_pylist()
+    return found
+
+
+def _finite(column: Any) -> tuple[Any, list[int]]:
+    """A number too large for the type became infinite on the way."""
+    return column, _where(pc.is_inf(column))
+
+
+def _finite_elements(column: Any) -> tuple[Any, list[int]]:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    infinite = _where(pc.is_inf(pc.list_flatten(whole)))
+    if not infinite:
+        return column, []
+    parents = pc.list_parent_indices(whole)
+    return column, sorted({parents[i].as_py() for i in infinite})
+
+
+def _from_year_1(column: Any) -> tuple[Any, list[int]]:
+    """Arrow knows a year 0, the server does not."""
+    return column, _where(pc.less(pc.cast(column, pa.int64()), _YEAR_1_US))
+
+
+def _like(column: Any, pattern: str) -> tuple[Any, list[int]]:
+    """The column with null where a text is not of the form, and those rows."""
+    fits = pc.match_substring_regex(column, pattern)
+    odd = _where(pc.invert(fits))
+    return (pc.if_else(fits, column, None), odd) if odd else (column, odd)
+
+
+def _dates(column: Any) -> tuple[Any, list[int]]:
+    fitting, odd = _like(column, _DATE)
+    try:
+        return pc.cast(fitting, pa.date32()), odd
+    except pa.ArrowInvalid:  # such as the 31st of February: which, the careful way finds out
+        return pa.nulls(len(column), pa.date32()), list(range(len(column)))
+
+
+def _clock_times(column: Any) -> tuple[Any, list[int]]:
+    fitting, odd = _like(column, _TIME)
+    return pc.cast(fitting, pa.time64("us")), odd
+
+
+def _uuids(column: Any) -> tuple[Any, list[int]]:
+    fitting, odd = _like(column, _UUID)
+    bare = pc.replace_substring(fitting, "-", "")
+    whole = bare.combine_chunks() if isinstance(bare, pa.ChunkedArray) else bare
+    raw = bytes.fromhex("".join(text or "0" * 32 for text in whole.to_pylist()))
+    valid = pc.is_valid(whole)
+    fixed = pa.Array.from_buffers(pa.binary(16), len(whole), [None, pa.py_buffer(raw)])
+    return pc.if_else(valid, fixed, None).cast(pa.binary()), odd
+
+
+def _base64(column: Any) -> tuple[Any, list[int]]:
+    found: list[bytes | None] = []
+    odd: list[int] = []
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            found.append(None if text is None else base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError):
+            found.append(None)
+            odd.append(row)
+    return pa.array(found, pa.binary()), odd
+
+
+def _jsonb(texts: Sequence[str | None]) -> Any:
+    """The binary form is a version, 1, and the text."""
+    return pa.array([None if t is None else b"\x01" + t.encode() for t in texts], pa.binary())
+
+
+def _strings(texts: Sequence[str | None]) -> Any:
+    return pa.array(texts, pa.string())
+
+
+def _same(wire: Any, finish: Finish | None = None) -> Route:
+    return Route(wire, wire, finish)
+
+
+_ROUTES: Mapping[str, Route] = {
+    "bool": _same(pa.bool_()),
+    "int2": _same(pa.int16()),
+    "int4": _same(pa.int32()),
+    "int8": _same(pa.int64()),
+    "float4": _same(pa.float32(), _finite),
+    "float8": _same(pa.float64(), _finite),
+    "text": _same(pa.string()),
+    "varchar": _same(pa.string()),
+    "bpchar": _same(pa.string()),
+    "name": _same(pa.string()),
+    "timestamp": _same(pa.timestamp("us"), _from_year_1),
+    "timestamptz": _same(pa.timestamp("us", tz="UTC"), _from_year_1),
+    "date": Route(pa.date32(), pa.string(), _dates),
+    "time": Route(pa.time64("us"), pa.string(), _clock_times),
+    "uuid": Route(pa.binary(), pa.string(), _uuids),
+    "bytea": Route(pa.binary(), pa.string(), _base64),
+    "json": Route(pa.string(), pack=_strings),
+    "jsonb": Route(pa.binary(), pack=_jsonb),
+}
+_ELEMENTS: Mapping[str, Any] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+}

@@ -1,0 +1,154 @@
+"""One connection that takes Arrow tables by binary COPY, and statements in the same transaction."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import adbc_driver_manager
+import psycopg
+from adbc_driver_postgresql import StatementOptions, dbapi
+from psycopg import conninfo, sql
+
+from playhead import secrets
+from playhead.errors import DatabaseUnavailable
+from playhead.postgres.failures import translated
+from playhead.postgres.server import APPLICATION
+
+# Found out within so long that the other side is gone; the URL may say otherwise.
+_PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    "application_name": APPLICATION,
+}
+# What a value's text means must not depend on the role or the database it is written through.
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "bytea_output": "hex",
+}
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table's schema and name."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return sql.Identifier(self.schema, self.name).as_string()
+
+
+class Session:
+    """A connection in which every transaction begins and ends where we say so.
+
+    The driver's own way, a transaction that is always open, would let a pause between two slices
+    run into the server's limit for idle transactions.
+    """
+
+    def __init__(self, connection: dbapi.Connection, *, where: str, grant: str) -> None:
+        self._connection, self.where, self._grant = connection, where, grant
+
+    def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """The rows of one statement."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, list(parameters) or None)
+            return list(cursor.fetchall())
+
+    def count(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """How many rows one statement has changed."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, list(parameters) or None)
+            cursor.fetchall()
+            return max(0, int(cursor.rowcount))  # the driver says -1 for none
+
+    def copy(self, table: Place, rows: Any) -> None:
+        """Append an Arrow table, whose columns go to those of the same name."""
+        with self._cursor() as cursor:
+            cursor.adbc_ingest(table.name, rows, mode="append", db_schema_name=table.schema)
+
+    def copy_aside(self, name: str, rows: Any) -> None:
+        """The same into a temporary table."""
+        with self._cursor() as cursor:
+            cursor.adbc_ingest(name, rows, mode="append", temporary=True)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commits at the end of its block, and rolls back when the block fails."""
+        self.run("BEGIN")
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            # The error that is under way says more than a rollback that fails as well.
+            with contextlib.suppress(Exception):
+                self.run("ROLLBACK")
+            raise
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undoes its block, and nothing before it, when the block fails."""
+        self.run("SAVEPOINT playhead")
+        try:
+            yield
+        except Exception:
+            self.run("ROLLBACK TO SAVEPOINT playhead")
+            self.run("RELEASE SAVEPOINT playhead")
+            raise
+        self.run("RELEASE SAVEPOINT playhead")
+
+    @contextmanager
+    def _cursor(self) -> Iterator[dbapi.Cursor]:
+        cursor = self._connection.cursor(
+            adbc_stmt_kwargs={StatementOptions.USE_COPY.value: "false"}
+        )
+        try:
+            yield cursor
+        except adbc_driver_manager.Error as exc:
+            raise translated(
+                exc, where=self.where, grant=self._grant, connection_lost=self._is_lost()
+            ) from exc
+        finally:
+            cursor.close()
+
+    def _is_lost(self) -> bool:
+        option = "adbc.postgresql.transaction_status"
+        try:
+            return bool(self._connection.adbc_connection.get_option(option) == "unknown")
+        except adbc_driver_manager.Error:
+            return True
+
+
+@contextmanager
+def open_session(url: str, *, grant: str) -> Iterator[Session]:
+    """Connect; the block disconnects, which rolls back whatever is open."""
+    where = secrets.without_password(url)
+    try:
+        given = conninfo.conninfo_to_dict(url)
+        connection = dbapi.connect(
+            conninfo.make_conninfo("", **(_PATIENCE | given)), autocommit=True
+        )
+    except (adbc_driver_manager.Error, psycopg.Error) as exc:
+        reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")
+        raise DatabaseUnavailable(where, reason=reason) from exc
+    try:
+        session = Session(connection, where=where, grant=grant)
+        for name, value in _SETTINGS.items():
+            session.run("SELECT set_config($1, $2, false)", (name, value))
+        yield session
+    finally:
+        with contextlib.suppress(adbc_driver_manager.Error):
+            connection.close()

@@ -1,0 +1,129 @@
+"""Reads a table from the catalog: its columns, what they take, and by what its rows are known."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.postgres.session import Place, Row
+
+Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
+
+_COLUMNS = """
+SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text,
+       base.typtype::text, coalesce(element.typname::text, ''), a.atttypmod::int8,
+       a.attnotnull OR t.typnotnull, a.atthasdef OR t.typdefault IS NOT NULL,
+       a.attidentity::text, a.attgenerated::text, a.atttypid <> base.oid,
+       format_type(base.oid, -1)
+FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN LATERAL (
+    WITH RECURSIVE up AS (
+        SELECT t.oid, t.typbasetype, t.typtype
+        UNION ALL
+        SELECT p.oid, p.typbasetype, p.typtype
+        FROM up JOIN pg_catalog.pg_type p ON p.oid = up.typbasetype WHERE up.typtype = 'd'
+    ) SELECT oid FROM up WHERE typtype <> 'd'
+) lowest ON true
+JOIN pg_catalog.pg_type base ON base.oid = lowest.oid
+LEFT JOIN pg_catalog.pg_type element ON element.oid = base.typelem AND base.typcategory = 'A'
+WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_TABLE = """
+SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
+       EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
+       c.relrowsecurity
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2
+"""
+_KEYS = """
+SELECT array_to_json(array_agg(a.attname::text ORDER BY k.place))::text, i.indisprimary, i.indimmediate
+FROM pg_catalog.pg_index i
+JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) ON k.place <= i.indnkeyatts
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = $1::int8::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+  AND i.indexprs IS NULL
+GROUP BY i.indexrelid, i.indisprimary, i.indimmediate, i.indnkeyatts
+HAVING count(*) = i.indnkeyatts
+ORDER BY i.indisprimary DESC, i.indexrelid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `base` and `element` name its type, through all domains, as the catalog does."""
+
+    name: str
+    type: str
+    """With its modifier, as it is written in a statement."""
+    base: str
+    kind: str
+    """The catalog's letter: b(ase), c(omposite), e(num), r(ange), m(ultirange)."""
+    element: str
+    modifier: int
+    is_required: bool
+    has_default: bool
+    identity: str
+    generated: str
+    is_domain: bool
+    base_type: str
+    """The type below all domains, without a modifier, as it is written in a statement."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether values can be given for it."""
+        return not self.generated and self.identity != "a"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The columns of a unique index."""
+
+    columns: tuple[str, ...]
+    is_primary: bool
+    is_immediate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What the catalog said of one table."""
+
+    place: Place
+    oid: int
+    kind: str
+    persistence: str
+    has_triggers: bool
+    has_row_security: bool
+    columns: tuple[Column, ...]
+    keys: tuple[Key, ...]
+
+    @property
+    def primary_key(self) -> tuple[str, ...] | None:
+        return next((key.columns for key in self.keys if key.is_primary), None)
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    def has_key(self, columns: Sequence[str]) -> bool:
+        """Whether a unique index on exactly these columns can decide conflicts."""
+        return any(set(key.columns) == set(columns) and key.is_immediate for key in self.keys)
+
+
+def read_table(ask: Ask, place: Place) -> Table | None:
+    """The table as it is now; None when there is none."""
+    found = ask(_TABLE, (place.schema, place.name))
+    if not found:
+        return None
+    oid, kind, persistence, schema, name, triggers, row_security = found[0]
+    columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
+    keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
+    return Table(
+        Place(schema, name), oid, kind, persistence, triggers, row_security, columns, keys
+    )
+
+
+def _key(row: Row) -> Key:
+    import json
+
+    names, is_primary, is_immediate = row
+    return Key(tuple(json.loads(names)), is_primary, is_immediate)

@@ -1,0 +1,114 @@
+"""Records go to a table of a PostgreSQL database, together with the ledger of what was committed."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.errors import PlayheadError
+from playhead.ledger import Entry
+from playhead.postgres.conflict import Rule
+from playhead.postgres.layout import layout_of
+from playhead.postgres.ledger import Ledger
+from playhead.postgres.session import Place, Session, open_session
+from playhead.postgres.table import read_table
+from playhead.postgres.tables import Habits, OpenTable
+from playhead.postgres.writer import PostgresWriter
+from playhead.records import Records
+from playhead.target import Inspection, InUse, Look, Target
+
+
+@dataclass(frozen=True)
+class PostgresTarget(Target):
+    """A table, or one for each topic, that is the schema: its columns say what is taken from a record.
+
+    Ordering: rows of a table have no order; where several records of a slice have one key, the rule
+    for conflicts says which of them stays, and across slices each meets the row that is there.
+    Idempotence: with a rule (`ignore`, `newer`, `update`) and a key, records that the table has already
+    leave it as it is; without a rule they are appended, and a row that is there already ends the
+    replay. A slice of one replay is taken only once. Delivery: exactly once: the rows of a slice and its
+    ledger entry are one transaction, and a slice that the ledger knows is refused.
+    """
+
+    url: str = field(repr=False)
+    table: str
+    key: tuple[str, ...] | None = None
+    on_conflict: Rule | None = None
+    version_column: str | None = None
+    tombstones: str | None = None
+    decode: str = "json"
+    create: bool = False
+    ledger_table: str = "playhead.ledger"
+
+    @property
+    def is_ordered(self) -> bool:
+        return False
+
+    def inspect(self, look: Look, /) -> Inspection:
+        with self._session() as session:
+            return Inspection(_identity(session))
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        return [{"offset": offset} for offset in records.offsets]
+
+    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+        with self._session() as session:
+            Ledger(session, place_of(self.ledger_table)).make()
+
+    @contextmanager
+    def hold(self, replay_id: str, /) -> Iterator[None]:
+        with self._session() as session:
+            [(mine,)] = session.run(
+                "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended($1, 0))",
+                (f"playhead replay {replay_id} in {self.ledger_table}",),
+            )
+            if not mine:
+                raise InUse(replay_id, where=f"its lock in the database at {session.where} is taken")
+            yield
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        with self._session() as session:
+            return Ledger(session, place_of(self.ledger_table)).entries(replay_id)
+
+    @contextmanager
+    def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:
+        with self._session() as session:
+            tables: dict[str, OpenTable] = {}
+
+            def table_of(topic: str) -> OpenTable:
+                if topic not in tables:
+                    tables[topic] = self._open_table(session, topic)
+                return tables[topic]
+
+            ledger = Ledger(session, place_of(self.ledger_table))
+            yield PostgresWriter(session, ledger, replay_id, table_of)
+
+    def _open_table(self, session: Session, topic: str) -> OpenTable:
+        place = place_of(self.table.replace("{topic}", topic))
+        table = read_table(session.run, place)
+        if table is None:
+            raise PlayheadError(f"no table {place}", hint="--create makes one")
+        rule = self.on_conflict
+        key = self.key or (table.primary_key if rule else None)
+        version = (self.version_column or "_timestamp") if rule == "newer" else None
+        habits = Habits(key, rule, version, self.tombstones, self.decode)
+        return OpenTable(layout_of(table, self.decode), habits)
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        with open_session(self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user") as s:
+            yield s
+
+
+def place_of(name: str) -> Place:
+    """`schema.table`; the schema is `public` unless said."""
+    schema, dot, table = name.partition(".")
+    return Place(schema, table) if dot else Place("public", name)
+
+
+def _identity(session: Session) -> str:
+    [(system, database)] = session.run(
+        "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
+    )
+    return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"

@@ -1,0 +1,114 @@
+"""Commits slices to a table: rows and ledger entry in one transaction, directly or by a stage."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.account import Account
+from playhead.faults import abort_point
+from playhead.postgres.decode import Decoded
+from playhead.postgres.failures import DataError
+from playhead.postgres.ledger import Ledger
+from playhead.postgres.session import Session
+from playhead.postgres.staging import Stage
+from playhead.postgres.tables import OpenTable
+from playhead.record import Slice
+from playhead.records import Records
+
+# After so many slices in which nothing collided, the direct way is tried again.
+_CLEAN_ENOUGH = 8
+
+
+@dataclass(slots=True)
+class Course:
+    """Which way the next slices of a table go."""
+
+    staged_left: int = 0
+    """How many more slices go by the stage before the direct way is tried again."""
+
+    def collided(self) -> None:
+        self.staged_left = _CLEAN_ENOUGH
+
+    def was_clean(self) -> None:
+        self.staged_left = max(0, self.staged_left - 1)
+
+
+class PostgresWriter:
+    """An open target: one connection, one replay."""
+
+    def __init__(
+        self,
+        session: Session,
+        ledger: Ledger,
+        replay_id: str,
+        table_of: Callable[[str], OpenTable],
+    ) -> None:
+        self._session, self._ledger, self._replay_id = session, ledger, replay_id
+        self._table_of = table_of
+        self._courses: dict[str, Course] = {}
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        slice_ = account.slice
+        whole = gathered(slice_, records)
+        table = self._table_of(slice_.topic)
+        decoded = table.decode(whole, account)
+        course = self._courses.setdefault(slice_.topic, Course())
+        if course.staged_left == 0 and table.may_go_directly(decoded):
+            try:
+                self._directly(table, decoded, account)
+                return
+            except DataError:
+                # Some value, or a row that is there already; the stage finds out which.
+                course.collided()
+                account.start_over()
+                decoded = table.decode(whole, account)
+        details = self._by_stage(table, decoded, whole, account)
+        if details.get("updated") or details.get("left_alone"):
+            course.collided()
+        else:
+            course.was_clean()
+
+    def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
+        rows = decoded.ready.drop_columns(table.not_columns)
+        with self._session.transaction():
+            self._ledger.refuse_overlap(self._replay_id, account.slice)
+            table.refuse_change(self._session)
+            abort_point("postgres.direct.begun")
+            if len(rows) and rows.num_columns:
+                self._session.copy(table.place, rows)
+            abort_point("postgres.direct.copied")
+            self._close(account, {"way": "direct", "inserted": len(rows)} | table.remarks(decoded))
+        abort_point("postgres.direct.committed")
+
+    def _by_stage(
+        self, table: OpenTable, decoded: Decoded, whole: Records, account: Account
+    ) -> dict[str, Any]:
+        with self._session.transaction():
+            self._ledger.refuse_overlap(self._replay_id, account.slice)
+            table.refuse_change(self._session)
+            abort_point("postgres.stage.begun")
+            stage = Stage(self._session, table, decoded, whole, account)
+            details = {"way": "staged"} | stage.write() | table.remarks(decoded)
+            abort_point("postgres.stage.merged")
+            self._close(account, details)
+        abort_point("postgres.stage.committed")
+        return details
+
+    def _close(self, account: Account, details: dict[str, Any]) -> None:
+        entry = account.close(details)
+        abort_point("postgres.closed")
+        self._ledger.add(self._replay_id, entry)
+        abort_point("postgres.ledger.added")
+
+
+def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
+    """All records of a slice as one run; held in memory, as whoever gives them bounds them."""
+    whole = Records(slice_.topic, slice_.partition)
+    for run in runs:
+        whole.offsets += run.offsets
+        whole.timestamps_ms += run.timestamps_ms
+        whole.timestamp_types += run.timestamp_types
+        whole.keys += run.keys
+        whole.values += run.values
+        whole.headers += run.headers
+    return whole

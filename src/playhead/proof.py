@@ -1,0 +1,244 @@
+"""The report that accounts for every offset of a plan, made from the plan and the ledger alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from playhead.ledger import Entry, remaining
+from playhead.note import Note
+from playhead.plan import PartitionPlan, Plan
+from playhead.source import Place
+
+_NEAR_THE_EDGE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProof:
+    """The law of accounting for one partition.
+
+    `planned = written + filtered + outside + dead + skipped + absent + missing`, and a proof holds
+    when nothing is missing and nothing was committed twice.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    planned: int
+    written: int
+    filtered: int
+    outside: int
+    dead: int
+    skipped: int
+    absent: int
+    missing: int
+    """Planned offsets that no entry of the ledger covers."""
+    duplicate: int
+    """Offsets that more than one entry covers."""
+    foreign: int
+    """Committed offsets that were not planned."""
+    late: int
+
+    @property
+    def adds_up(self) -> bool:
+        accounted = self.written + self.filtered + self.outside + self.dead + self.skipped
+        whole = self.planned == accounted + self.absent + self.missing
+        return whole and self.missing == self.duplicate == self.foreign == 0
+
+
+_SUMS = (
+    "planned",
+    "written",
+    "filtered",
+    "outside",
+    "dead",
+    "skipped",
+    "absent",
+    "missing",
+    "duplicate",
+    "foreign",
+    "late",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """How long a run took, and how much of it was this run's and not an earlier one's."""
+
+    wall_s: float
+    run_s: float
+    """From the first task's start to the last commit."""
+    first_commit_s: float | None
+    records: int
+    commits: int
+
+    def as_document(self) -> dict[str, Any]:
+        rate = self.records / self.run_s if self.run_s else None
+        return asdict(self) | {"records_per_second": round(rate) if rate is not None else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What became of every planned offset."""
+
+    replay_id: str
+    source: str
+    target: str
+    partitions: tuple[PartitionProof, ...]
+    details: Mapping[str, int] = field(default_factory=dict)
+    """The target's own counts, summed: rows inserted, updated, left alone."""
+    notes: tuple[Note, ...] = ()
+    took: Took | None = None
+    pace: Mapping[str, Any] | None = None
+
+    @property
+    def adds_up(self) -> bool:
+        return all(each.adds_up for each in self.partitions)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.total("missing") == 0
+
+    def total(self, name: str) -> int:
+        return sum(getattr(each, name) for each in self.partitions)
+
+    def verdict(self) -> str:
+        """One line: what a person reads first."""
+        counts = [f"{self.total('written'):,} written"]
+        counts += [
+            f"{self.total(name):,} {text}"
+            for name, text in (
+                ("filtered", "filtered out"),
+                ("outside", "outside the span"),
+                ("dead", "dead-lettered"),
+                ("skipped", "skipped"),
+                ("absent", "absent from the log"),
+            )
+            if self.total(name)
+        ]
+        ending = f"{self.total('missing'):,} missing, {self.total('duplicate'):,} duplicates"
+        word = "proved" if self.adds_up else "NOT PROVED"
+        return f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a partition, for people."""
+        return [asdict(each) | {"adds_up": each.adds_up} for each in self.partitions]
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "replay_id": self.replay_id,
+            "source": self.source,
+            "target": self.target,
+            "adds_up": self.adds_up,
+            "verdict": self.verdict(),
+            "totals": {name: self.total(name) for name in _SUMS},
+            "details": dict(self.details),
+            "partitions": self.rows(),
+            "notes": [asdict(note) for note in self.notes],
+            "took": self.took.as_document() if self.took else None,
+            "pace": dict(self.pace) if self.pace else None,
+        }
+
+
+def prove(
+    plan: Plan,
+    entries: Iterable[Entry],
+    *,
+    took: Took | None = None,
+    pace: Mapping[str, Any] | None = None,
+) -> Proof:
+    """Hold the ledger against the plan."""
+    by_place: dict[Place, list[Entry]] = {}
+    for entry in entries:
+        by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
+    planned = {each.place for each in plan.partitions}
+    partitions = [_partition(each, by_place.get(each.place, ())) for each in plan.partitions]
+    strangers = [_stranger(place, by_place[place]) for place in sorted(by_place.keys() - planned)]
+    every = [entry for held in by_place.values() for entry in held]
+    return Proof(
+        plan.replay_id,
+        plan.request.source_endpoint.shown(),
+        plan.request.target_endpoint.shown(),
+        (*partitions, *strangers),
+        details=_details(every),
+        notes=_notes(plan, partitions, every),
+        took=took,
+        pace=pace,
+    )
+
+
+def _partition(planned: PartitionPlan, entries: Sequence[Entry]) -> PartitionProof:
+    slice_ = planned.slice()
+    slices = [entry.slice for entry in entries]
+    missing = sum(map(len, remaining([slice_] if slice_ else [], slices)))
+    covered = _covered(entries)
+    inside = planned.planned - missing
+    sums = {name: sum(getattr(e, name) for e in entries) for name in _SUMS[1:7]}
+    return PartitionProof(
+        planned.topic,
+        planned.partition,
+        planned.from_offset,
+        planned.to_offset,
+        planned=planned.planned,
+        **sums,
+        missing=missing,
+        duplicate=sum(map(len, slices)) - covered,
+        foreign=covered - inside,
+        late=sum(entry.late for entry in entries),
+    )
+
+
+def _stranger(place: Place, entries: Sequence[Entry]) -> PartitionProof:
+    """Entries of a partition that the plan does not know."""
+    first = min(entry.slice.from_offset for entry in entries)
+    empty = PartitionPlan(*place, first, first, first, first, first, first)
+    return _partition(empty, entries)
+
+
+def _covered(entries: Sequence[Entry]) -> int:
+    """How many offsets lie in at least one entry."""
+    total, reached = 0, -1
+    for slice_ in sorted(entry.slice for entry in entries):
+        start = max(slice_.from_offset, reached)
+        total += max(0, slice_.to_offset - start)
+        reached = max(reached, slice_.to_offset)
+    return total
+
+
+def _details(entries: Iterable[Entry]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for entry in entries:
+        for name, value in entry.details.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                sums[name] = sums.get(name, 0) + value
+    return dict(sorted(sums.items()))
+
+
+def _notes(
+    plan: Plan, partitions: Sequence[PartitionProof], entries: Sequence[Entry]
+) -> tuple[Note, ...]:
+    notes = []
+    absent = [each for each in partitions if each.absent]
+    for topic in dict.fromkeys(each.topic for each in absent):
+        count = sum(each.absent for each in absent if each.topic == topic)
+        facts = plan.source.topics.get(topic)
+        reason = (
+            "compacted away, or markers and aborted records of transactions"
+            if facts is not None and facts.is_compacted
+            else "markers or aborted records of transactions"
+        )
+        notes.append(Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info"))
+    late = sum(entry.late for entry in entries)
+    if late:
+        notes.append(_late_note(plan, late, entries))
+    return tuple(notes)
+
+
+def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:
+    last_ms = max(entry.last_late_ms or 0 for entry in entries)
+    lateness_ms = plan.request.lateness_ms
+    text = f"{late:,} records of the span came late, the last {last_ms / 1000:g} s after its end"
+    if last_ms >= _NEAR_THE_EDGE * lateness_ms:
+        more = f"close to the {lateness_ms / 1000:g} s that were waited for; there may be more: --lateness"
+        return Note("late", f"{text}, {more}", "warn")
+    return Note("late", text, "info")

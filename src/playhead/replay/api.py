@@ -1,0 +1,139 @@
+"""The two calls that every face makes: `Replay.plan()` and `Planned.run()`."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.context import Configuration, configure
+from playhead.endpoint import Endpoint
+from playhead.journal import Journal
+from playhead.pace import Pace
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.replay.build import ends
+from playhead.replay.engine import Engine
+from playhead.replay.planning import Planner
+from playhead.replay.running import Progress, Runner
+from playhead.replay.verifying import Verification, verify
+from playhead.request import Request
+from playhead.span import Span
+from playhead.transform import Transform
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Takes records from a source inside a span, through a transform, to a target, at a pace."""
+
+    source: Endpoint
+    target: Endpoint
+    span: Span = field(default_factory=Span.of)
+    pace: Pace = field(default_factory=Pace.max)
+    where: str | None = None
+    select: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """The others of `Request`, by name: key, on_conflict, on_error, create …"""
+
+    def request(self) -> Request:
+        return Request(
+            source=str(self.source),
+            target=str(self.target),
+            span=str(self.span),
+            pace=str(self.pace),
+            where=self.where,
+            select=self.select,
+            **self.options,
+        )
+
+    def plan(
+        self, configuration: Configuration | None = None, *, replay_id: str | None = None
+    ) -> "Planned":
+        """Decide everything; write nothing."""
+        return plan(self.request(), configuration or configure({}), replay_id=replay_id)
+
+
+@dataclass
+class Planned:
+    """A plan with all that running it needs."""
+
+    plan: Plan
+    configuration: Configuration
+    engine: Engine
+    journal: Journal = field(default_factory=Journal)
+    servers: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        progress: Progress = lambda _done, _total, _entries: None,
+        patience_s: float = 120.0,
+    ) -> Proof:
+        """Do what the ledger says is left; returns the proof, raises when it could not be finished."""
+        self.journal.keep(self.plan, self.servers)
+        runner = Runner(
+            self.plan,
+            ends(self.plan.request, self.configuration),
+            self.journal,
+            self.engine.run_job,
+            warm=self.engine.session,
+            cancel_job=self.engine.cancel,
+            say=say,
+            progress=progress,
+            slots=self.engine.slots,
+            patience_s=patience_s,
+            tasks_see_files=self.engine.is_local,
+        )
+        return runner.run()
+
+    def verify(self) -> Verification:
+        """Read the target back and compare it with the source; keeps what it found in the journal."""
+        both = ends(self.plan.request, self.configuration)
+        found = verify(self.plan, both, self.engine.run_job, self.engine.slots)
+        self.journal.note_verification(self.plan.replay_id, found.as_document())
+        return found
+
+
+def plan(
+    request: Request,
+    configuration: Configuration,
+    *,
+    replay_id: str | None = None,
+    warm: bool = False,
+) -> Planned:
+    """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed."""
+    transform = Transform(request.where, request.select)
+    engine = Engine(configuration, None if transform.changes_nothing else transform)
+    if warm:
+        engine.warm()
+    pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
+    engine.check()
+    journal = Journal()
+    planner = Planner(
+        request,
+        ends(request, configuration),
+        time.time_ns(),
+        timezone=configuration.get("timezone") or "UTC",
+        transformed=None if transform.changes_nothing else engine.transformed,
+        known_rate=None if not pace.is_max else _known_rate(journal, request),
+    )
+    return Planned(planner.plan(replay_id), configuration, engine, journal)
+
+
+def planned(saved: Plan, configuration: Configuration) -> Planned:
+    """A plan that was made before, to be run as it is."""
+    transform = Transform(saved.request.where, saved.request.select)
+    engine = Engine(configuration, None if transform.changes_nothing else transform)
+    return Planned(saved, configuration, engine)
+
+
+def _known_rate(journal: Journal, request: Request) -> float | None:
+    """The rate of this machine's last finished run between such systems."""
+    kinds = (request.source_endpoint.system, request.target_endpoint.system)
+    for run in journal.runs():
+        took = (run.proof or {}).get("took") or {}
+        theirs = run.plan.request
+        same = (theirs.source_endpoint.system, theirs.target_endpoint.system) == kinds
+        if same and theirs.pace == "max" and took.get("records_per_second"):
+            return float(took["records_per_second"])
+    return None

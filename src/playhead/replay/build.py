@@ -1,0 +1,162 @@
+"""Makes the two ends of a replay from what was asked and what is configured."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast
+
+from playhead.account import ErrorRule
+from playhead.connection import KafkaConnection
+from playhead.context import Configuration
+from playhead.endpoint import FILE_FORMS, BadEndpoint, Endpoint
+from playhead.errors import Refused, UsageError
+from playhead.job import Graveyard
+from playhead.request import Request
+from playhead.source import Source, SourceFacts
+from playhead.target import Target
+
+Form = Literal["parquet", "json", "csv"]
+PartitionRule = Literal["auto", "keep", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a replay, and where its dead letters go."""
+
+    source: Source
+    target: Target
+    graveyard: Graveyard | None
+
+
+def ends(request: Request, configuration: Configuration) -> Ends:
+    """Descriptions only: nothing is connected yet."""
+    from_, to = request.source_endpoint, request.target_endpoint
+    _refuse_itself(from_, to, request)
+    source = _source(from_, configuration)
+    target = _target(to, from_, request, configuration)
+    return Ends(source, target, _graveyard(request, from_, to, configuration))
+
+
+def _refuse_itself(from_: Endpoint, to: Endpoint, request: Request) -> None:
+    if str(from_) == str(to):
+        raise Refused(
+            f"{from_.shown()} would be replayed into itself",
+            hint="name another topic or folder as the target",
+        )
+    rule = ErrorRule.parse(request.on_error)
+    if rule.topic is not None and from_.system == "kafka" and rule.topic == from_.name:
+        raise Refused(
+            f"dead letters would go to {rule.topic}, which is the source",
+            hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
+        )
+    if rule.topic is not None and to.system == "kafka" and rule.topic == to.name:
+        raise Refused(
+            f"dead letters would go to {rule.topic}, which is the target",
+            hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
+        )
+
+
+def _connection(end: Endpoint, configuration: Configuration) -> KafkaConnection:
+    connection = configuration.kafka()
+    if not end.address:
+        return connection
+    return connection.with_bootstrap_servers(end.address, where=str(end))
+
+
+def _source(end: Endpoint, configuration: Configuration) -> Source:
+    if end.system == "kafka":
+        from playhead.kafka.source import KafkaSource
+
+        if not end.name:
+            raise BadEndpoint(str(end), reason="a source needs a topic")
+        connection = _connection(end, configuration)
+        if end.is_pattern:
+            return KafkaSource(connection, pattern=end.name)
+        return KafkaSource(connection, topics=tuple(end.name.split(",")))
+    if end.system in FILE_FORMS:
+        from playhead.files.source import FilesSource
+
+        return FilesSource(_root(end), cast(Form, end.system))
+    raise BadEndpoint(
+        str(end),
+        reason=f"{end.system} cannot be a source",
+        hint=f"sources are kafka and {', '.join(FILE_FORMS)}",
+    )
+
+
+def _target(
+    end: Endpoint, from_: Endpoint, request: Request, configuration: Configuration
+) -> Target:
+    if end.system == "kafka":
+        return _kafka_target(end, from_, request, configuration)
+    if end.system == "postgres":
+        from playhead.postgres.target import PostgresTarget
+
+        url = end.address or configuration.need("database", needed_for=f"writing to {end.shown()}")
+        return PostgresTarget(
+            url,
+            end.name,
+            key=request.key or None,
+            on_conflict=request.on_conflict,
+            version_column=request.version_column,
+            tombstones=request.tombstones,
+            decode=request.decode,
+            create=request.create,
+        )
+    from playhead.files.target import FilesTarget
+
+    return FilesTarget(_root(end), cast(Form, end.system), typed=request.typed)
+
+
+def _kafka_target(
+    end: Endpoint, from_: Endpoint, request: Request, configuration: Configuration
+) -> Target:
+    from playhead.kafka.target import KafkaTarget
+
+    if not end.name and not request.redrive:
+        raise UsageError(
+            f"target {str(end)!r} names no topic",
+            hint="name one, or add --redrive to return dead letters to where they came from",
+        )
+    connection = _connection(end, configuration)
+    same_cluster = from_.system == "kafka" and from_.address == end.address
+    return KafkaTarget(
+        connection,
+        end.name,
+        headers=request.headers,
+        provenance=request.provenance,
+        redrive=request.redrive,
+        partition_rule=cast(PartitionRule, request.partition),
+        create=True,
+        moves_group=same_cluster,
+    )
+
+
+def _graveyard(
+    request: Request, from_: Endpoint, to: Endpoint, configuration: Configuration
+) -> Graveyard | None:
+    rule = ErrorRule.parse(request.on_error)
+    if rule.topic is None:
+        return None
+    from playhead.kafka.dead_letters import Graveyard as KafkaGraveyard
+
+    # Beside the topic they come from; with files as the source, beside the target.
+    beside = from_ if from_.system == "kafka" else to
+    connection = _connection(
+        beside if beside.system == "kafka" else Endpoint("kafka", ""), configuration
+    )
+    return KafkaGraveyard(connection, rule.topic)
+
+
+def _root(end: Endpoint) -> str:
+    if "://" in end.name:
+        return end.name
+    return str(Path(end.name).expanduser().absolute())
+
+
+def expecting(source: Source, facts: SourceFacts) -> Source:
+    """The source that has just the topics of a plan, and refuses one that was deleted and made again."""
+    if not hasattr(source, "expect_topic_ids"):
+        return source
+    ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
+    names = tuple(facts.topics)
+    return replace(source, topics=names, pattern=None, expect_topic_ids=ids)  # type: ignore[type-var]

@@ -1,0 +1,92 @@
+"""The Spark session of a replay: started when it is needed, or beside the planning when it will be."""
+
+import os
+from collections.abc import Mapping, Sequence
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from playhead.context import Configuration
+from playhead.job import Job
+from playhead.records import Records
+from playhead.transform import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SLOTS_ELSEWHERE = 8
+_MOST_LOCAL_SLOTS = 32
+
+
+class Engine:
+    """One session; safe to ask for from two threads."""
+
+    def __init__(
+        self, configuration: Configuration, transform: Transform | None = None, *, lanes: int = 0
+    ) -> None:
+        self._configuration, self._transform = configuration, transform
+        self._lanes = lanes
+        self._lock = Lock()
+        self._session: SparkSession | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine, and see its files."""
+        master = self._configuration.get("spark_master") or "local[*]"
+        return not self._configuration.get("spark_remote") and master.startswith("local")
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once, about."""
+        if not self.is_local:
+            return max(_SLOTS_ELSEWHERE, self._lanes)
+        return max(os.cpu_count() or 1, min(self._lanes, _MOST_LOCAL_SLOTS))
+
+    def warm(self) -> None:
+        """Begin to start; whoever needs the session waits for it."""
+        Thread(target=self.session, name="engine", daemon=True).start()
+
+    def session(self) -> "SparkSession":
+        from playhead.spark import session
+
+        with self._lock:
+            if self._session is None:
+                master = self._configuration.get("spark_master")
+                if self.is_local and self._lanes and master in (None, "local[*]"):
+                    master = f"local[{self.slots}]"
+                self._session = session.session(
+                    "playhead replay",
+                    master=master,
+                    remote=self._configuration.get("spark_remote"),
+                    memory=self._configuration.get("spark_memory") or session.DEFAULT_MEMORY,
+                )
+            return self._session
+
+    def check(self) -> None:
+        """Refuse a transform that cannot be understood, before anything runs."""
+        if self._transform is not None:
+            from playhead.spark.transform import check
+
+            check(self.session(), self._transform)
+
+    def run_job(self, job: Job) -> list[Mapping[str, Any]]:
+        from playhead.spark import run, session
+
+        spark = self.session()
+        session.describe(spark, f"playhead replay {job.replay_id}")
+        return run.run(spark, job, self._transform)
+
+    def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
+        """Samples as the transform leaves them."""
+        if self._transform is None:
+            return samples
+        from playhead.spark import run
+
+        return run.transformed(self.session(), samples, self._transform)
+
+    def cancel(self) -> None:
+        """End the jobs that run; what they had not committed is undone by the targets."""
+        from playhead.spark import session
+
+        with self._lock:
+            if self._session is not None:
+                session.interrupt(self._session)

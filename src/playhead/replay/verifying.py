@@ -1,0 +1,116 @@
+"""Reads a target back, slice by slice of its ledger, and holds it against the source."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.cutter import Filter
+from playhead.errors import Unavailable
+from playhead.job import Job
+from playhead.ledger import Entry
+from playhead.plan import Plan
+from playhead.replay.build import Ends, expecting
+from playhead.replay.running import RunJob
+from playhead.replay.sharing import lanes_of, shared_out
+
+_MOST_DIFFERENCES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCheck:
+    """One partition of the source held against the target."""
+
+    topic: str
+    partition: int
+    slices: int
+    expected: int
+    found: int
+    different: int
+    checksums_agree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What reading back has shown."""
+
+    replay_id: str
+    partitions: tuple[PartitionCheck, ...]
+    differences: tuple[Mapping[str, Any], ...]
+    uncovered: int
+    """Planned offsets that the ledger does not have; nothing can be said of them."""
+
+    @property
+    def agrees(self) -> bool:
+        return self.uncovered == 0 and all(
+            each.different == 0 and each.checksums_agree for each in self.partitions
+        )
+
+    def verdict(self) -> str:
+        expected = sum(each.expected for each in self.partitions)
+        different = sum(each.different for each in self.partitions)
+        word = "verified" if self.agrees else "DIFFERENT"
+        text = f"{word}: {expected:,} records read back, {different:,} differences"
+        return f"{text}, {self.uncovered:,} offsets not replayed yet" if self.uncovered else text
+
+    def as_document(self) -> dict[str, Any]:
+        rows = [
+            {name: getattr(each, name) for name in PartitionCheck.__slots__}
+            for each in self.partitions
+        ]
+        return {
+            "replay_id": self.replay_id,
+            "agrees": self.agrees,
+            "verdict": self.verdict(),
+            "uncovered": self.uncovered,
+            "partitions": rows,
+            "differences": list(self.differences),
+        }
+
+
+def verify(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
+    """Every committed slice: read again, transformed again, compared; nothing is written."""
+    entries = ends.target.entries(plan.replay_id)
+    job = _job(plan, ends, entries, slots)
+    reports = run_job(job) if job.works else []
+    away = next((report["away"] for report in reports if report["away"]), None)
+    if away is not None:
+        raise Unavailable(f"could not read everything back: {away}", hint="try again")
+    findings = [finding for report in reports for finding in report["findings"]]
+    covered = sum(len(entry.slice) for entry in entries)
+    return Verification(
+        plan.replay_id,
+        tuple(_by_partition(findings)),
+        tuple(d for finding in findings for d in finding["differences"])[:_MOST_DIFFERENCES],
+        max(0, plan.planned - covered),
+    )
+
+
+def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
+    slices = [entry.slice for entry in entries]
+    lanes = [(slice_,) for lane in lanes_of(slices) for slice_ in lane]
+    return Job(
+        plan.replay_id,
+        expecting(ends.source, plan.source),
+        ends.target,
+        shared_out(lanes, slots) if lanes else (),
+        Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
+        compares={entry.slice: entry for entry in entries},
+    )
+
+
+def _by_partition(findings: Iterable[Mapping[str, Any]]) -> Iterable[PartitionCheck]:
+    groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for finding in findings:
+        slice_ = finding["slice"]
+        groups.setdefault((slice_["topic"], slice_["partition"]), []).append(finding)
+    for (topic, partition), found in sorted(groups.items()):
+        agree = all(each["expected_checksum"] == each["found_checksum"] for each in found)
+        yield PartitionCheck(
+            topic,
+            partition,
+            len(found),
+            sum(each["expected"] for each in found),
+            sum(each["found"] for each in found),
+            sum(each["different"] for each in found),
+            agree,
+        )

@@ -1,0 +1,166 @@
+"""When each record of a partition is due, as arithmetic over its place and its time; no clock inside.
+
+Partitions stay aligned because nothing here depends on what another one has done: a record's due time
+is a function of its own time (at a speed) or of its number (at a rate), and of what the plan knows of
+all partitions: the first record time, the silences they have in common, and how many records each has.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+MS: Final = 1_000_000
+SECOND: Final = 1_000 * MS
+
+Silence = tuple[int, int]
+"""Record times `[from_ms, to_ms)` in which no partition of the replay has a record."""
+
+
+class Schedule:
+    """One partition's due times, in nanoseconds after the run's start; never decreasing.
+
+    Ask for the records in the order of their offsets. One whose own time lies before that of a record
+    already played is due at once, which is when that one was.
+    """
+
+    def __init__(self, due_ns: Callable[[int, int], int]) -> None:
+        self._due_ns = due_ns
+        self._latest_ns = self._later_ns = 0
+
+    def due_ns(self, ordinal: int, timestamp_ms: int) -> int:
+        """When the partition's record number `ordinal`, counted from 0, is due."""
+        due = self._due_ns(ordinal, timestamp_ms) + self._later_ns
+        self._latest_ns = max(self._latest_ns, due)
+        return self._latest_ns
+
+    def put_off(self, by_ns: int) -> None:
+        """All that follows is due so much later: after a standstill, a rate must not be made up for."""
+        if by_ns < 0:
+            raise ValueError(f"Schedule.put_off: found {by_ns}, needed 0 or more")
+        self._later_ns += by_ns
+
+
+def at_once(_ordinal: int, _timestamp_ms: int) -> int:
+    """Everything is due when the run starts."""
+    return 0
+
+
+# --- at a speed
+
+
+class AtSpeed:
+    """Record time since the first record, cut by long silences, divided by the speed."""
+
+    def __init__(
+        self,
+        times: Fraction,
+        first_ms: int | None,
+        silences: Iterable[Silence] = (),
+        max_gap_ms: int | None = None,
+    ) -> None:
+        self._multiplier, self._divisor = MS * times.denominator, times.numerator
+        # What is left out of each silence begins when its allowed part is over.
+        long = [] if max_gap_ms is None else joined(silences)
+        cuts = [(start + (max_gap_ms or 0), end) for start, end in long]
+        cuts = [(start, end) for start, end in cuts if start < end]
+        self._starts = [start for start, _ in cuts]
+        self._lengths = [end - start for start, end in cuts]
+        self._before = [0]
+        for length in self._lengths:
+            self._before.append(self._before[-1] + length)
+        self._first = None if first_ms is None else self._played_ms(first_ms)
+
+    def __call__(self, _ordinal: int, timestamp_ms: int) -> int:
+        played = self._played_ms(timestamp_ms)
+        if self._first is None:
+            self._first = played
+        since = max(0, played - self._first)
+        return -(-since * self._multiplier // self._divisor)  # rounded up: nothing is early
+
+    def _played_ms(self, timestamp_ms: int) -> int:
+        """Record time without what is cut: never decreasing, and the same for all partitions."""
+        cut = bisect_right(self._starts, timestamp_ms) - 1
+        if cut < 0:
+            return timestamp_ms
+        inside = min(timestamp_ms - self._starts[cut], self._lengths[cut])
+        return timestamp_ms - self._before[cut] - inside
+
+
+def joined(silences: Iterable[Silence]) -> list[Silence]:
+    """In order, with those that touch or overlap made one."""
+    merged: list[Silence] = []
+    for start, end in sorted(silences):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        elif start < end:
+            merged.append((start, end))
+    return merged
+
+
+def silences_of(edges_ms: Sequence[int], first_offsets: Sequence[Sequence[int]]) -> list[Silence]:
+    """The silences of a whole replay, from Kafka's offsets for some instants in ascending order.
+
+    `first_offsets[i]` are the partitions' first offsets at or after `edges_ms[i]`. Where two instants
+    have the same ones there is no record between; at most one that came late, which is due with the
+    allowed part of the silence.
+    """
+    answers = zip(edges_ms, first_offsets, strict=True)
+    return joined(
+        (start, end) for (start, one), (end, other) in pairwise(answers) if list(one) == list(other)
+    )
+
+
+# --- at a rate
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one partition gets of a rate: turns in the order of all partitions' records.
+
+    `planned` are the partitions' numbers of records, at least 1 for each, for what may come unexpected.
+    Each record gets a turn of its own, so that all partitions together never exceed the rate; a
+    partition's turns are spread as evenly as they can be. What one has beyond its plan takes turns of
+    the next round.
+    """
+
+    planned: tuple[int, ...]
+    index: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < len(self.planned) or min(self.planned) < 0:
+            raise ValueError(f"Share: no partition {self.index} in {self.planned!r}")
+        object.__setattr__(self, "planned", tuple(max(1, count) for count in self.planned))
+
+    def turn(self, ordinal: int) -> int:
+        """The turn of this partition's record number `ordinal` among those of all.
+
+        Record n of N stands at (2n + 1) / 2N of the way; its turn is the number of records of all
+        partitions that stand before it, the partition with the lower index first where two stand level.
+        """
+        own = self.planned[self.index]
+        rounds, n = divmod(ordinal, own)
+        turn = rounds * sum(self.planned) + n
+        for index, count in enumerate(self.planned):
+            if index != self.index:
+                ahead = (2 * n + 1) * count - own
+                # How many m there are with (2m + 1) * own below (2n + 1) * count, or level with it.
+                turn += ahead // (2 * own) + 1 if index < self.index else -(-ahead // (2 * own))
+        return turn
+
+
+class AtRate:
+    """Records one after the other, evenly; each partition takes its share of the rate."""
+
+    def __init__(self, per_second: Fraction, share: Share | Fraction) -> None:
+        self._turn: Callable[[int], int] | None = None
+        if isinstance(share, Share):
+            self._turn, share = share.turn, Fraction(1)
+        own = per_second * share
+        self._multiplier, self._divisor = SECOND * own.denominator, own.numerator
+
+    def __call__(self, ordinal: int, _timestamp_ms: int) -> int:
+        turn = ordinal if self._turn is None else self._turn(ordinal)
+        return -(-turn * self._multiplier // self._divisor)

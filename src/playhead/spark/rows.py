@@ -1,0 +1,141 @@
+"""Records as Arrow rows on their way through Spark's expressions, and back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from playhead.cutter import FILTERED, KEPT, OUTSIDE
+from playhead.records import Records
+
+SCHEMA = (
+    "slice int, is_end boolean, topic string, partition int, offset long, timestamp_ms long, "
+    "timestamp_type int, key binary, value binary, "
+    "headers array<struct<name: string, value: binary>>"
+)
+_HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+_ARROW = pa.schema(
+    [
+        ("slice", pa.int32()),
+        ("is_end", pa.bool_()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("timestamp_type", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+_BEGIN, _END = 0, 1
+_NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A slice of a work begins; the work is named, because a Spark task does not know which it has."""
+
+    work: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """All records of a slice have been seen."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Records of a slice, and the verdict on each."""
+
+    records: Records
+    verdicts: list[int]
+
+
+def begin(work: int, number: int) -> pa.RecordBatch:
+    return _control(work, number, _BEGIN)
+
+
+def end(work: int, number: int) -> pa.RecordBatch:
+    return _control(work, number, _END)
+
+
+def _control(work: int, number: int, kind: int) -> pa.RecordBatch:
+    row = [number, True, "", work, _NO_OFFSET, kind, 0, None, None, None]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], each.type) for value, each in zip(row, _ARROW, strict=True)],
+        schema=_ARROW,
+    )
+
+
+def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBatch:
+    """The records; those outside the span are marked, so that no expression looks at them."""
+    count = len(records)
+    # pyarrow takes pairs for a struct only as dicts.
+    headers = [[{"name": name, "value": value} for name, value in each] for each in records.headers]
+    outside = [verdict == OUTSIDE for verdict in verdicts] if verdicts else [False] * count
+    columns: list[Any] = [
+        [number] * count,
+        outside,
+        [records.topic] * count,
+        [records.partition] * count,
+        records.offsets,
+        records.timestamps_ms,
+        records.timestamp_types,
+        records.keys,
+        records.values,
+        headers,
+    ]
+    arrays = [pa.array(values, each.type) for values, each in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
+    """What `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
+    columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    is_control = [
+        is_end and offset == _NO_OFFSET
+        for is_end, offset in zip(columns["is_end"], columns["offset"], strict=True)
+    ]
+    start = 0
+    for control, same in groupby(is_control):
+        stop = start + sum(1 for _ in same)
+        if control:
+            yield from (_control_at(columns, index) for index in range(start, stop))
+        else:
+            # Slices are apart by their control rows, so this is of one partition.
+            yield _run_of(columns, start, stop)
+        start = stop
+
+
+def _control_at(columns: dict[str, list[Any]], index: int) -> Begin | End:
+    number = columns["slice"][index]
+    if columns["timestamp_ms"][index] == _BEGIN:
+        return Begin(columns["partition"][index], number)
+    return End(number)
+
+
+def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
+    cut = {name: values[start:stop] for name, values in columns.items()}
+    headers = [tuple((h["name"], h["value"]) for h in each or ()) for each in cut["headers"]]
+    records = Records(
+        cut["topic"][0],
+        cut["partition"][0],
+        cut["offset"],
+        cut["timestamp_ms"],
+        cut["timestamp_type"],
+        cut["key"],
+        cut["value"],
+        headers,
+    )
+    kept = cut.get("keep") or [True] * len(records)
+    verdicts = [
+        OUTSIDE if outside else KEPT if keep else FILTERED
+        for outside, keep in zip(cut["is_end"], kept, strict=True)
+    ]
+    return Run(records, verdicts)

@@ -1,0 +1,180 @@
+"""Runs a job's works as Spark tasks, and brings back what they report."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from playhead.cutter import Drawn
+from playhead.errors import PlayheadError, Stopped, Unavailable
+from playhead.job import Job, Report, play
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.transform import Transform
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_MARK = "PLAYHEAD-ERROR "
+_REPORT = "report string"
+
+
+class TaskFailed(PlayheadError):
+    """A task of the run failed for a reason that trying again would not change."""
+
+    def __init__(self, message: str, *, hint: str | None, exit_code: int) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+
+
+class TaskAway(Unavailable):
+    """A task of the run lost a server; what it had not committed is still to be done."""
+
+
+def run(
+    spark: "SparkSession", job: Job, transform: Transform | None = None
+) -> list[Mapping[str, Any]]:
+    """Do all works of a job, each in a task of its own; returns their reports."""
+    indexes = spark.range(0, len(job.works), 1, len(job.works))
+    if transform is None:
+        frame = indexes.mapInArrow(_Player(job), _REPORT)
+    else:
+        from playhead.spark import rows
+        from playhead.spark.transform import apply
+
+        read = indexes.mapInArrow(_Drawer(job), rows.SCHEMA)
+        frame = apply(read, transform).mapInArrow(_Committer(job), _REPORT)
+    try:
+        return [json.loads(row.report) for row in frame.collect()]
+    except Exception as exc:
+        failure = _failure(str(exc))
+        if failure is None:
+            raise
+        raise failure from exc
+
+
+def transformed(
+    spark: "SparkSession", samples: Iterable[Records], transform: Transform
+) -> list[Records]:
+    """Records as the transform leaves them, those that it keeps: for samples and checks."""
+    import pyarrow as pa
+
+    from playhead.cutter import KEPT
+    from playhead.spark import rows
+    from playhead.spark.transform import apply
+
+    drawn = []
+    for number, records in enumerate(samples):
+        table = pa.Table.from_batches([rows.of(records, number, None)])
+        for part in apply(spark.createDataFrame(table), transform).toArrow().to_batches():
+            for each in rows.read(part):
+                if isinstance(each, rows.Run):
+                    kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
+                    drawn.append(each.records.pick(kept))
+    return drawn
+
+
+def _failure(text: str) -> PlayheadError | None:
+    """What the task itself raised, found in what Spark makes of it."""
+    at = text.find(_MARK)
+    if at < 0:
+        return None
+    document, _ = json.JSONDecoder().raw_decode(text, at + len(_MARK))
+    if document.pop("is_away"):
+        return TaskAway(document["message"], hint=document["hint"])
+    message = document.pop("message")
+    return TaskFailed(message, **document)
+
+
+class _Task:
+    """A function that Spark calls in a Python worker, with the job as its only luggage."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        try:
+            yield from self.work(parts)
+        except PlayheadError as exc:
+            document = {
+                "message": exc.message,
+                "hint": exc.hint,
+                "exit_code": exc.exit_code,
+                "is_away": isinstance(exc, Unavailable),
+            }
+            raise RuntimeError(_MARK + json.dumps(document)) from exc
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        raise NotImplementedError
+
+
+class _Player(_Task):
+    """Reads and writes in one worker: the JVM stands beside the data's way."""
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for index in _indexes(parts):
+            yield _reported(play(self._job, index))
+
+
+class _Drawer(_Task):
+    """Reads slices and gives their records to Spark, each slice between two rows of control."""
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from playhead.spark import rows
+
+        for index in _indexes(parts):
+            slices = [slice_ for lane in self._job.works[index] for slice_ in lane]
+            with self._job.source.open() as reader:
+                for number, slice_ in enumerate(slices):
+                    yield rows.begin(index, number)
+                    for records in reader.read(slice_):
+                        if self._job.is_stopped():
+                            return
+                        yield rows.of(records, number, self._job.filter.verdicts(records))
+                    yield rows.end(index, number)
+
+
+class _Committer(_Task):
+    """Takes the records that Spark has transformed, and writes them."""
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from playhead.spark import rows
+
+        stream = (each for part in parts for each in rows.read(part))
+        for first in stream:
+            if not isinstance(first, rows.Begin):
+                raise TypeError(f"found {type(first).__name__}, needed the begin of a slice")
+            yield _reported(play(self._job, first.work, _from(stream)))
+
+
+def _from(stream: Iterator[Any]) -> Any:
+    """Draws a work's slices from the stream, whose first control row has been read."""
+    from playhead.spark import rows
+
+    has_begun = True
+
+    def draw(slice_: Slice) -> Iterator[Drawn]:
+        nonlocal has_begun
+        if not has_begun and next(stream, None) is None:
+            raise Stopped(f"stopped before {slice_}")
+        has_begun = False
+        for each in stream:
+            if isinstance(each, rows.End):
+                return
+            yield each.records, each.verdicts
+        # The reader was told to stop: what it had not read is not absent.
+        raise Stopped(f"stopped within {slice_}")
+
+    return draw
+
+
+def _indexes(parts: "Iterator[pa.RecordBatch]") -> Iterator[int]:
+    for part in parts:
+        yield from part.column(0).to_pylist()
+
+
+def _reported(reports: list[Report]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    texts = [json.dumps(report.as_document()) for report in reports]
+    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["report"])

@@ -1,0 +1,299 @@
+"""Checks a transform against Spark before anything runs, and applies it to records as they pass."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from playhead.expression import Kind
+from playhead.spark.complaint import COLUMNS, at_all_of, complaint
+from playhead.spark.functions import check_calls, compared_literals
+from playhead.transform import Output, Transform
+from playhead.translation import Expression
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+# One bad record must not end a run: what cannot be computed is NULL. And the same text means the same
+# in every session.
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variant.allowDuplicateKeys": "true",
+}
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_HEADERS = "array<struct<name string, value binary>>"
+_HIDDEN = "__"
+_NO_TIME_MS = -1
+# Spark counts microseconds in a long; a time beyond it is no time to Spark, and stays in the record.
+_LAST_MS = (1 << 63) // 1000 - 1
+_CREATE_TIME = 0
+
+
+@contextmanager
+def forgiving(spark: "SparkSession") -> Iterator[None]:
+    """A session in which an expression that fails for one record gives NULL.
+
+    A plan that was made inside keeps that when it runs outside, but for Spark Connect, which makes the
+    plan when it runs it: there the run itself belongs inside.
+    """
+    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    try:
+        for key, value in _SETTINGS.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark writes each error to stderr before it raises it, in JSON, with the JVM's whole stack."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def check(spark: "SparkSession", transform: Transform) -> None:
+    """Raises `BadExpression` for what Spark cannot read, and for what must not be in an expression."""
+    condition, outputs = transform.condition(), transform.outputs()
+    expressions = [output.expression for output in outputs]
+    for expression in [condition, *expressions] if condition else expressions:
+        check_calls(expression)
+    with forgiving(spark), _quiet():
+        sample = _sample(spark)
+        scope = _scope(sample)
+        if condition is not None:
+            _check_condition(scope, condition)
+        for output in outputs:
+            _check_output(scope, output)
+        # What only running tells: a pattern that is none, a format that is none.
+        for expression in [condition, *expressions] if condition else expressions:
+            _run_once(scope, expression)
+
+
+def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
+    """The records with the transform done, and `keep`: false for those that `where` is not true for.
+
+    Those lose key, value and headers, and keep offset and time for the accounting. Rows with `is_end`
+    pass as they are. Rows stay in their order and in their partitions.
+    """
+    from pyspark.sql import functions
+
+    with forgiving(frame.sparkSession):
+        scope = _scope(frame)
+        is_end = functions.col(f"{_HIDDEN}is_end")
+        condition = transform.condition()
+        verdict = functions.lit(True) if condition is None else functions.expr(condition.sql)
+        keep = functions.when(is_end, functions.lit(True)).otherwise(
+            functions.coalesce(verdict, functions.lit(False))
+        )
+        judged = scope.select("*", keep.alias(f"{_HIDDEN}keep"))
+        replaced = _replaced(judged, transform.outputs())
+        is_kept = functions.col(f"{_HIDDEN}keep")
+        columns = []
+        for name in frame.columns:
+            old = functions.col(_HIDDEN + name)
+            new = replaced.get(name, old)
+            if name in ("key", "value", "headers"):
+                new = functions.when(is_end, old).when(is_kept, new)
+            elif name in replaced:
+                new = functions.when(is_end | ~is_kept, old).otherwise(new)
+            columns.append(new.alias(name))
+        return judged.select(*columns, is_kept.alias("keep"))
+
+
+def _scope(frame: "DataFrame") -> "DataFrame":
+    """The columns that a user sees, beside those of the record under names that nobody sees."""
+    from pyspark.sql import functions
+
+    hidden = [functions.col(name).alias(_HIDDEN + name) for name in frame.columns]
+    time_ms = functions.col("timestamp_ms")
+    is_time = (time_ms != _NO_TIME_MS) & time_ms.between(-_LAST_MS, _LAST_MS)
+    seen = {
+        "key": functions.col("key").cast("string"),
+        "value": functions.col("value").cast("string"),
+        "timestamp": functions.when(is_time, functions.timestamp_millis(time_ms)),
+        "key_bytes": functions.col("key"),
+        "value_bytes": functions.col("value"),
+    }
+    columns = [seen.get(name, functions.col(name)).alias(name) for name in COLUMNS]
+    return frame.select(*hidden, *columns)
+
+
+def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Column]":
+    """The columns of the record that the selected expressions replace."""
+    from pyspark.sql import functions
+
+    replaced = {}
+    fields = [output for output in outputs if output.replaces is None]
+    if fields:
+        # A tombstone says that a key is gone; with fields in it, it would say the contrary.
+        document = functions.to_json(
+            functions.struct(*(_field(output) for output in fields)), _JSON
+        )
+        is_there = functions.col(f"{_HIDDEN}value").isNotNull()
+        replaced["value"] = functions.when(is_there, document).cast("binary")
+    for output in outputs:
+        if output.replaces is None or output.is_bare:
+            continue
+        made = functions.expr(output.expression.sql)
+        if output.replaces == "timestamp":
+            # Without a time a record has no place in a log: then it keeps its own.
+            time_ms = functions.unix_millis(made.cast("timestamp"))
+            replaced["timestamp_ms"] = functions.coalesce(
+                time_ms, functions.col(f"{_HIDDEN}timestamp_ms")
+            )
+            own_type = functions.col(f"{_HIDDEN}timestamp_type")
+            replaced["timestamp_type"] = functions.when(time_ms.isNull(), own_type).otherwise(
+                functions.lit(_CREATE_TIME)
+            )
+        elif output.replaces == "headers":
+            replaced["headers"] = _as_headers(made, scope.select(made).schema[0].dataType)
+        else:
+            type_ = scope.select(made).schema[0].dataType
+            replaced[output.replaces] = _as_bytes(made, type_)
+    return replaced
+
+
+def _field(output: Output) -> "Column":
+    from pyspark.sql import functions
+
+    return functions.expr(output.json or output.expression.sql).alias(output.name)
+
+
+def _as_bytes(made: "Column", type_: "DataType") -> "Column":
+    """Text as UTF-8, bytes as they are, times and structures as JSON has them, the rest as its text."""
+    from pyspark.sql import functions
+
+    kind = type_.typeName()
+    if kind == "binary":
+        return made
+    if kind in ("array", "map", "struct", "variant"):
+        return functions.to_json(made, _JSON).cast("binary")
+    if kind in ("timestamp", "timestamp_ntz"):
+        form = _JSON["timestampFormat" if kind == "timestamp" else "timestampNTZFormat"]
+        return functions.date_format(made, form).cast("binary")
+    return made.cast("string").cast("binary")
+
+
+def _as_headers(made: "Column", type_: "DataType") -> "Column":
+    """Pairs of a name and a text or bytes; a pair with no name is no header, and left out."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import ArrayType, StructType
+
+    if not isinstance(type_, ArrayType) or not isinstance(type_.elementType, StructType):
+        raise TypeError(f"headers: found {type_.simpleString()}, needed {_HEADERS}")
+    name, value = type_.elementType.names
+    pairs = functions.transform(
+        made,
+        lambda pair: functions.struct(
+            pair[name].cast("string").alias("name"), pair[value].cast("binary").alias("value")
+        ),
+    )
+    return functions.filter(pairs, lambda pair: pair["name"].isNotNull())
+
+
+def _sample(spark: "SparkSession") -> "DataFrame":
+    """One record to try expressions on."""
+    return spark.range(1).selectExpr(
+        "0 AS slice",
+        "false AS is_end",
+        "'' AS topic",
+        "0 AS partition",
+        "id AS offset",
+        "id AS timestamp_ms",
+        "0 AS timestamp_type",
+        "CAST(CAST(id AS STRING) AS BINARY) AS key",
+        "CAST(concat('{\"id\":', id, '}') AS BINARY) AS value",
+        "array(named_struct('name', CAST(id AS STRING), 'value', CAST('' AS BINARY))) AS headers",
+    )
+
+
+def _check_condition(scope: "DataFrame", condition: Expression) -> None:
+    found = _type_of(scope, condition)
+    if found.typeName() != "boolean":
+        hint = "compare it with something, or say ::boolean"
+        raise at_all_of(condition, f"found {found.simpleString()}, needed a condition", hint)
+    solid = [token for token in condition.tokens if token.kind is not Kind.SPACE]
+    literals = list(compared_literals(solid))
+    if not literals:
+        return
+    tries = [f"try_cast({literal.text} AS {type_})" for literal, type_ in literals]
+    row = scope.selectExpr(*tries).collect()[0]
+    for (literal, type_), value in zip(literals, row, strict=True):
+        if value is None:
+            reason = f"{literal.text} is no {type_}"
+            raise condition.bad(literal.start, reason, length=len(literal.text))
+
+
+def _check_output(scope: "DataFrame", output: Output) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    found = _type_of(scope, output.expression)
+    problem = _misfit(output.replaces, found)
+    if problem is not None:
+        raise at_all_of(output.expression, f"found {found.simpleString()}, needed {problem}", None)
+    if output.replaces is None:
+        try:
+            _ = scope.select(functions.to_json(functions.struct(_field(output)), _JSON)).schema
+        except PySparkException as exc:
+            reason = f"{found.simpleString()} has no form in JSON"
+            raise at_all_of(output.expression, reason, "say ::string") from exc
+
+
+def _misfit(part: str | None, found: "DataType") -> str | None:
+    """What the part of a record needs to be, when it is not."""
+    kind = found.typeName()
+    if part == "timestamp" and kind not in ("timestamp", "timestamp_ntz", "date"):
+        return "a timestamp, as from value:at::timestamp"
+    if part == "headers":
+        pair = getattr(found, "elementType", None)
+        types = [field.dataType.typeName() for field in getattr(pair, "fields", [])]
+        if kind != "array" or len(types) != 2 or {types[0], *types} - {"string", "binary"}:
+            return _HEADERS
+        if types[0] != "string":
+            return _HEADERS
+    return None
+
+
+def _type_of(scope: "DataFrame", expression: Expression) -> "DataType":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    visible = scope.select(*COLUMNS)
+    try:
+        return visible.select(functions.expr(expression.sql)).schema[0].dataType
+    except PySparkException as exc:
+        raise complaint(expression, exc) from exc
+
+
+def _run_once(scope: "DataFrame", expression: Expression) -> None:
+    from pyspark.sql import functions
+
+    run = scope.select(functions.expr(expression.sql).alias("made"))
+    try:
+        run.write.format("noop").mode("overwrite").save()
+    except Exception as exc:  # what a function raises comes as it is, of whatever class
+        raise complaint(expression, exc) from exc

@@ -1,0 +1,62 @@
+"""Archives for tests: the contract's sample records, written slice by slice, and read back."""
+
+from collections.abc import Iterable, Mapping
+
+from playhead.account import Account
+from playhead.files.index import Index
+from playhead.files.source import FilesSource
+from playhead.files.target import FilesTarget
+from playhead.files.trouble import NotAnArchive
+from playhead.ledger import remaining
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.testing import sample_records
+
+STARTS = {0: 0, 1: 3}
+ENDS = {0: [5, 10], 1: [10]}
+
+
+def commit(writer, slice_: Slice, records: Iterable[Record], **counts: int) -> None:
+    """One slice, of which so many more records were read and left out."""
+    kept = list(records)
+    account = Account(slice_)
+    account.read = len(kept) + sum(counts.values())
+    for name, count in counts.items():
+        setattr(account, name, count)
+    writer.commit(account, [Records.of(kept)] if kept else [])
+
+
+def archive(
+    root: str,
+    format_: str = "parquet",
+    *,
+    replay_id: str = "one",
+    ends: Mapping[int, Iterable[int]] = ENDS,
+) -> None:
+    """The sample records in an archive, in slices that end where it is said."""
+    with FilesTarget(root, format_).open(replay_id) as writer:
+        for partition, cuts in ends.items():
+            start = STARTS[partition]
+            for end in cuts:
+                slice_ = Slice("contract", partition, start, end)
+                commit(writer, slice_, (each for each in sample_records() if each in slice_))
+                start = end
+
+
+def everything(root: str, format_: str = "parquet") -> list[Record]:
+    """What a reader of the archive sees, past its gaps; nothing where there is no archive."""
+    source = FilesSource(root, format_)
+    try:
+        index = Index.of(source._archive())
+    except NotAnArchive:
+        return []
+    found = []
+    with source.open() as reader:
+        for place in index.places:
+            held = index.bounds(place)
+            if held.earliest == held.stable_end:
+                continue
+            whole = [Slice(*place, held.earliest, held.stable_end)]
+            for slice_ in remaining(whole, index.gaps(place)):
+                found += [record for run in reader.read(slice_) for record in run]
+    return found

@@ -1,0 +1,429 @@
+"""The Kafka source against a real broker: the contract, what is committed, bounds, times, topics."""
+
+import pickle
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from confluent_kafka import Consumer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playhead.errors import BadValue
+from playhead.kafka.admin import Admin
+from playhead.kafka.instants import first_records_at
+from playhead.kafka.offsets import NoSuchTopic, NoTopicMatches
+from playhead.kafka.reader import TopicReplaced
+from playhead.kafka.source import KafkaSource
+from playhead.record import Slice
+from playhead.source import Bounds, OutOfBounds, TopicFacts
+from playhead.testing import exercise_source, sample_records
+from tests.sandbox.kafka_log import Log, delete_topic
+
+LAW = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+ROW = (1_000, b"k", b"v", ())
+
+
+@pytest.fixture
+def log(kafka, topic):
+    return Log(kafka, topic)
+
+
+@pytest.fixture
+def source(kafka, topic):
+    return KafkaSource(kafka, (topic,))
+
+
+def rows(count, first=0):
+    return [(1_000 + n, b"key-%d" % n, b"value-%d" % n, ()) for n in range(first, first + count)]
+
+
+def read(source, *slices):
+    with source.open() as reader:
+        return [record for slice_ in slices for run in reader.read(slice_) for record in run]
+
+
+def whole(log, partition=0):
+    held = log.bounds(partition)
+    return Slice(log.topic, partition, held.earliest, held.stable_end)
+
+
+def test_it_keeps_the_contract_of_sources(kafka, make_topic):
+    log = Log(kafka, make_topic(partitions=3))
+    zero, one = ([], [])
+    for each in sample_records():
+        row = (each.timestamp_ms, each.key, each.value, each.headers)
+        (one if each.partition else zero).append(row)
+    log.write(0, *zero[:2])
+    log.abort(0, ROW)
+    log.write(0, zero[2])
+    log.commit(0, zero[3])
+    log.write(0, zero[4])
+    log.abort(1, ROW, ROW)
+    log.commit(1, *one)
+    exercise_source(lambda: KafkaSource(kafka, (log.topic,)), log.records)
+
+
+def test_it_keeps_the_contract_where_the_oldest_records_were_deleted(kafka, make_topic):
+    log = Log(kafka, make_topic(partitions=2))
+    for partition in (0, 1):
+        log.write(partition, *rows(3))
+        log.commit(partition, *rows(2))
+        log.delete_before(partition, 2)
+    kept = [record for record in log.records if record.offset >= 2]
+    lacks = ["null key", "empty key", "null value", "empty value", "repeated header", "null header"]
+    log.write(0, ROW)
+    kept.append(log.records[-1])
+    exercise_source(lambda: KafkaSource(kafka, (log.topic,)), kept, lacks=lacks)
+
+
+# --- transactions -----------------------------------------------------------------------------
+
+
+def test_only_what_is_committed_is_read(source, log):
+    log.commit(0, *rows(3))
+    log.abort(0, *rows(4))
+    log.write(0, *rows(2))
+    log.abort(0, *rows(1))
+    assert read(source, whole(log)) == log.records
+    assert [record.offset for record in log.records] == [0, 1, 2, 9, 10]
+
+
+def test_a_slice_may_begin_and_end_at_a_marker(source, log):
+    log.commit(0, *rows(2))  # 0 1, marker 2
+    log.commit(0, *rows(2))  # 3 4, marker 5
+    log.write(0, ROW)
+    assert [r.offset for r in read(source, Slice(log.topic, 0, 2, 6))] == [3, 4]
+    assert [r.offset for r in read(source, Slice(log.topic, 0, 2, 5))] == [3, 4]
+    assert read(source, Slice(log.topic, 0, 2, 3)) == []
+    assert read(source, Slice(log.topic, 0, 5, 6)) == []
+
+
+def test_a_partition_of_aborted_records_is_read_to_its_end(source, log):
+    log.abort(0, *rows(50))
+    log.abort(0, *rows(50))
+    assert log.bounds() == Bounds(0, 102, 102)
+    assert read(source, whole(log)) == []
+    assert read(source, Slice(log.topic, 0, 3, 4), Slice(log.topic, 0, 4, 60)) == []
+
+
+def test_an_open_transaction_ends_what_can_be_read(source, log):
+    log.write(0, *rows(3))
+    producer = log.leave_open(0, *rows(2))
+    log.write(0, *rows(1))  # committed, and yet behind the open ones
+    assert source.bounds() == {(log.topic, 0): Bounds(0, 3, 6)}
+    assert len(read(source, whole(log))) == 3
+    assert source.offsets_at(5_000_000) == {(log.topic, 0): 3}
+    with pytest.raises(OutOfBounds, match="holds 0-3"):
+        read(source, Slice(log.topic, 0, 0, 4))
+    [note] = source.facts().notes
+    assert note.code == "open-transaction"
+    assert f"{log.topic}:0" in note.text
+    assert "3 offsets from 3 on" in note.text
+    producer.abort_transaction(30)
+
+
+def test_a_reader_goes_on_where_a_transaction_has_ended_since(source, log):
+    log.write(0, *rows(2))
+    producer = log.leave_open(0, *rows(2))
+    with source.open() as reader:
+        assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 2)))) == 2
+        with pytest.raises(OutOfBounds):
+            list(reader.read(Slice(log.topic, 0, 2, 5)))
+        producer.commit_transaction(30)
+        log._await_marker(0)
+        assert [o for run in reader.read(Slice(log.topic, 0, 2, 5)) for o in run.offsets] == [2, 3]
+
+
+# --- laws -------------------------------------------------------------------------------------
+
+
+def mixed_log(log):
+    """Plain, committed and aborted records, with times that go back and forth and repeat."""
+    for n, count in enumerate((7, 1, 30, 2, 200, 3, 11, 90, 1, 5)):
+        some = [
+            (1_000 + 37 * (n * 3 % 7) + i % 5 * 11, b"%d" % i, b"%d" % n, ()) for i in range(count)
+        ]
+        (log.write, log.commit, log.abort)[n % 3](0, *some)
+    return log.records
+
+
+def test_slices_in_any_order_give_what_the_log_holds(source, log):
+    records = mixed_log(log)
+    end = log.bounds().stable_end
+    cuts = st.lists(st.integers(0, end), min_size=2, max_size=2, unique=True).map(sorted)
+    with source.open() as reader:
+
+        @LAW
+        @given(st.lists(cuts, min_size=1, max_size=6))
+        def holds(spans):
+            for start, stop in spans:
+                slice_ = Slice(log.topic, 0, start, stop)
+                found = [record for run in reader.read(slice_) for record in run]
+                assert found == [each for each in records if each in slice_]
+
+        holds()
+
+
+def test_slices_that_follow_each_other_give_the_whole(source, log):
+    records = mixed_log(log)
+    end = log.bounds().stable_end
+    cuts = st.lists(st.integers(1, end - 1), max_size=12, unique=True).map(sorted)
+
+    @settings(LAW, max_examples=15)
+    @given(cuts)
+    def holds(inner):
+        edges = [0, *inner, end]
+        slices = [Slice(log.topic, 0, a, b) for a, b in pairwise(edges)]
+        assert read(source, *slices) == records
+
+    holds()
+
+
+def test_a_time_leads_to_the_first_record_that_is_not_before_it(source, log):
+    records = mixed_log(log)
+    end = log.bounds().stable_end
+    times = sorted({record.timestamp_ms for record in records})
+    near = st.sampled_from([time_ms + step for time_ms in times for step in (-1, 0, 1)])
+
+    @settings(LAW, max_examples=25)
+    @given(near | st.integers(-(2**40), 2**41))
+    def holds(instant_ms):
+        due = [record.offset for record in records if record.timestamp_ms >= instant_ms]
+        wanted = due[0] if due else end
+        found = source.offsets_at(instant_ms)[log.topic, 0]
+        # Between the two may be markers and aborted records, and nothing else.
+        between = range(min(found, wanted), max(found, wanted))
+        assert not [record for record in records if record.offset in between]
+        assert found <= end
+
+    holds()
+
+
+def test_a_later_time_never_leads_to_an_earlier_offset(source, log):
+    mixed_log(log)
+    offsets = [source.offsets_at(instant)[log.topic, 0] for instant in range(990, 1_300, 25)]
+    assert offsets == sorted(offsets)
+
+
+def test_a_marker_does_not_stand_for_the_records_after_it(source, log):
+    """Restored records are old; the marker of their transaction is of today."""
+    log.commit(0, *rows(5))
+    log.commit(0, *rows(5, first=5))
+    assert source.offsets_at(1_008) == {(log.topic, 0): 9}  # 0-4, marker, 6-10
+    assert source.offsets_at(1_010) == {(log.topic, 0): 12}
+
+
+def test_times_are_looked_up_in_every_partition(kafka, make_topic):
+    log = Log(kafka, make_topic(partitions=4))
+    log.write(0, *rows(10))
+    log.commit(1, *rows(10))
+    log.write(2, *rows(2))
+    found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
+    assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 2, 3: 0}
+
+
+def test_a_look_up_that_finds_the_log_start_moved_says_so(kafka, topic, log):
+    from playhead.kafka.instants import LogMoved
+
+    log.write(0, *rows(5))
+    log.delete_before(0, 3)
+    place = (topic, 0)
+    with pytest.raises(LogMoved, match="lost its oldest records"):
+        first_records_at(kafka, {place: 1}, {place: 5}, instant_ms=0, patience_s=20)
+
+
+# --- what goes missing ------------------------------------------------------------------------
+
+
+def test_deleted_records_are_missed_before_anything_is_read(source, log):
+    log.write(0, *rows(10))
+    log.delete_before(0, 4)
+    assert source.bounds() == {(log.topic, 0): Bounds(4, 10, 10)}
+    with pytest.raises(OutOfBounds, match=r"0-10: the partition holds 4-10"):
+        read(source, Slice(log.topic, 0, 0, 10))
+    assert read(source, Slice(log.topic, 0, 4, 10)) == log.records[4:]
+
+
+def test_records_deleted_ahead_of_a_reader_are_missed(source, log):
+    # More than the client fetches ahead, so that the end is not on its way yet.
+    big = [(1_000, b"k", bytes(1_000_000), ())] * 90
+    log.write(0, *big)
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 90))
+        next(runs)
+        log.delete_before(0, 88)
+        with pytest.raises(OutOfBounds) as caught:
+            list(runs)
+    assert caught.value.bounds == Bounds(88, 90, 90)
+
+
+def test_what_was_read_before_it_was_deleted_is_whole(source, log):
+    log.write(0, *rows(10))
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 10))
+        found = list(next(runs))
+        log.delete_before(0, 8)
+        found += [record for run in runs for record in run]
+    assert found == log.records
+
+
+def test_an_absent_offset_that_may_have_been_deleted_is_not_called_absent(source, log):
+    log.commit(0, *rows(2))
+    log.write(0, *rows(3))
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 6))
+        next(runs)
+        log.delete_before(0, 5)
+        with pytest.raises(OutOfBounds):
+            list(runs)
+
+
+def test_a_partition_that_is_not_there_is_out_of_bounds(source, log):
+    log.write(0, ROW)
+    with pytest.raises(OutOfBounds, match="no such partition"):
+        read(source, Slice(log.topic, 7, 0, 1))
+
+
+def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log, recreate):
+    log.write(0, *rows(5))
+    ids = {log.topic: source.facts().topics[log.topic].topic_id}
+    planned = pickle.loads(pickle.dumps(replace(source, expect_topic_ids=ids)))  # noqa: S301 - our own bytes
+    assert read(planned, whole(log)) == log.records
+    recreate(log.topic)
+    Log(kafka, log.topic).write(0, *rows(9))
+    with (
+        pytest.raises(TopicReplaced, match=f"{log.topic} is not the one") as caught,
+        planned.open(),
+    ):
+        pass
+    assert caught.value.expected_id == ids[log.topic]
+    assert caught.value.found_id not in (None, ids[log.topic])
+    assert len(read(source, Slice(log.topic, 0, 0, 9))) == 9
+
+
+def test_a_topic_made_again_while_it_is_read_is_refused(kafka, source, log, recreate):
+    """The client itself goes on reading the new topic at the old offset, and says nothing."""
+    log.write(0, *rows(5))
+    with source.open() as reader:
+        assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 5)))) == 5
+        recreate(log.topic)
+        Log(kafka, log.topic).write(0, *rows(20))
+        with pytest.raises(TopicReplaced):
+            list(reader.read(Slice(log.topic, 0, 5, 20)))
+
+
+def test_a_topic_that_is_gone_while_it_is_read_is_refused(kafka, source, log):
+    log.write(0, *[(1_000, b"k", bytes(1_000_000), ())] * 90)
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 90))
+        next(runs)
+        delete_topic(kafka, log.topic)
+        with pytest.raises(TopicReplaced, match="it is gone"):
+            list(runs)
+
+
+@pytest.fixture
+def recreate(kafka):
+    def again(topic):
+        delete_topic(kafka, topic)
+        with Admin(kafka) as admin:
+            deadline = time.monotonic() + 20
+            while not admin.create_topic(topic, partitions=1):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    return again
+
+
+# --- which topics -----------------------------------------------------------------------------
+
+
+def test_a_pattern_takes_the_topics_it_is_found_in(kafka, make_topic):
+    one, two = make_topic(partitions=2), make_topic()
+    assert {topic for topic, _ in KafkaSource(kafka, pattern=f"^{one}$").bounds()} == {one}
+    both = KafkaSource(kafka, pattern=f"{one[-8:]}|{two[-8:]}")
+    assert set(both.bounds()) == {(one, 0), (one, 1), (two, 0)}
+    assert set(both.facts().topics) == {one, two}
+
+
+def test_a_pattern_never_takes_kafkas_own_topics(kafka, topic):
+    Log(kafka, topic).commit(0, ROW)  # makes __transaction_state
+    assert not [name for name, _ in KafkaSource(kafka, pattern=".").bounds() if name[:2] == "__"]
+
+
+def test_a_pattern_that_fits_nothing_is_an_error(kafka):
+    with pytest.raises(NoTopicMatches, match="/nothing-like-this/"):
+        KafkaSource(kafka, pattern="nothing-like-this").bounds()
+
+
+def test_a_pattern_must_be_a_regular_expression(kafka):
+    with pytest.raises(BadValue, match="regular expression"):
+        KafkaSource(kafka, pattern="shop(")
+
+
+@pytest.mark.parametrize("question", ["bounds", "facts"])
+def test_a_missing_topic_is_named_with_the_nearest(kafka, topic, question):
+    with pytest.raises(NoSuchTopic, match=f"no topic '{topic}x'") as caught:
+        getattr(KafkaSource(kafka, (topic, topic + "x")), question)()
+    assert topic in caught.value.nearest
+    assert topic in caught.value.hint
+
+
+def test_topics_or_a_pattern_must_be_given(kafka):
+    for wrong in ({}, {"topics": ("a",), "pattern": "a"}):
+        with pytest.raises(ValueError, match="topics or a pattern"):
+            KafkaSource(kafka, **wrong)
+
+
+# --- facts ------------------------------------------------------------------------------------
+
+
+def test_the_facts_are_the_topics_settings(kafka, make_topic, source):
+    topic = make_topic(
+        retention_ms="86400000", message_timestamp_type="LogAppendTime", retention_bytes="4000000"
+    )
+    facts = KafkaSource(kafka, (topic,)).facts()
+    told = facts.topics[topic]
+    assert told == TopicFacts(told.topic_id, sets_log_append_time=True, retention_ms=86_400_000)
+    assert told.topic_id
+    assert [note.code for note in facts.notes] == ["retention-bytes"]
+    with Admin(kafka) as admin:
+        assert facts.identity == admin.cluster().cluster_id
+
+
+def test_a_compacted_topic_says_so(kafka, make_topic):
+    topic = make_topic(cleanup_policy="compact", retention_ms="5000")
+    facts = KafkaSource(kafka, (topic,)).facts()
+    assert facts.topics[topic].is_compacted
+    assert facts.topics[topic].retention_ms is None  # compaction alone expires nothing
+    assert [(note.code, "upper bounds" in note.text) for note in facts.notes] == [
+        ("compacted", True)
+    ]
+
+
+def test_a_live_group_is_said(kafka, log, source):
+    log.write(0, ROW)
+    group = f"group-of-{log.topic}"
+    member = Consumer(
+        kafka.for_librdkafka("consumer") | {"group.id": group, "auto.offset.reset": "earliest"}
+    )
+    member.subscribe([log.topic])
+    assert member.consume(1, 30)
+    [note] = source.facts().notes
+    assert (note.code, note.weight) == ("group-live", "info")
+    assert group in note.text
+    member.close()
+    assert source.facts().notes == ()
+
+
+def test_reading_leaves_no_group_behind(kafka, source, log):
+    log.write(0, ROW)
+    read(source, whole(log))
+    with Admin(kafka) as admin:
+        assert not [name for name in admin.groups() if name.startswith("playhead-")]

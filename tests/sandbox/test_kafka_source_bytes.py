@@ -1,0 +1,102 @@
+"""What a record may carry on its way through the Kafka source: sizes, headers, nulls, times."""
+
+import time
+
+import pytest
+
+from playhead.kafka.reader import UnreadableHeader
+from playhead.kafka.source import KafkaSource
+from playhead.record import Slice, TimestampType
+from tests.sandbox.kafka_log import Log, produce_raw
+from tests.sandbox.test_kafka_source import read, whole
+
+CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
+
+
+@pytest.mark.parametrize("size", [1_000_000, 20_000_000])
+def test_a_record_larger_than_a_fetch_comes_through(kafka, make_topic, size):
+    log = Log(kafka, make_topic(max_message_bytes="30000000"))
+    big = bytes(range(256)) * (size // 256)
+    log.write(
+        0, (1, b"a", b"small", ()), (2, b"b", big, ()), (3, b"c", big[1:], ()), (4, b"", b"", ())
+    )
+    assert read(KafkaSource(kafka, (log.topic,)), whole(log)) == log.records
+
+
+def test_a_thousand_headers_keep_their_order_and_their_repeats(kafka, topic):
+    log = Log(kafka, topic)
+    headers = tuple((f"name-{n % 7}", None if n % 5 == 0 else b"%d" % n) for n in range(1_000))
+    log.write(0, (1, b"k", b"v", headers), (2, b"k", b"v", ()), (3, None, None, (("é", b""),)))
+    assert read(KafkaSource(kafka, (topic,)), whole(log)) == log.records
+
+
+def test_null_and_empty_are_told_apart(kafka, topic):
+    log = Log(kafka, topic)
+    odd = [(None, None), (b"", b""), (None, b""), (b"", None)]
+    log.write(0, *[(1, key, value, (("h", key), ("h", value))) for key, value in odd])
+    found = read(KafkaSource(kafka, (topic,)), whole(log))
+    assert [(each.key, each.value) for each in found] == odd
+    assert [tuple(held for _, held in each.headers) for each in found] == odd
+
+
+def test_times_are_kept_as_they_are(kafka, topic):
+    soon = int(time.time() * 1_000) + 3_000_000  # the broker takes an hour into the future
+    times = [1_000, 1_000, 5, -1, 0, -(2**40), soon, 7]
+    for each in times:
+        produce_raw(kafka, topic, 0, [(each, b"k", b"v", ())])
+    source = KafkaSource(kafka, (topic,))
+    found = read(source, Slice(topic, 0, 0, len(times)))
+    assert [(each.timestamp_ms, each.timestamp_type) for each in found] == [
+        (t, CREATE) for t in times
+    ]
+    assert source.offsets_at(-5) == {(topic, 0): 0}
+    assert source.offsets_at(1_001) == {(topic, 0): 6}
+    assert source.offsets_at(soon + 1) == {(topic, 0): 8}
+
+
+def test_a_time_before_1970_leads_past_records_of_before_it(kafka, topic):
+    for each in (-500, -400, -300, 5):
+        produce_raw(kafka, topic, 0, [(each, b"k", b"v", ())])
+    source = KafkaSource(kafka, (topic,))
+    assert [source.offsets_at(t)[topic, 0] for t in (-501, -450, -300, -299)] == [0, 1, 2, 3]
+
+
+def test_a_batch_may_hold_times_of_any_order(kafka, topic):
+    times = [30, -4, 2**40, 7, 7]
+    produce_raw(kafka, topic, 0, [(each, None, None, ()) for each in times])
+    found = read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 0, 5))
+    assert [each.timestamp_ms for each in found] == times
+
+
+def test_log_append_time_is_told(kafka, make_topic):
+    topic = make_topic(message_timestamp_type="LogAppendTime")
+    before = int(time.time() * 1_000)
+    Log(kafka, topic).write(0, *[(5, b"k", b"v", ())] * 3)
+    found = read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 0, 3))
+    assert {each.timestamp_type for each in found} == {APPEND}
+    assert all(before - 1 <= each.timestamp_ms <= time.time() * 1_000 + 1 for each in found)
+
+
+def test_a_header_name_that_is_not_text_is_an_error_that_names_the_record(kafka, topic):
+    produce_raw(kafka, topic, 0, [(1, b"k", b"v", ((b"fine", b"1"),))] * 3)
+    produce_raw(kafka, topic, 0, [(1, b"k", b"v", ((b"\xff\xfe", b"1"),))])
+    source = KafkaSource(kafka, (topic,))
+    with pytest.raises(UnreadableHeader, match=f"{topic}:0 offset 3") as caught:
+        read(source, Slice(topic, 0, 0, 4))
+    assert caught.value.offset == 3
+    assert len(read(source, Slice(topic, 0, 0, 3))) == 3
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_is_read(kafka, topic, codec):
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        kafka.for_librdkafka("producer") | {"compression.type": codec, "linger.ms": 100}
+    )
+    for n in range(3_000):
+        producer.produce(topic, b"%d" % n * 20, b"k", timestamp=n + 1)
+    assert producer.flush(30) == 0
+    found = read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 1_111, 2_999))
+    assert [each.value for each in found] == [b"%d" % n * 20 for n in range(1_111, 2_999)]
+    assert [each.offset for each in found] == list(range(1_111, 2_999))

@@ -1,0 +1,466 @@
+"""Transforms on a real engine: what is kept, what is made, what is refused and how it is said."""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from playhead.expression import BadExpression
+from playhead.spark.functions import ALLOWED, sections
+from playhead.spark.transform import COLUMNS, apply, check, forgiving
+from playhead.transform import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+SCHEMA = (
+    "slice int, is_end boolean, topic string, partition int, offset long, timestamp_ms long, "
+    "timestamp_type int, key binary, value binary, "
+    "headers array<struct<name: string, value: binary>>"
+)
+TIME_MS = 1_628_080_200_123  # 2021-08-04T12:30:00.123Z
+DEFAULTS: dict[str, Any] = {
+    "slice": 0,
+    "is_end": False,
+    "topic": "laps",
+    "partition": 1,
+    "offset": 7,
+    "timestamp_ms": TIME_MS,
+    "timestamp_type": 0,
+    "key": b"car-01",
+    "value": b'{"speed": 301.5, "car": "44", "n": 2, "lap": {"sector": [{"time": 31.5}]}}',
+    "headers": [("trace", b"a"), ("other", b"\xff"), ("trace", b"b")],
+}
+
+
+@pytest.fixture(autouse=True)
+def settings_are_left_alone(spark: "SparkSession") -> Iterator[None]:
+    before = {row.key: row.value for row in spark.sql("SET").collect()}
+    yield
+    assert {row.key: row.value for row in spark.sql("SET").collect()} == before
+
+
+def frame_of(spark: "SparkSession", *records: dict[str, Any]) -> "DataFrame":
+    rows = [tuple((DEFAULTS | record).values()) for record in records]
+    return spark.createDataFrame(rows, SCHEMA).coalesce(1)
+
+
+def after(spark: "SparkSession", record: dict[str, Any], **texts: str) -> "Row":
+    """What a transform leaves of one record; checked first, as it is in a run."""
+    transform = Transform(**texts)
+    check(spark, transform)
+    return apply(frame_of(spark, record), transform).collect()[0]
+
+
+def keeps(spark: "SparkSession", where: str, **record: Any) -> bool:
+    return bool(after(spark, record, where=where).keep)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_kept"),
+    [
+        ("key = 'car-01'", True),
+        ("key_bytes = X'6361722D3031'", True),
+        ("value:speed > 300", True),
+        ("value:speed > 301.5", False),
+        ("value:speed between 301 and 302", True),
+        ("value:n in (1, 2)", True),
+        ("value:n in (1, 3)", False),
+        ("value:car > 300", False),
+        ("10 > value:n", True),
+        ("value:lap.sector[0].time::decimal(5,2) = 31.50", True),
+        ("value:missing = 'x'", False),
+        ("not (value:missing = 'x')", False),
+        ("value:missing is null", True),
+        ("headers:trace = 'b'", True),
+        ("headers:none is null", True),
+        ("exists(headers, h -> h.value = X'FF')", True),
+        ("timestamp >= '2021-08-04T12:30:00.123Z' and timestamp < '2021-08-04T12:30:00.124'", True),
+        ("topic = 'laps' and partition = 1 and offset = 7", True),
+        ("key like any ('a%', 'car%')", True),
+        ("true -- and false", True),
+        ("key = 'value:speed'", False),
+    ],
+)
+def test_records_are_kept_for_which_the_condition_is_true(spark, where, is_kept):
+    assert keeps(spark, where) is is_kept
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "value:speed > 300",
+        "value:speed + 1 > 300",
+        "value:speed::int / (value:n::int - 2) > 0",
+        "1 / (offset - 7) > 0",
+        "array(1)[offset] = 1",
+        "to_date(key) > date'2021-01-01'",
+        "cast(key as int) = 1",
+        "key::timestamp > timestamp",
+        "element_at(array(1), offset::int) = 1",
+        "try_parse_json(value) is null and value:a = 1",
+        "unhex(key) = X'00'",
+        "substring(key, 1000) = 5",
+        "value:speed::array<int>[0] = 1",
+        "map('a', 1)[key] = 1",
+    ],
+)
+@pytest.mark.parametrize(
+    "value", [b'{"speed": "abc", "n": 2}', b"{bad", b"", b"\xff\xfe", b"5", None]
+)
+def test_a_bad_record_is_left_out_and_ends_nothing(spark, where, value):
+    assert keeps(spark, where, value=value) is False
+
+
+def test_numbers_are_compared_as_numbers_and_exactly(spark):
+    value = b'{"speed": 1000, "id": 9007199254740993, "d": 0.12345678901234567}'
+    assert keeps(spark, "value:speed > 300", value=value)
+    assert keeps(spark, "value:id = 9007199254740993", value=value)
+    assert not keeps(spark, "value:id = 9007199254740992", value=value)
+    assert keeps(spark, "value:d = 0.12345678901234567", value=value)
+    assert not keeps(spark, "value:d = 0.12345678901234568", value=value)
+
+
+def test_one_left_out_keeps_its_place_and_loses_its_load(spark):
+    row = after(spark, {}, where="false")
+    assert (row.keep, row.key, row.value, row.headers) == (False, None, None, None)
+    assert (row.slice, row.topic, row.partition, row.offset) == (0, "laps", 1, 7)
+    assert (row.timestamp_ms, row.timestamp_type) == (TIME_MS, 0)
+
+
+def test_rows_that_end_something_pass_as_they_are(spark):
+    row = after(
+        spark, {"is_end": True, "offset": -1}, where="false", select="upper(key) AS key, topic"
+    )
+    assert row.keep
+    assert {name: row[name] for name in ("key", "value", "offset")} == {
+        "key": DEFAULTS["key"],
+        "value": DEFAULTS["value"],
+        "offset": -1,
+    }
+    assert [tuple(pair) for pair in row.headers] == DEFAULTS["headers"]
+
+
+def test_the_schema_is_the_same_and_keep_and_the_order_stays(spark):
+    transform = Transform(where="offset % 2 = 0", select="value:speed, upper(key) AS key")
+    frame = frame_of(spark, *({"offset": number} for number in range(50)))
+    made = apply(frame, transform)
+    assert made.columns == [*frame.columns, "keep"]
+    assert [f.dataType for f in made.schema][:-1] == [f.dataType for f in frame.schema]
+    rows = made.collect()
+    assert [row.offset for row in rows] == list(range(50))
+    assert [row.keep for row in rows] == [number % 2 == 0 for number in range(50)]
+
+
+def test_where_alone_leaves_every_byte(spark):
+    record = {"key": b"\xff\x00", "value": b"\xfe", "headers": [("a", None), ("a", b"")]}
+    row = after(spark, record, where="offset = 7")
+    assert (bytes(row.key), bytes(row.value)) == (b"\xff\x00", b"\xfe")
+    assert [tuple(pair) for pair in row.headers] == [("a", None), ("a", b"")]
+
+
+def test_fields_become_a_new_value(spark):
+    select = (
+        "value:car AS car, upper(key) AS key, value:speed::double AS speed, timestamp, topic, offset,"
+        " key_bytes AS raw, 1.10BD AS price, null AS nothing, value:missing, value:lap, headers:trace"
+    )
+    row = after(spark, {}, select=select)
+    assert bytes(row.key) == b"CAR-01"
+    assert bytes(row.value).decode() == (
+        '{"car":"44","speed":301.5,"timestamp":"2021-08-04T12:30:00.123000Z","topic":"laps",'
+        f'"offset":7,"raw":"{base64.b64encode(b"car-01").decode()}","price":1.10,"nothing":null,'
+        '"missing":null,"lap":{"sector":[{"time":31.5}]},"trace":"b"}'
+    )
+    assert [tuple(pair) for pair in row.headers] == DEFAULTS["headers"]
+    assert row.timestamp_ms == TIME_MS
+
+
+def test_a_path_by_itself_keeps_its_json_type(spark):
+    value = (
+        b'{"d": 12345678901234567890.123456789012345678, "s": "1", "b": true, "a": [1, "x"], "n": null,'
+        b' "twice": 1, "twice": 2}'
+    )
+    row = after(
+        spark, {"value": value}, select="value:d, value:s, value:b, value:a, value:n, value:none"
+    )
+    assert bytes(row.value).decode() == (
+        '{"d":12345678901234567890.123456789012345678,"s":"1","b":true,"a":[1,"x"],"n":null,"none":null}'
+    )
+    row = after(
+        spark, {"value": value}, select="value:d::string AS d, value:d::decimal(38,18) AS e"
+    )
+    assert json.loads(bytes(row.value))["d"] != "12345678901234567890.123456789012345678"
+    assert bytes(row.value).endswith(b'"e":12345678901234567890.123456789012345678}')
+
+
+def test_microseconds_are_kept(spark):
+    row = after(spark, {}, select="timestamp + interval 1 microsecond AS at")
+    assert json.loads(bytes(row.value)) == {"at": "2021-08-04T12:30:00.123001Z"}
+
+
+def test_a_tombstone_stays_one(spark):
+    assert after(spark, {"value": None}, select="key AS k, value:a").value is None
+    assert after(spark, {"value": None}, select="value").value is None
+    assert bytes(after(spark, {"value": None}, select="'x' AS value").value) == b"x"
+    assert bytes(after(spark, {"value": b""}, select="key AS k").value) == b'{"k":"car-01"}'
+
+
+def test_parts_that_are_not_selected_stay(spark):
+    row = after(spark, {"value": b"\xff"}, select="lower(key) AS key")
+    assert bytes(row.value) == b"\xff"
+    row = after(spark, {"key": b"\xff"}, select="key, value:car")
+    assert bytes(row.key) == b"\xff"
+    assert after(spark, {"key": None}, select="value:car").key is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("value:n::int", b"2"),
+        ("value_bytes", DEFAULTS["value"]),
+        ("value:n", b"2"),
+        ("named_struct('a', 1, 'b', null)", b'{"a":1,"b":null}'),
+        ("array(1, 2)", b"[1,2]"),
+        ("timestamp", b"2021-08-04T12:30:00.123000Z"),
+        ("cast('12.50' as decimal(5,2))", b"12.50"),
+        ("true", b"true"),
+        ("value:lap::variant", b'{"sector":[{"time":31.5}]}'),
+        ("cast(null as string)", None),
+    ],
+)
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_part_is_made_of_any_type(spark, part, expression, expected):
+    made = after(spark, {}, select=f"{expression} AS {part}")[part]
+    assert (None if made is None else bytes(made)) == expected
+
+
+def test_headers_are_made_of_pairs(spark):
+    select = "array(struct('a' AS x, 'b' AS y), struct('c' AS x, null AS y), struct(null AS x, 'd' AS y)) AS headers"
+    assert [tuple(pair) for pair in after(spark, {}, select=select).headers] == [
+        ("a", b"b"),
+        ("c", None),
+    ]
+    row = after(spark, {}, select="filter(headers, h -> h.name <> 'trace') AS headers")
+    assert [tuple(pair) for pair in row.headers] == [("other", b"\xff")]
+
+
+def test_a_time_is_replaced_where_it_is_said(spark):
+    value = b'{"at": "2021-01-01T00:00:00.5Z"}'
+    row = after(
+        spark, {"value": value, "timestamp_type": 1}, select="value:at::timestamp AS timestamp"
+    )
+    assert (row.timestamp_ms, row.timestamp_type) == (1_609_459_200_500, 0)
+    assert bytes(row.value) == value
+    row = after(
+        spark, {"value": b"{}", "timestamp_type": 1}, select="value:at::timestamp AS timestamp"
+    )
+    assert (row.timestamp_ms, row.timestamp_type) == (TIME_MS, 1)
+
+
+@pytest.mark.parametrize("time_ms", [-1, (1 << 63) - 1, -(1 << 63)])
+def test_a_record_without_a_time_has_none(spark, time_ms):
+    row = after(spark, {"timestamp_ms": time_ms}, where="timestamp is null", select="timestamp")
+    assert row.keep
+    assert row.timestamp_ms == time_ms
+    assert json.loads(bytes(row.value)) == {"timestamp": None}
+
+
+REFUSED = [
+    ("upper(kk) = 'x'", "kk", "there is no column 'kk'"),
+    ("upper(topik) = 'x'", "topik", "there is no column 'topik'"),
+    ("slice = 1", "slice", "there is no column 'slice'"),
+    ("__key = 'a'", "__key", "there is no column '__key'"),
+    ("value:a = 1 and uper(key) = 'x'", "uper", "there is no function 'uper'"),
+    ("value:a = 1 and nokey = 'x'", "nokey", "there is no column 'nokey'"),
+    ("value:a::doubel > 1", "doubel", "there is no type 'doubel'"),
+    ("key = 'a' and key + ", "+", "cannot end here"),
+    ("key = 'a' oops", "oops", "cannot end here"),
+    ("key = 'a' AS b", "b", "cannot end here"),
+    ("key = 'a' b c", "c", "is not expected here"),
+    ("key", "key", "found string, needed a condition"),
+    ("value:flag", "value:flag", "found string, needed a condition"),
+    ("value.a = 1", "value.a", "Can't extract a value"),
+    ("upper(key, 3) = 'x'", "upper(key, 3)", "requires 1 parameters"),
+    ("key rlike '('", "key rlike '('", "Unclosed group"),
+    (
+        "date_format(timestamp, 'bbbbb') = 'x'",
+        "date_format(timestamp, 'bbbbb')",
+        "datetime pattern",
+    ),
+    ("timestamp > '2021-13-01'", "'2021-13-01'", "is no timestamp"),
+    ("timestamp not between '2021-01-01' and 'x'", "'x'", "is no timestamp"),
+    ("'soon' < timestamp", "'soon'", "is no timestamp"),
+    ("offset = '12a'", "'12a'", "is no bigint"),
+    ("'abc'::date > timestamp", "'abc'", "is no date"),
+    ("key = :a", ":", "`:` has a meaning"),
+    ("value :a = 1", ":", ""),
+    ("rand() < 0.5", "rand", "another answer each time"),
+    ("RAND (1) < 0.5", "RAND", "another answer each time"),
+    ("`rand`() < 0.5", "`rand`", "another answer each time"),
+    ("rand/* */() < 0.5", "rand", "another answer each time"),
+    ("uuid() = key", "uuid", "another answer each time"),
+    ("monotonically_increasing_id() = 1", "monotonically_increasing_id", "another answer"),
+    ("now() > timestamp", "now", "depends on when"),
+    ("current_timestamp > timestamp", "current_timestamp", "depends on when"),
+    ("`current_date` > timestamp", "`current_date`", "depends on when"),
+    ("localtime is null", "localtime", "depends on when"),
+    ("timestamp'now' > timestamp", "'now'", "depends on when"),
+    ("timestamp < 'today'", "'today'", "depends on when"),
+    ("cast(' now ' as timestamp) > timestamp", "' now '", "depends on when"),
+    ("' tomorrow UTC '::date > timestamp", "' tomorrow UTC '", "depends on when"),
+    ("to_timestamp('now') > timestamp", "'now'", "depends on when"),
+    ("session_user = 'x'", "session_user", "depends on where"),
+    ("current_user() = 'x'", "current_user", "depends on where"),
+    ("input_file_name() = 'x'", "input_file_name", "depends on where"),
+    ("reflect('java.lang.System', 'exit', 1) = 'x'", "reflect", "runs code"),
+    ("java_method('java.lang.System', 'exit', 1) = 'x'", "java_method", "runs code"),
+    ("try_reflect('java.lang.System', 'exit', 1) = 'x'", "try_reflect", "runs code"),
+    ("identifier('reflect')('java.lang.System') = 'x'", "identifier", "there is no function"),
+    ("system.builtin.rand() < 1", "rand", "by their own name alone"),
+    ("my_udf(key)", "my_udf", "there is no function 'my_udf'"),
+    ("assert_true(false) is null", "assert_true", "ends the run"),
+    ("raise_error('x') is null", "raise_error", "ends the run"),
+    ("parse_json(value) is null", "parse_json", "fails on the first record"),
+    ("count(*) > 1", "count", "many records together"),
+    ("sum(offset) over () > 1", "sum", "many records together"),
+    ("any(key = 'a')", "any", "many records together"),
+    ("some(key = 'a')", "some", "many records together"),
+    ("explode(array(1)) = 1", "explode", "several rows of one"),
+    ("key = (select 'a')", "select", "a query inside"),
+    ("exists (select 1)", "select", "a query inside"),
+    ("key in (/* */ SELECT 'a')", "SELECT", "a query inside"),
+    ("key = (values 'a')", "values", "a query inside"),
+    ("key = (table t)", "table", "a query inside"),
+    ("key = (from t)", "from", "a query inside"),
+    ("key = (map key using 'cat')", "using", "a query inside"),
+    ("key = (with t as (select 1) select * from t)", "with", "a query inside"),
+    ("struct(*) is null", "*", "stands for no columns"),
+    ("from_protobuf(value, 'a', '/etc/passwd') is null", "from_protobuf", "reads files"),
+    ("xpath_string(value, 'a') = 'b'", "xpath_string", "parses XML"),
+]
+
+
+@pytest.mark.parametrize(("where", "part", "reason"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_a_bad_condition_is_refused_and_pointed_at(spark, capfd, where, part, reason):
+    with pytest.raises(BadExpression) as caught:
+        check(spark, Transform(where=where))
+    error = caught.value
+    assert reason in error.reason
+    assert "\n" not in error.reason
+    for noise in ("SQLSTATE", "org.apache", "get_json_object", "try_cast(", "[", "docs/latest"):
+        assert noise not in error.reason.replace("[STRUCT, ARRAY, MAP]", "")
+    assert where[error.start :].startswith(part)
+    assert error.exit_code == 2
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("topik = 'a'", "did you mean topic?"),
+        ("lenght(key) = 1", "did you mean length or len or bit_length?"),
+        ("value:a::doubel = 1", "did you mean double?"),
+        ("xyz = 1", f"columns here: {', '.join(COLUMNS)}"),
+        ("parse_json(value) is null", "use try_parse_json"),
+    ],
+)
+def test_the_hint_names_what_is_near(spark, where, hint):
+    with pytest.raises(BadExpression) as caught:
+        check(spark, Transform(where=where))
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("select", "part", "reason"),
+    [
+        ("key AS a, uper(key) AS key", "uper", "there is no function"),
+        ("key AS a,\n  value:b::doubel AS b", "doubel", "there is no type"),
+        ("key AS a, nokey AS b", "nokey", "there is no column"),
+        ("key AS a, value:at AS timestamp", "value:at", "found string, needed a timestamp"),
+        ("key AS headers", "key", "found string, needed array<struct"),
+        ("array(struct(1, 'a')) AS headers", "array", "needed array<struct"),
+        ("array(struct('a', 1)) AS headers", "array", "needed array<struct"),
+        ("map('a', 'b') AS headers", "map", "needed array<struct"),
+        ("key AS a, rand() AS b", "rand", "another answer"),
+        ("value:a, regexp_replace(key, '(', '') AS b", "regexp_replace", "Unclosed group"),
+        ("key a AS b", "a", ""),
+    ],
+)
+def test_a_bad_selection_is_refused_and_pointed_at(spark, select, part, reason):
+    with pytest.raises(BadExpression) as caught:
+        check(spark, Transform(select=select))
+    assert reason in caught.value.reason
+    assert select[caught.value.start :].startswith(part)
+
+
+def test_every_function_of_spark_is_allowed_or_refused(spark):
+    """A new function of a new Spark belongs to one of the sections; so does one that has gone."""
+    listed = [row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]
+    keywords = {"and", "between", "case", "div", "in", "not", "or", "when"}
+    sorted_in = sorted(name for names in sections().values() for name in names)
+    assert len(sorted_in) == len(set(sorted_in))
+    assert sorted_in == sorted(
+        {name for name in listed if name.isidentifier()} - keywords | {"case"}
+    )
+
+
+def test_no_allowed_function_says_that_it_is_not_deterministic(spark):
+    doubtful = []
+    for name in sorted(sections()[ALLOWED] - {"case"}):
+        lines = [row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect()]
+        text = " ".join(lines)
+        if "deterministic" in text or ".aggregate." in text or "python" in text.lower():
+            doubtful.append(name)
+    assert doubtful == []
+
+
+REMOTE = """
+import sys
+from playhead.expression import BadExpression
+from playhead.spark import session
+from playhead.spark.transform import apply, check, forgiving
+from playhead.transform import Transform
+from tests.spark.test_transform import frame_of
+
+spark = session.session("elsewhere", remote=sys.argv[1])
+transform = Transform(where="value:speed + 1 > 300", select="upper(key) AS key, value:speed, timestamp")
+check(spark, transform)
+frame = frame_of(spark, {}, {"value": b'{"speed": "abc"}'})
+with forgiving(spark):
+    for row in apply(frame, transform).collect():
+        print(row.keep, row.key and bytes(row.key), row.value and bytes(row.value))
+for bad in ("key = 'a' and uper(key) = 'b'", "topik = 'a'", "key = 'a' and", "key rlike '('"):
+    try:
+        check(spark, Transform(where=bad))
+    except BadExpression as error:
+        print(error.column, error.reason)
+session.stop(spark)
+"""
+
+
+def test_it_is_the_same_through_spark_connect(connect_server: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REMOTE, connect_server], capture_output=True, text=True, timeout=150
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        """True b'CAR-01' b'{"speed":301.5,"timestamp":"2021-08-04T12:30:00.123000Z"}'""",
+        "False None None",
+        "15 there is no function 'uper'",
+        "1 there is no column 'topik'",
+        "13 the expression cannot end here",
+        "1 Unclosed group near index 1",
+    ]
+
+
+def test_the_settings_come_back_after_an_error(spark: "SparkSession") -> None:
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    with pytest.raises(ValueError, match="on the way"), forgiving(spark):
+        assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+        raise ValueError("on the way")
+    assert spark.conf.get("spark.sql.ansi.enabled") == before

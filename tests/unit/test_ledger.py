@@ -1,0 +1,191 @@
+"""A ledger's entry accounts for each offset of its slice; what remains is planned minus committed."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from playhead.ledger import VERSION, Entry, remaining
+from playhead.record import Slice
+
+Place = tuple[str, int, int]
+WHOLE = Slice("laps", 0, 10, 20)
+
+slices = st.builds(
+    lambda topic, partition, start, length: Slice(topic, partition, start, start + length),
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 1),
+    st.integers(0, 12),
+    st.integers(1, 6),
+)
+
+
+@st.composite
+def apart(draw) -> list[Slice]:
+    """Slices in any order of which no two overlap, as those of a plan and of a ledger do not."""
+    kept: list[Slice] = []
+    for slice_ in draw(st.lists(slices, max_size=12)):
+        if not any(slice_.overlaps(other) for other in kept):
+            kept.append(slice_)
+    return kept
+
+
+def places(some: list[Slice]) -> list[Place]:
+    return [
+        (each.topic, each.partition, offset)
+        for each in some
+        for offset in range(each.from_offset, each.to_offset)
+    ]
+
+
+# --- what remains -----------------------------------------------------------------------------
+
+
+@given(apart(), apart())
+def test_what_remains_is_planned_minus_committed(planned, committed):
+    left = places(remaining(planned, committed))
+    assert set(left) == set(places(planned)) - set(places(committed))
+    assert left == sorted(set(left)), "in order, and each offset once"
+
+
+@given(apart(), st.lists(slices, max_size=8))
+def test_committed_slices_may_overlap(planned, committed):
+    left = places(remaining(planned, committed))
+    assert set(left) == set(places(planned)) - set(places(committed))
+
+
+@given(apart(), apart(), st.randoms())
+def test_the_order_in_which_slices_are_given_is_nothing(planned, committed, random):
+    left = remaining(planned, committed)
+    random.shuffle(planned)
+    random.shuffle(committed)
+    assert remaining(planned, committed) == left
+
+
+@given(apart(), apart())
+def test_to_ask_again_changes_nothing_and_to_commit_what_remains_leaves_nothing(planned, committed):
+    left = remaining(planned, committed)
+    assert remaining(left, committed) == left
+    assert remaining(left, []) == left
+    assert remaining(planned, [*committed, *left]) == []
+    assert remaining(planned, []) == sorted(planned)
+
+
+@given(apart(), apart())
+def test_what_remains_stays_within_the_slices_of_the_plan(planned, committed):
+    for slice_ in remaining(planned, committed):
+        homes = [
+            each
+            for each in planned
+            if each.overlaps(slice_)
+            and each.from_offset <= slice_.from_offset
+            and slice_.to_offset <= each.to_offset
+        ]
+        assert len(homes) == 1, f"{slice_} lies in {homes}"
+
+
+# --- entries ----------------------------------------------------------------------------------
+
+numbers = st.integers(0, 2**40)
+times = st.none() | st.integers(-(2**62), 2**62)
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def entries(draw) -> Entry:
+    counts = [draw(numbers) for _ in range(5)]
+    written, filtered, outside, dead, skipped = counts
+    length = sum(counts) + draw(st.integers(0, 5))
+    assume(length)
+    start = draw(numbers)
+    topic = draw(st.text(min_size=1, max_size=5))
+    return Entry(
+        Slice(topic, draw(st.integers(0, 99)), start, start + length),
+        sum(counts),
+        written,
+        filtered=filtered,
+        outside=outside,
+        dead=dead,
+        skipped=skipped,
+        late=draw(numbers),
+        first_ms=draw(times),
+        last_ms=draw(times),
+        last_late_ms=draw(times),
+        details=draw(st.dictionaries(st.text(max_size=5), documents, max_size=3)),
+    )
+
+
+@given(entries())
+def test_an_entry_survives_json(entry):
+    text = entry.as_json()
+    assert Entry.from_json(text) == entry
+    assert Entry.from_json(text.encode()) == entry
+    assert Entry.from_json(text).as_json() == text
+
+
+@given(entries())
+def test_an_entrys_text_does_not_depend_on_the_order_of_its_details(entry):
+    turned = replace(entry, details=dict(reversed(entry.details.items())))
+    assert turned.as_json() == entry.as_json()
+
+
+@given(entries())
+def test_every_offset_of_an_entry_is_accounted_for(entry):
+    kinds = entry.written, entry.filtered, entry.outside, entry.dead, entry.skipped
+    assert sum(kinds) + entry.absent == len(entry.slice)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"read": 3, "written": 2},
+        {"read": 3, "written": 4},
+        {"read": 3, "written": 3, "dead": 1},
+        {"read": 3, "written": 3, "skipped": 1},
+        {"read": 3, "written": 3, "filtered": 1},
+        {"read": 3, "written": 3, "outside": 1},
+    ],
+)
+def test_an_entry_that_does_not_add_up_is_refused(counts):
+    accounted = sum(counts.values()) - counts["read"]
+    with pytest.raises(
+        ValueError, match=f"laps:0:10-20: read 3 records and accounts for {accounted}"
+    ):
+        Entry(WHOLE, **counts)
+
+
+def test_an_entry_with_more_records_than_offsets_is_refused():
+    assert Entry(WHOLE, 10, 10).absent == 0
+    with pytest.raises(ValueError, match="read 11 of 10 offsets"):
+        Entry(WHOLE, 11, 11)
+
+
+def test_an_entry_of_another_version_is_refused():
+    document = json.loads(Entry(WHOLE, 0, 0).as_json())
+    assert document["version"] == VERSION
+    for version in (VERSION + 1, None):
+        with pytest.raises(ValueError, match=f"version {version}; this Playhead knows {VERSION}"):
+            Entry.from_json(json.dumps(document | {"version": version}))
+
+
+@given(apart())
+def test_slices_that_remain_do_not_touch_what_was_cut_out(planned):
+    """Between two that remain of one planned slice something was committed."""
+    assume(planned)
+    middles = [
+        replace(each, from_offset=each.from_offset + 1, to_offset=each.to_offset - 1)
+        for each in planned
+        if len(each) > 2
+    ]
+    left = remaining(planned, middles)
+    assert len(left) == len(planned) + len(middles)
+    assert all(before < after for before, after in pairwise(left))
