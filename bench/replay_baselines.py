@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -185,7 +184,7 @@ def until_first_row(
     stage: Stage, table: str, records: int, start: Callable[[], Watched]
 ) -> Figures:
     """`run_s` is from the command's start to the moment another session sees a row."""
-    with psycopg.connect(stage.database_url, autocommit=True) as connection:
+    with stage.connected() as connection:
         query = f'SELECT EXISTS (SELECT FROM "{table}")'  # noqa: S608  our own name
         with start() as it:
             first_s = None

@@ -154,17 +154,26 @@ class Stage:
             deleted.result(_CHANGED_WITHIN_S)
             self._loaded.pop(name, None)
 
+    def connected(self) -> psycopg.Connection:
+        """A session that commits each statement.
+
+        Its tables are in `public`: the sandbox's user has the name of the schema where a replay keeps its
+        ledger, and PostgreSQL makes tables in a schema of the user's own name when there is one.
+        """
+        options = "-c search_path=public"
+        return psycopg.connect(self.database_url, autocommit=True, options=options)
+
     def fresh_table(self, name: str | None = None) -> str:
         """Empty, with its primary key; a checkpoint first, so that nobody pays for the last round's pages."""
         table = name or f"t_{uuid.uuid4().hex[:8]}"
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
+        with self.connected() as connection:
             connection.execute(sql.SQL(load.TABLE).format(sql.Identifier(table)))
             connection.execute("CHECKPOINT")
         return table
 
     def fill_table(self, table: str, file: Path) -> None:
         statement = sql.SQL("COPY {} FROM {}").format(sql.Identifier(table), sql.Literal(str(file)))
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
+        with self.connected() as connection:
             connection.execute(statement)
 
     def rows_in(self, table: str) -> int:
@@ -176,13 +185,13 @@ class Stage:
 
     def ask(self, query: str) -> Any:
         """The one value that the query finds."""
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
+        with self.connected() as connection:
             row = connection.execute(query).fetchone()
         assert row is not None
         return row[0]
 
     def drop_table(self, table: str) -> None:
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
+        with self.connected() as connection:
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(table)))
 
     def records_in(self, topic: str) -> int:

@@ -143,9 +143,11 @@ class Cutter:
             # The log's time never falls, so that it stood highest at the last one.
             last = next(i for i in reversed(range(len(held))) if held[i] != OUTSIDE)
             account.late += late
-            since_ms = max(reached, *times[: last + 1]) - to_ms
+            highest = max(times[: last + 1])
+            since_ms = max(reached, highest) - to_ms
             account.last_late_ms = max(account.last_late_ms or 0, since_ms)
-        self._log_ms[place] = max(reached, max(times))
+        highest = max(times)
+        self._log_ms[place] = max(reached, highest)
 
 
 def _followed(
@@ -157,9 +159,11 @@ def _followed(
     if not len(records):
         return reached
     first, last = records.offsets[0], records.offsets[-1]
-    if first < reached or last < first or last >= planned.to_offset:
+    is_theirs = (records.topic, records.partition) == (planned.topic, planned.partition)
+    if not is_theirs or first < reached or last < first or last >= planned.to_offset:
         raise ValueError(
-            f"drawn: found offsets {first} to {last}, needed some of {planned} from {reached} on"
+            f"drawn: found {records.topic}:{records.partition} offsets {first} to {last}, "
+            f"needed some of {planned} from {reached} on"
         )
     return last + 1
 

@@ -1,8 +1,9 @@
 """Endpoints as people write them, `kafka:orders` or `parquet:s3://archive/orders`, taken apart."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 from playhead import secrets
 from playhead.errors import UsageError
@@ -16,16 +17,19 @@ _EXAMPLES = {
     "json": "json:FOLDER or json:s3://BUCKET/PREFIX",
     "csv": "csv:FOLDER or csv:s3://BUCKET/PREFIX",
 }
+# A topic's name, several, or one with {topic} in it; none for a target that needs no name.
+_TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
+_SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 
 
 class BadEndpoint(UsageError):
     """A source or target that cannot be understood."""
 
     def __init__(self, text: str, *, reason: str, hint: str | None = None) -> None:
-        self.text, self.reason = text, reason
+        self.text, self.reason = _shown(text), reason
         super().__init__(
-            f"endpoint {text!r}: {reason}",
-            hint=hint or "written as " + "; ".join(_EXAMPLES.values()),
+            f"endpoint {self.text!r}: {reason}",
+            hint=_shown(hint) if hint else "written as " + "; ".join(_EXAMPLES.values()),
         )
 
 
@@ -37,8 +41,11 @@ class Endpoint:
     """kafka, postgres, parquet, json or csv."""
     name: str
     """A topic, a table, a folder; `{topic}` in it stands for the record's topic."""
-    address: str | None = None
-    """`host:port` of a broker or a database's URL; None for the configured one."""
+    address: str | None = field(default=None, repr=False)
+    """`host:port` of a broker or a database's URL; None for the configured one.
+
+    Never with a password: a `${NAME}` may stand for one, and is resolved where it is needed.
+    """
     is_pattern: bool = False
 
     def __str__(self) -> str:
@@ -47,15 +54,16 @@ class Endpoint:
             return f"kafka://{self.address}/{name}" if self.address else f"kafka:{name}"
         if self.system == "postgres" and self.address:
             glue = "&" if "?" in self.address else "?"
-            return f"{self.address}{glue}{urlencode({'table': self.name})}"
+            return f"{self.address}{glue}table={quote(self.name, safe='{}')}"
         return f"{self.system}:{self.name}"
 
     def shown(self) -> str:
         """As `str`, safe to print."""
-        return secrets.without_password(str(self)) if self.address else str(self)
+        return _shown(str(self))
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
+        _refuse_password(text)
         system, colon, rest = text.partition(":")
         if not colon:
             reason = "it names no system"
@@ -73,15 +81,52 @@ class Endpoint:
         return cls(system, rest)
 
 
+def _shown(text: str) -> str:
+    # The scheme of `parquet:s3://` would be taken for a part of the address.
+    system, colon, rest = text.partition(":")
+    is_address = rest.startswith("//") or "://" not in rest
+    return (
+        secrets.without_password(text)
+        if is_address
+        else f"{system}{colon}{secrets.without_password(rest)}"
+    )
+
+
+def _refuse_password(text: str) -> None:
+    """A command line is no place for a secret, and neither is a plan, which repeats the endpoint."""
+    rest = text.partition(":")[2]
+    for password in {*secrets.passwords_in(text), *secrets.passwords_in(rest)}:
+        if not secrets.has_reference(password):
+            secrets.remember(password)
+            reason = "it has a password, which would be kept in the plan and the shell's history"
+            hint = (
+                "write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or name no password"
+            )
+            raise BadEndpoint(text, reason=reason, hint=hint)
+
+
 def _kafka(text: str, rest: str) -> Endpoint:
     address = None
+    hint = _EXAMPLES["kafka"]
     if rest.startswith("//"):
         address, _, rest = rest[2:].partition("/")
-        if not address or ":" not in address:
-            raise BadEndpoint(text, reason="the address has no port", hint=_EXAMPLES["kafka"])
-    if len(rest) > 2 and rest.startswith("/") and rest.endswith("/"):
-        return Endpoint("kafka", rest[1:-1], address, is_pattern=True)
+        if not all(map(_SERVER.fullmatch, address.split(","))):
+            raise BadEndpoint(text, reason="the address needs HOST:PORT", hint=hint)
+    if rest.startswith("/"):
+        return Endpoint("kafka", _pattern(text, rest), address, is_pattern=True)
+    if not _TOPICS.fullmatch(rest) or not all(rest.split(",")[1:]):
+        raise BadEndpoint(text, reason=f"{rest!r} is no topic's name", hint=hint)
     return Endpoint("kafka", rest, address)
+
+
+def _pattern(text: str, rest: str) -> str:
+    if len(rest) < 3 or not rest.endswith("/"):
+        raise BadEndpoint(text, reason="a pattern stands between two slashes")
+    try:
+        re.compile(rest[1:-1])
+    except re.error as exc:
+        raise BadEndpoint(text, reason=f"the pattern cannot be understood: {exc}") from exc
+    return rest[1:-1]
 
 
 def _postgres(text: str, system: str, rest: str) -> Endpoint:
@@ -89,15 +134,17 @@ def _postgres(text: str, system: str, rest: str) -> Endpoint:
         if not rest:
             raise BadEndpoint(text, reason="it names no table", hint=_EXAMPLES["postgres"])
         return Endpoint("postgres", rest)
-    parts = urlsplit(f"{system}:{rest}")
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    tables = [value for key, value in query if key == "table"]
-    if len(tables) != 1 or not tables[0]:
+    # By hand: what is not the table must reach the database's own library as it was written.
+    address, _, query = f"{system}:{rest}".partition("?")
+    parameters = [each for each in query.split("&") if each]
+    tables = [each for each in parameters if each.startswith("table=")]
+    if len(tables) != 1 or tables[0] == "table=":
         reason = "a database's URL needs one table=NAME in its query"
-        raise BadEndpoint(secrets.without_password(text), reason=reason, hint=_EXAMPLES["postgres"])
-    others = [(key, value) for key, value in query if key != "table"]
-    address = urlunsplit(parts._replace(query=urlencode(others)))
-    return Endpoint("postgres", tables[0], address)
+        raise BadEndpoint(text, reason=reason, hint=_EXAMPLES["postgres"])
+    parameters.remove(tables[0])
+    if parameters:
+        address += "?" + "&".join(parameters)
+    return Endpoint("postgres", unquote(tables[0].removeprefix("table=")), address)
 
 
 # --- as programs write them

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Protocol
 
 from playhead.account import Account, Bury, ErrorRule
@@ -23,7 +23,7 @@ from playhead.paced import Pacer
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, Source
-from playhead.target import Findings, Target, Writer
+from playhead.target import AlreadyCommitted, Findings, Target, Writer
 
 Lane = tuple[Slice, ...]
 """Slices of one partition, in order."""
@@ -108,20 +108,26 @@ def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
     """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
     lanes = job.works[index]
     if job.pacing is None or len(lanes) == 1 or draw is not None:
-        return [_play_lanes(job, index, lanes, draw)]
+        return [_play_lanes(job, index, lanes, draw, Event())]
     return _side_by_side(job, index, lanes)
 
 
 def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]:
-    """Paced lanes wait most of the time: a thread for each keeps them aligned in one task."""
+    """Paced lanes wait most of the time: a thread for each keeps them aligned in one task.
+
+    When one of them cannot go on the others stop too, at their next slice boundary: they would run
+    ahead of it, for as long as the replay takes.
+    """
     reports: list[Report] = []
     failures: list[BaseException] = []
+    is_over = Event()
 
     def run(lane: Lane) -> None:
         try:
-            reports.append(_play_lanes(job, index, (lane,), None))
+            reports.append(_play_lanes(job, index, (lane,), None, is_over))
         except BaseException as exc:  # noqa: BLE001  raised again in the task's own thread
             failures.append(exc)
+            is_over.set()
 
     threads = [Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
     for thread in threads:
@@ -133,7 +139,9 @@ def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]
     return reports
 
 
-def _play_lanes(job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None) -> Report:
+def _play_lanes(
+    job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None, is_over: Event
+) -> Report:
     report = Report(index, time.time_ns())
     try:
         with ExitStack() as stack:
@@ -143,7 +151,7 @@ def _play_lanes(job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None
             bury = stack.enter_context(job.graveyard.open(job.replay_id)) if job.graveyard else None
             writer = stack.enter_context(job.target.open(job.replay_id))
             cutter = Cutter(job.limits, job.filter, _accounts(job.rule, bury))
-            desk = _Desk(job, writer, cutter, report)
+            desk = _Desk(job, writer, cutter, report, is_over)
             for lane in lanes:
                 if job.compares is None:
                     _play_lane(desk, lane, draw)
@@ -151,9 +159,11 @@ def _play_lanes(job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None
                     _compare_lane(desk, lane, draw, job.compares)
     except Stopped:
         pass  # what was committed is in the ledger, and the rest is for a resume
-    except Unavailable as exc:
-        # Not raised: the other tasks may well go on, and the run tries again what is left.
-        report.away = f"{exc.message}"
+    except (Unavailable, AlreadyCommitted) as exc:
+        # Not raised: the other tasks may well go on, and the run tries again what is left. Committed
+        # already is what an engine meets that starts a lost task again: the ledger has moved.
+        report.away = exc.message
+        is_over.set()
     return report
 
 
@@ -171,19 +181,24 @@ class _Desk:
     writer: Writer
     cutter: Cutter
     report: Report
+    is_over: Event
+    """Set when what plays beside this has come to an end."""
     clock: Clock = field(default_factory=SystemClock)
+
+    def is_stopped(self) -> bool:
+        return self.is_over.is_set() or self.job.is_stopped()
 
 
 def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
     pacer = _pacer(desk, lane)
     for slice_ in lane:
+        if desk.is_stopped():
+            return
         drawn = draw(slice_)
         if pacer is None:
             _commit_all(desk, desk.cutter.portions(slice_, drawn), lambda portion: portion.runs)
         else:
             _commit_all(desk, pacer.portions(desk.cutter, slice_, drawn), pacer.release)
-        if desk.job.is_stopped():
-            return
 
 
 def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
@@ -201,7 +216,7 @@ def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
         desk.clock,
         start_ns=pacing.start_ns,
         errors=desk.report.schedule,
-        is_stopped=desk.job.is_stopped,
+        is_stopped=desk.is_stopped,
         keeps_rate=pacing.pace.per_second is not None,
     )
 
@@ -210,19 +225,20 @@ def _commit_all(
     desk: _Desk, portions: Iterable[Portion], release: Callable[[Portion], Iterable[Records]]
 ) -> None:
     for portion in portions:
-        if desk.job.is_stopped():
+        if desk.is_stopped():
             return
         abort_point("job.drawn")
         desk.writer.commit(portion.account, release(portion))
         abort_point("job.committed")
         desk.report.note_commit(portion.account)
+        del portion  # or it would be held while the next one is gathered
 
 
 def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, Entry]) -> None:
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     cutter = Cutter(whole, desk.job.filter, Account)
     for slice_ in lane:
-        if desk.job.is_stopped():
+        if desk.is_stopped():
             return
         for portion in cutter.portions(slice_, draw(slice_)):
             desk.report.findings.append(desk.writer.compare(entries[slice_], portion.runs))

@@ -56,6 +56,16 @@ class UnknownReplay(UsageError):
         super().__init__(text, hint=hint)
 
 
+class JournalBusy(PlayheadError):
+    """Other processes have kept the journal to themselves for too long."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"the journal {file} is locked by another process, and was for {_WAIT_FOR_LOCK_S:g} s",
+            hint="try again; what was replayed is in the targets' ledgers",
+        )
+
+
 class JournalDamaged(PlayheadError):
     """The journal's file cannot be used."""
 
@@ -92,16 +102,21 @@ class Journal:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        self._folder.mkdir(parents=True, exist_ok=True)
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Plans show records: nobody else may read them, from the file's first instant on.
+            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
                 connection.row_factory = sqlite3.Row
-                self.file.chmod(0o600)
                 connection.execute(_SCHEMA)
                 with connection:
                     yield connection
         except sqlite3.Error as exc:
+            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise JournalBusy(self.file) from exc
             raise JournalDamaged(self.file, reason=str(exc)) from exc
+        except OSError as exc:
+            raise JournalDamaged(self.file, reason=exc.strerror or str(exc)) from exc
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
         """Note a plan before it runs; one that is there stays as it is."""
@@ -123,7 +138,8 @@ class Journal:
     ) -> None:
         """A replay has come into a new state."""
         now_ms = time.time_ns() // 1_000_000
-        stamp = "started_at_ms" if state == RUNNING else "ended_at_ms"
+        # While it runs again, the end of an earlier run says nothing.
+        stamp = "ended_at_ms = NULL, started_at_ms" if state == RUNNING else "ended_at_ms"
         text = json.dumps(proof) if proof is not None else None
         with self._opened() as connection:
             connection.execute(
@@ -150,10 +166,15 @@ class Journal:
         whole = self.get(beginning)
         if whole is not None:
             return whole
-        found = [run for run in self.runs() if run.replay_id.startswith(beginning)]
-        if len(found) != 1:
-            raise UnknownReplay(beginning, candidates=tuple(run.replay_id for run in found))
-        return found[0]
+        with self._opened() as connection:
+            rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
+            ids = [row["id"] for row in rows]
+        # An empty one is a script's variable that was not set, and does not mean the only run.
+        found = tuple(each for each in ids if beginning and each.startswith(beginning))
+        run = self.get(found[0]) if len(found) == 1 else None
+        if run is None:
+            raise UnknownReplay(beginning, candidates=found)
+        return run
 
     def runs(self) -> list[Run]:
         """All of them, the latest first."""

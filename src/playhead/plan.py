@@ -1,8 +1,10 @@
 """Everything that is decided before anything is written, so that the dry run and the run are one."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from playhead.errors import UsageError
@@ -13,6 +15,8 @@ from playhead.source import Place, SourceFacts, TopicFacts
 from playhead.target import Inspection
 
 VERSION = 1
+# An id is a part of file names, of transactional ids and of keys in a ledger.
+REPLAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,16 @@ class PartitionPlan:
     earliest: int
     stable_end: int
     high_watermark: int
+
+    def __post_init__(self) -> None:
+        offsets = (self.from_offset, self.span_end, self.to_offset)
+        if not all(type(offset) is int for offset in (self.partition, *offsets)):
+            raise TypeError(f"PartitionPlan of {self.topic}: partition and offsets must be numbers")
+        if not 0 <= self.from_offset <= self.span_end <= self.to_offset:
+            raise ValueError(
+                f"PartitionPlan of {self.topic}:{self.partition}: found {offsets}, "
+                "needed 0 <= from_offset <= span_end <= to_offset"
+            )
 
     @property
     def place(self) -> Place:
@@ -74,6 +88,14 @@ class Plan:
     estimate: Estimate
     notes: tuple[Note, ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
+    """Rows as the target shows them, in values that JSON has."""
+
+    def __post_init__(self) -> None:
+        if not REPLAY_ID.fullmatch(self.replay_id):
+            raise ValueError(
+                f"replay id {self.replay_id!r}: needed letters, digits, '.', '_' and '-', at most 64"
+            )
+        object.__setattr__(self, "samples", tuple(_plain(row) for row in self.samples))
 
     @property
     def planned(self) -> int:
@@ -120,10 +142,27 @@ class Plan:
     def from_json(cls, text: str, *, where: str) -> "Plan":
         try:
             return cls.from_document(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+            reason = f"it has no {exc}" if isinstance(exc, KeyError) else str(exc)
             raise UsageError(
-                f"{where} is not a plan: {exc}", hint="`playhead replay … --plan FILE` writes one"
+                f"{where} is not a plan: {reason}",
+                hint="`playhead replay … --plan FILE` writes one",
             ) from exc
+
+
+def _plain(value: Any) -> Any:
+    """In values that come back from JSON as they are; a target may show bytes, dates, decimals."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair
+    if value is None or isinstance(value, int) or (type(value) is float and isfinite(value)):
+        return value
+    return str(value)
 
 
 def _facts(document: Mapping[str, Any]) -> SourceFacts:

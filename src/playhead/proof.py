@@ -117,6 +117,8 @@ class Proof:
             if self.total(name)
         ]
         ending = f"{self.total('missing'):,} missing, {self.total('duplicate'):,} duplicates"
+        if self.total("foreign"):
+            ending += f", {self.total('foreign'):,} that were not planned"
         word = "proved" if self.adds_up else "NOT PROVED"
         return f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
 

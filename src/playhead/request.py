@@ -35,6 +35,10 @@ class Request:
     redrive: bool = False
     typed: bool = False
 
+    def __post_init__(self) -> None:
+        for text in (self.source, self.target):
+            Endpoint.parse(text)  # refuses what cannot be understood, and a password written out
+
     @property
     def source_endpoint(self) -> Endpoint:
         return Endpoint.parse(self.source)
@@ -53,5 +57,23 @@ class Request:
         if unknown:
             raise ValueError(f"unknown {', '.join(sorted(unknown))}")
         values: dict[str, Any] = dict(document)
-        values |= {name: tuple(values.get(name, ())) for name in ("key", "headers")}
+        for field in fields(cls):
+            if field.name in values:
+                values[field.name] = _understood(field.name, values[field.name], field.default)
         return cls(**values)
+
+
+def _understood(name: str, found: Any, default: Any) -> Any:
+    """A value of a saved request; one of another kind would be noticed late, or never."""
+    if isinstance(default, tuple):
+        is_right = isinstance(found, list | tuple) and all(isinstance(each, str) for each in found)
+        needed, found = "a list of texts", tuple(found) if is_right else found
+    elif isinstance(default, bool):
+        is_right, needed = isinstance(found, bool), "true or false"
+    elif name.endswith("_ms"):
+        is_right, needed = type(found) is int and found >= 0, "a number of milliseconds"
+    else:
+        is_right, needed = isinstance(found, str), "a text"
+    if not is_right and not (found is None and default is None):
+        raise ValueError(f"{name} is {found!r}; needed: {needed}")
+    return found

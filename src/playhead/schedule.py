@@ -77,7 +77,7 @@ class AtSpeed:
         played = self._played_ms(timestamp_ms)
         if self._first is None:
             self._first = played
-        since = max(0, played - self._first)
+        since = played - self._first  # a negative one is due at once, as the schedule has it
         return -(-since * self._multiplier // self._divisor)  # rounded up: nothing is early
 
     def _played_ms(self, timestamp_ms: int) -> int:

@@ -59,8 +59,13 @@ class Expression:
         return self._solid[0].start
 
     @property
+    def last(self) -> Token:
+        """The last token that is no space."""
+        return self._solid[-1]
+
+    @property
     def end(self) -> int:
-        return self._solid[-1].end
+        return self.last.end
 
     @property
     def _solid(self) -> list[Token]:

@@ -21,6 +21,7 @@ from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.target import InUse
+from playhead.testing import Aborted, armed
 from playhead.testing.target_case import look
 from tests.fix_archives import everything
 
@@ -29,6 +30,7 @@ POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith("files.
 PASSED_ONCE = {
     *("files.before_archive", "files.archive_made"),
     *("files.before_about", "files.about_written"),
+    *("files.before_stray", "files.stray_removed"),
 }
 SLICES = [Slice("t", 0, 0, 100), Slice("t", 1, 50, 60), Slice("t", 0, 100, 130)]
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,8 @@ def test_killed_later_at(tmp_path: Path, point: str, passing: int) -> None:
 
 def is_killed_and_goes_on(tmp_path: Path, point: str, format_: str) -> None:
     root = tmp_path / "archive"
+    if "stray" in point:
+        leave_a_stray(root, format_)
     dead = started(root, format_, point)
     assert dead.returncode == -signal.SIGKILL, f"it died at {point}: {dead.stderr}"
     whole_slices_only(root, format_)
@@ -98,6 +102,16 @@ def is_killed_and_goes_on(tmp_path: Path, point: str, format_: str) -> None:
     undisturbed = tmp_path / "undisturbed"
     run(str(undisturbed), format_)
     assert files_of(root) == files_of(undisturbed), "as if it had never died"
+
+
+def leave_a_stray(root: Path, format_: str) -> None:
+    """A data file without a ledger entry, of a slice that is cut in another way later."""
+    with (
+        FilesTarget(str(root), format_).open("r") as writer,
+        armed("files.data_published=raise"),
+        pytest.raises(Aborted),
+    ):
+        commit(writer, Slice("t", 0, 90, 110))
 
 
 def whole_slices_only(root: Path, format_: str) -> None:

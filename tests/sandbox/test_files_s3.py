@@ -9,6 +9,7 @@ from pyarrow import fs
 
 from playhead.account import Account
 from playhead.errors import Unavailable
+from playhead.files import s3 as s3_files
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.files.trouble import AccessDenied, NoSuchBucket, StoreUnavailable
@@ -157,3 +158,13 @@ def _cut_after(link: LinkProxy, n_bytes: int) -> None:
     while link.bytes_up - start < n_bytes and time.monotonic() < deadline:
         time.sleep(0.001)
     link.cut()
+
+
+def test_a_link_that_stalls(bucket: str, link: LinkProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_files, "_REQUEST_S", 1.0)
+    archive(f"s3://{bucket}/a")
+    link.stall()
+    start = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        FilesSource(f"s3://{bucket}/a").bounds()
+    assert time.monotonic() - start < 30

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.errors import BadValue
-from playhead.files import names
+from playhead.files import local, names
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.files.trouble import (
@@ -25,12 +27,14 @@ from playhead.files.trouble import (
     OtherFormat,
     OtherRecords,
     StoreFailed,
+    StoreUnavailable,
 )
+from playhead.files.typed import filled, inferred
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
-from playhead.target import Look
-from playhead.testing import sample_records
+from playhead.target import AlreadyCommitted, Look
+from playhead.testing import Aborted, armed, sample_records
 from playhead.testing.target_case import look
 from tests.fix_archives import archive, commit, everything
 
@@ -73,7 +77,7 @@ def test_a_root_means_the_same_wherever_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    target = pickle.loads(pickle.dumps(FilesTarget("sub/../here")))
+    target = pickle.loads(pickle.dumps(FilesTarget("sub/../here")))  # noqa: S301 - our own bytes
     monkeypatch.chdir("/")
     assert target.root == str(tmp_path / "here")
     assert FilesTarget(f"file://{tmp_path}/here") == target
@@ -170,7 +174,9 @@ def test_offsets_by_time(tmp_path_factory, times, length, instant):
 
 # --- several replays in one archive -----------------------------------------------------------
 
-CUTS = st.lists(st.integers(1, 19), max_size=4, unique=True).map(lambda cuts: [0, *sorted(cuts), 20])
+CUTS = st.lists(st.integers(1, 19), max_size=4, unique=True).map(
+    lambda cuts: [0, *sorted(cuts), 20]
+)
 LOG = [record(offset, value=b"%d" % offset) for offset in range(20) if offset % 5]
 
 
@@ -218,7 +224,10 @@ def test_other_records_under_the_same_name_are_refused(tmp_path: Path) -> None:
     with target.open("one") as writer:
         commit(writer, slice_(0, 10), [record(1), record(2)])
     before = data_files(tmp_path)[0].read_bytes()
-    with target.open("two") as writer, pytest.raises(OtherRecords, match="in which replay one keeps"):
+    with (
+        target.open("two") as writer,
+        pytest.raises(OtherRecords, match="in which replay one keeps"),
+    ):
         commit(writer, slice_(0, 10), [record(2)], filtered=1)
     assert data_files(tmp_path)[0].read_bytes() == before
     assert target.entries("two") == []
@@ -279,7 +288,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, format_: str, spoil, reason: st
         everything(str(tmp_path), format_)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1}', "\xff", '{"version":1,"slice":2}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 1}', "\xff", '{"version":1,"slice":2}']
+)
 def test_a_damaged_ledger_is_named(tmp_path: Path, text: str) -> None:
     archive(str(tmp_path))
     entry = next(iter(sorted(tmp_path.glob("_playhead/replay=*/topic=*/*/*.json"))))
@@ -301,6 +312,58 @@ def test_data_without_an_entry_is_not_read(tmp_path: Path) -> None:
     extra = data_files(tmp_path)[0].with_name(f"{10:020d}-{20:020d}.parquet")
     extra.write_bytes(data_files(tmp_path)[0].read_bytes())
     assert everything(str(tmp_path)) == sample_records()
+
+
+def test_what_a_dead_writer_left_is_gone_when_its_offsets_are_written(tmp_path: Path) -> None:
+    """So that other tools do not see records twice, however the resume cuts."""
+    target = FilesTarget(str(tmp_path))
+    with target.open("dead") as writer, armed("files.data_published=raise"), pytest.raises(Aborted):
+        commit(writer, slice_(0, 10), [record(1), record(9)])
+    with target.open("dead") as writer:
+        commit(writer, slice_(5, 20), [record(9)])
+        commit(writer, slice_(0, 5), [record(1)])
+    with target.open("other") as writer:
+        commit(writer, slice_(0, 20), [record(1), record(9)])
+    found = [
+        names.data_slice(str(file.relative_to(tmp_path)), "parquet")
+        for file in data_files(tmp_path)
+    ]
+    assert found == [slice_(0, 5), slice_(0, 20), slice_(5, 20)]
+    assert read(tmp_path, slice_(0, 20)) == [record(1), record(9)]
+
+
+def test_of_writers_that_overlap_at_the_same_time_one_wins(tmp_path: Path) -> None:
+    target, start = FilesTarget(str(tmp_path)), threading.Barrier(6)
+
+    def attempt(n: int) -> bool:
+        with target.open("r") as writer:
+            start.wait(30)
+            try:
+                commit(writer, slice_(n, n + 10), [record(9)])
+            except AlreadyCommitted:
+                return False
+        return True
+
+    with ThreadPoolExecutor(6) as threads:
+        won = list(threads.map(attempt, range(6)))
+    assert won.count(True) == 1
+    (entry,) = target.entries("r")
+    assert entry.slice == slice_(won.index(True), won.index(True) + 10)
+    assert read(tmp_path, entry.slice) == [record(9)]
+
+
+def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_PATIENCE_S", 0.2)
+    archive_of = FilesTarget(str(tmp_path))._archive()
+    with (
+        archive_of.store.alone(names.place_folder("t", 0)),
+        FilesTarget(str(tmp_path)).open("r") as writer,
+    ):
+        commit(writer, slice_(0, 5, 1), [])
+        with pytest.raises(StoreUnavailable, match="another writer has it"):
+            commit(writer, slice_(0, 5), [])
 
 
 def test_compare_tells_damage_from_differences(tmp_path: Path) -> None:
@@ -385,9 +448,9 @@ def test_links_inside_an_archive_are_not_followed(tmp_path: Path, where: str) ->
     elsewhere.mkdir()
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
-    with pytest.raises(LinkInside, match="symbolic link inside the archive"):
-        with FilesTarget(str(tmp_path / "archive")).open("r") as writer:
-            commit(writer, slice_(0, 5), [record(1)])
+    target = FilesTarget(str(tmp_path / "archive"))
+    with pytest.raises(LinkInside, match="inside the archive"), target.open("r") as writer:
+        commit(writer, slice_(0, 5), [record(1)])
     assert list(elsewhere.iterdir()) == []
 
 
@@ -471,6 +534,60 @@ def test_a_value_that_does_not_fit_is_refused(tmp_path: Path, value: bytes) -> N
         assert (entry.written, entry.skipped) == (2, 1)
         assert writer.compare(entry, [Records.of(records)]).different == 0
     assert read(tmp_path, slice_(0, 5)) == [records[0], records[2]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+FIELDS = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
+DOCUMENTS = st.none() | FIELDS.map(json.dumps).map(str.encode) | st.binary(max_size=4)
+
+
+@given(
+    st.lists(DOCUMENTS, min_size=1, max_size=5),
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.sampled_from(["int64", "double", "bool", "string", "json"]),
+        min_size=1,
+    ),
+)
+def test_what_fits_alone_fits_among_others(values, columns):
+    records = Records.of(record(n, value=value) for n, value in enumerate(values))
+    account = Account(slice_(0, 10), ErrorRule("skip"))
+    fitting, arrays = filled(account, records, columns)
+    alone = []
+    for each in records:
+        one = Account(slice_(0, 10), ErrorRule("skip"))
+        alone += filled(one, Records.of([each]), columns)[0]
+    assert list(fitting) == alone
+    assert account.refused_offsets == {each.offset for each in records} - {e.offset for e in alone}
+    for array, (name, type_) in zip(arrays, columns.items(), strict=True):
+        for item, each in zip(array.to_pylist(), fitting, strict=True):
+            found = json.loads(each.value).get(name) if each.value is not None else None
+            needed = json.dumps(found) if type_ == "json" and found is not None else found
+            assert item == needed or (item != item and needed != needed) or item == float(needed)
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=5))
+def test_columns_that_were_inferred_fit_what_they_were_inferred_from(values):
+    columns = inferred(values)
+    objects = [value for value in values if value is None or is_object(value)]
+    records = Records.of(record(n, value=value) for n, value in enumerate(values))
+    account = Account(slice_(0, 10), ErrorRule("skip"))
+    if columns:
+        fitting, _ = filled(account, records, columns)
+        assert fitting.values == objects
+
+
+def is_object(value: bytes) -> bool:
+    try:
+        return isinstance(json.loads(value.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def test_a_slice_of_which_no_value_fits(tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ def test_target(tmp_path: Path, format_: str) -> None:
     root = str(tmp_path / "archive")
 
     def damage() -> None:
-        last = max(tmp_path.glob("archive/topic=*/*/[!.]*"), key=lambda file: file.stat().st_mtime_ns)
+        last = max(
+            tmp_path.glob("archive/topic=*/*/[!.]*"), key=lambda file: file.stat().st_mtime_ns
+        )
         last.write_bytes(last.read_bytes()[:-3])
 
     exercise_target(

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 from dataclasses import replace
 
@@ -24,7 +25,19 @@ from playhead.testing import sample_records
 CODECS = [ParquetCodec(), JsonCodec(), CsvCodec()]
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TRICKY = st.sampled_from(
-    [b"", b'"', b",", b"\r", b"\n", b"\r\n", b"\x00", b"\xff", b"null", b'{"base64":"AA=="}', b"\xef\xbb\xbf"]
+    [
+        b"",
+        b'"',
+        b",",
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\x00",
+        b"\xff",
+        b"null",
+        b'{"base64":"AA=="}',
+        b"\xef\xbb\xbf",
+    ]
 )
 BYTES = st.none() | st.binary(max_size=40) | TRICKY | st.text(max_size=20).map(str.encode)
 NAMES = st.text(max_size=10) | st.sampled_from(['"', ",", "\r\n", "\x00", "a", "a"])
@@ -96,12 +109,12 @@ def test_nothing_gives_no_file(codec):
 def test_groups_do_not_depend_on_how_the_records_came(sizes, data, most_records, most_bytes):
     records = records_of([(n, 0, None, b"x" * size, ()) for n, size in enumerate(sizes)])
     cuts = sorted(data.draw(st.sets(st.integers(0, len(sizes)))) | {0, len(sizes)})
-    runs = [records.cut(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    runs = [records.cut(a, b) for a, b in itertools.pairwise(cuts)]
     bounds = {"most_records": most_records, "most_bytes": most_bytes}
     groups = list(regrouped(runs, **bounds))
     assert groups == list(regrouped([records], **bounds))
     assert [record for group in groups for record in group] == list(records)
-    for group, after in zip(groups, groups[1:], strict=False):
+    for group, after in itertools.pairwise(groups):
         used = sum(len(value) for value in group.values)
         full = len(group) == most_records
         assert full or used + len(after.values[0]) > most_bytes, "a group ends only when it is full"

@@ -29,6 +29,7 @@ ALLOWED_IN_FILE = {
     ("message", "spark/run.py"): "the sentence that an error says",
     ("message", "properties.py"): "Kafka's properties, and what they bound",
     ("batch", "properties.py"): "Kafka's property batch.size, and what it means",
+    ("throttling", "files/s3.py"): "AWS's name of an error",
 }
 ALLOWED_TEXT = {
     "Message": "the class of librdkafka's Python client",
@@ -51,6 +52,7 @@ ALLOWED_TEXT = {
     "new_event_loop": "asyncio's",
     "range": "Python's builtin, and Spark's method of the same name",
     "Range": "the HTTP header",
+    "getMessageParameters": "PySpark's method",
     "log_destination": "PostgreSQL's setting",
 }
 

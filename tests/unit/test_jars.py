@@ -127,7 +127,7 @@ def test_a_coordinate_says_where_a_repository_keeps_the_jar():
 
 def test_the_committed_lock_is_well_formed():
     locked = jars.read_lock()
-    assert {jar.set_name for jar in locked} == {"engine", "broker"}
+    assert {jar.set_name for jar in locked} == {"engine", "broker", "tools"}
     assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in locked)
     names = {}
     for jar in locked:  # a file name shared by two coordinates would be fetched for ever

@@ -278,6 +278,10 @@ def test_options_mean_what_their_texts_say(options, means):
     assert str(Span.of(**options).resolve(NOW_NS)) == means
 
 
+def test_offsets_of_one_partition_may_touch():
+    assert resolved("0:5-9,0:1-5") == "0:1-5,0:5-9"
+
+
 def test_offsets_resolve_to_themselves():
     span = OffsetSpan("orders", 0, 0, None)
     assert Span.parse("orders:0:0-").resolve(NOW_NS) == Resolved(None, None, (span,))
@@ -445,6 +449,9 @@ def test_what_contradicts_is_refused_by_name(options, names):
 
 def test_a_span_of_one_moment_is_empty_and_no_error():
     assert resolved("12:30..12:30") == shown("12:30:00.000", "12:30:00.000")
+    assert Span.parse("now..1628080200").resolve(NOON_MS * MS).to_ms == NOON_MS
+    with pytest.raises(EndsBeforeStart):
+        Span.parse("now..1628080200").resolve(NOON_MS * MS + 1)
     assert Span.parse("0:5-5").offsets == (OffsetSpan(None, 0, 5, 5),)
 
 

@@ -16,6 +16,7 @@ FORMATS = ("table", "json", "jsonl", "csv")
 PROGRESS = ("auto", "plain", "json", "none")
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
+_SAME_AGAIN_AFTER_S = 15.0
 _UNFOLDED = 1 << 20  # columns: nothing is folded in a pipe
 
 
@@ -67,6 +68,7 @@ class Progress:
         self._what, self._form, self._now = what, form, now
         self._last = -_PLAIN_EVERY_S
         self._width = 0
+        self._told: int | None = None
 
     def __call__(self, step: str, done: int, total: int) -> None:
         is_last = done >= total
@@ -85,12 +87,18 @@ class Progress:
         text = f"{self._what}: {_share(done, total)}  {done:,} of {total:,} offsets  {step}"
         if self._form == "line":
             self._line(text)
-        elif self._form != "none" and (is_last or self._now() - self._last >= _PLAIN_EVERY_S):
-            self._last = self._now()
+        elif self._form != "none" and self._is_time(done, is_last):
+            self._last, self._told = self._now(), done
             if self._form == "json":
                 tell(json.dumps({"what": self._what, "step": step, "done": done, "total": total}))
             else:
                 tell(text)
+
+    def _is_time(self, done: int, is_last: bool) -> bool:
+        """A line that says the same again is worth less than one that says something new."""
+        if done == self._told:
+            return self._now() - self._last >= _SAME_AGAIN_AFTER_S
+        return is_last or self._now() - self._last >= _PLAIN_EVERY_S
 
     def _line(self, text: str) -> None:
         import shutil

@@ -65,6 +65,12 @@ def play(run: Run, planned: Planned, *, yes: bool) -> None:
     target = plan.request.target_endpoint
     ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
     planned.servers.update(servers_of(run))
+    report(run, run_with_progress(run, planned))
+
+
+def run_with_progress(run: Run, planned: Planned) -> Proof:
+    """Run it, telling how far it is; Ctrl-C stops it gently."""
+    plan = planned.plan
     progress, told = run.output.progress(f"replay {plan.replay_id}"), Told()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
@@ -72,10 +78,9 @@ def play(run: Run, planned: Planned, *, yes: bool) -> None:
 
     try:
         with stopping_gently(run, planned.journal, plan):
-            proof = planned.run(say=run.output.say, progress=tell_progress)
+            return planned.run(say=run.output.say, progress=tell_progress)
     finally:
         progress.close()
-    report(run, proof)
 
 
 def report(run: Run, proof: Proof) -> None:

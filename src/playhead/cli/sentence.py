@@ -44,7 +44,10 @@ SPAN: Parameters = {
         _text("--for", text="Length, instead of an end: 2h, PT30M.", metavar="DURATION"),
         None,
     ),
-    "last": (_text("--last", text="The last so much up to now: 6h.", metavar="DURATION"), None),
+    "last": (
+        _text("--last", text="From so long before now to the end: 6h.", metavar="DURATION"),
+        None,
+    ),
     "offsets": (
         _text(
             "--offsets", text="By offsets: TOPIC:PARTITION:FROM-TO, more by commas.", metavar="SPEC"
@@ -186,11 +189,4 @@ def _known(flag: str, found: str | None, words: tuple[str, ...]) -> str | None:
 
 
 def _duration(flag: str, found: str | None, otherwise: int | None) -> int | None:
-    if found is None:
-        return otherwise
-    try:
-        return parse_duration_ms(found)
-    except ValueError as exc:
-        raise BadValue(
-            flag, found=found, needed="a duration such as 10m", where="the command line"
-        ) from exc
+    return otherwise if found is None else parse_duration_ms(found, where=flag)

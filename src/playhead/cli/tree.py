@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 COMMANDS = {
-    "demo": "Real servers, a topic just written, one Spark job over it.",
+    "demo": "Real servers, a topic just written, a span of it replayed into a database.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
     "resume": "Go on with a replay that stopped.",
     "runs": "The replays of this machine, and how far they are.",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,13 +100,13 @@ class Archive:
 
     def abouts(self) -> list[Mapping[str, Any]]:
         """What each replay knew of its topics, in the order of the replays' ids."""
-        found = (each.path for each in self.store.files(names.LEDGER))
-        documents = (self._document(path) for path in sorted(filter(names.is_about, found)))
+        paths = sorted(filter(names.is_about, self.store.files(names.LEDGER)))
+        documents = map(self._document, paths)
         return [document["topics"] for document in documents if document is not None]
 
     def entry_names(self, folder: str = names.LEDGER) -> list[EntryName]:
         """The ledger files below a folder of the ledger, none of them read."""
-        parsed = (names.entry_name(each.path) for each in self.store.files(folder))
+        parsed = map(names.entry_name, self.store.files(folder))
         return [each for each in parsed if each is not None]
 
     def committed(self, folder: str = names.LEDGER) -> list[Committed]:
@@ -122,10 +122,23 @@ class Archive:
 
     def others(self, replay_id: str, slice_: Slice) -> list[Committed]:
         """What other replays have committed under the very same offsets."""
-        found = {names.replay_of(each) for each in self.store.folders(names.LEDGER)}
-        ids = sorted(each for each in found if each is not None and each != replay_id)
-        named = [EntryName(each, slice_, names.entry_path(each, slice_)) for each in ids]
-        return self.read_entries(named)
+        ids = [each for each in self._replays() if each != replay_id]
+        return self.read_entries(_entries_of(ids, slice_))
+
+    def strays(self, slice_: Slice) -> list[str]:
+        """Data files that overlap the slice, under another name, and of which no ledger knows.
+
+        Writers that died have left them; where writers cannot be alone, one may be at work still.
+        """
+        folder = names.place_folder(slice_.topic, slice_.partition)
+        strays = []
+        for path in self.store.files(folder):
+            other = names.data_slice(path, self.format)
+            if other is None or other == slice_ or not other.overlaps(slice_):
+                continue
+            if not self.read_entries(_entries_of(self._replays(), other)):
+                strays.append(path)
+        return strays
 
     def data(self, slice_: Slice, kept: Kept) -> bytes:
         """The bytes of a slice's file, which are those that the ledger knows."""
@@ -150,11 +163,15 @@ class Archive:
             path = self._where(names.data_path(slice_, self.format))
             raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
 
+    def _replays(self) -> list[str]:
+        found = map(names.replay_of, self.store.folders(names.LEDGER))
+        return sorted(each for each in found if each is not None)
+
     def _entry(self, name: EntryName, text: bytes) -> Committed:
         try:
             entry = Entry.from_json(text)
             kept = Kept.of(entry)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(self._where(name.path), reason=f"no ledger entry: {error}") from error
         if entry.slice != name.slice:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
@@ -181,3 +198,7 @@ class Archive:
 
     def _where(self, path: str) -> str:
         return f"{self.store.identity}/{path}"
+
+
+def _entries_of(replay_ids: Iterable[str], slice_: Slice) -> list[EntryName]:
+    return [EntryName(each, slice_, names.entry_path(each, slice_)) for each in replay_ids]

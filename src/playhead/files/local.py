@@ -4,19 +4,22 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from playhead.files.store import Piece, Stored
-from playhead.files.trouble import AccessDenied, LinkInside, NoRoom, StoreFailed
+from playhead.clock import SystemClock, wait_until
+from playhead.files.store import Piece
+from playhead.files.trouble import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
 from playhead.target import InUse
 
 # Begins with a dot, so that nobody who reads the folder takes it for data.
 _ASIDE = ".aside"
 _LOCK, _HOLD = ".lock", ".hold"
+# A writer that was stopped, and not killed, would have the others wait for ever.
+_PATIENCE_S, _AGAIN_S = 60.0, 0.02
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -31,16 +34,18 @@ class LocalStore:
     def identity(self) -> str:
         return str(self.root.resolve())
 
+    @property
+    def excludes(self) -> bool:
+        return True
+
     def read(self, path: str, /) -> bytes | None:
-        place = self._inside(path)
-        with _translated(place):
-            try:
-                return place.read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        return _read(self._inside(path))
 
     def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
-        return [self.read(path) for path in paths]
+        folders = {path.rpartition("/")[0] for path in paths}
+        checked = {folder: self._inside(folder) for folder in folders}
+        split = (path.rpartition("/") for path in paths)
+        return [_read(checked[folder] / name) for folder, _, name in split]
 
     def publish(
         self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
@@ -59,7 +64,13 @@ class LocalStore:
                 raise
             _sync_folder(place.parent)
 
-    def files(self, folder: str, /) -> Iterable[Stored]:
+    def remove(self, path: str, /) -> None:
+        place = self._inside(path)
+        with _translated(place):
+            place.unlink(missing_ok=True)
+            _sync_folder(place.parent)
+
+    def files(self, folder: str, /) -> Sequence[str]:
         top = self._inside(folder)
         with _translated(top):
             return list(_walk(top, folder))
@@ -76,7 +87,13 @@ class LocalStore:
     @contextmanager
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
         with self._lock(folder, _LOCK) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            free = wait_until(
+                lambda: _taken(lock), deadline_s=_PATIENCE_S, clock=SystemClock(), every_s=_AGAIN_S
+            )
+            if not free:
+                raise StoreUnavailable(
+                    lock.name, reason=f"another writer has it for {_PATIENCE_S:g} s"
+                )
             for each in (folder, *others):
                 self._clear(each)
             yield
@@ -84,20 +101,19 @@ class LocalStore:
     @contextmanager
     def held(self, replay_id: str, folder: str, /) -> Iterator[None]:
         with self._lock(folder, _HOLD) as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InUse(replay_id, where=f"it holds {lock.name}") from error
+            if not _taken(lock):
+                raise InUse(replay_id, where=f"it holds {lock.name}")
             yield
 
     def look(self) -> tuple[bool, int | None]:
-        there = self.root.exists()
-        if there and not self.root.is_dir():
-            raise StoreFailed(str(self.root), reason="it is a file, and a folder is needed")
-        nearest = next(each for each in (self.root, *self.root.parents) if each.exists())
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-            raise AccessDenied(str(self.root), reason=f"{nearest} cannot be written to")
-        return there, shutil.disk_usage(nearest).free
+        with _translated(self.root):
+            there = self.root.exists()
+            if there and not self.root.is_dir():
+                raise StoreFailed(str(self.root), reason="it is a file, and a folder is needed")
+            nearest = next(each for each in (self.root, *self.root.parents) if each.exists())
+            if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+                raise AccessDenied(str(self.root), reason=f"{nearest} cannot be written to")
+            return there, shutil.disk_usage(nearest).free
 
     def _lock(self, folder: str, name: str) -> IO[bytes]:
         place = self._inside(f"{folder}/{name}")
@@ -119,7 +135,25 @@ class LocalStore:
         return place
 
 
-def _walk(top: Path, folder: str) -> Iterator[Stored]:
+def _taken(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(place: Path) -> bytes | None:
+    with _translated(place):
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
+
+
+def _walk(top: Path, folder: str) -> Iterator[str]:
     try:
         with os.scandir(top) as found:
             inside = sorted(found, key=lambda each: each.name)
@@ -132,8 +166,7 @@ def _walk(top: Path, folder: str) -> Iterator[Stored]:
         if each.is_dir():
             yield from _walk(Path(each.path), path)
         elif not each.name.startswith("."):
-            with suppress(FileNotFoundError):
-                yield Stored(path, each.stat().st_size)
+            yield path
 
 
 def _write_durably(place: Path, pieces: Sequence[Piece]) -> None:
@@ -167,6 +200,8 @@ def _translated(place: Path, size: int = 0) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
+        if error.errno == errno.ELOOP:
+            raise LinkInside(str(place)) from error
         if error.errno in _FULL:
             raise NoRoom(str(place), size=size, reason=reason) from error
         if error.errno in _DENIED:

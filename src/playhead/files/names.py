@@ -15,10 +15,10 @@ LEDGER = "_playhead"
 ABOUT = f"{LEDGER}/archive.json"
 _REPLAY = "replay.json"
 
-_ENTRY = re.compile(
-    rf"{LEDGER}/replay=(?P<replay>[^/]+)/topic=(?P<topic>[^/]+)/partition=(?P<partition>\d{{5,}})/"
-    r"(?P<from_offset>\d{20})-(?P<to_offset>\d{20})\.json"
-)
+_PLACE = r"topic=(?P<topic>[^/]+)/partition=(?P<partition>\d{5,})"
+_OFFSETS = r"(?P<from_offset>\d{20})-(?P<to_offset>\d{20})"
+_DATA = re.compile(f"{_PLACE}/{_OFFSETS}")
+_ENTRY = re.compile(rf"{LEDGER}/replay=(?P<replay>[^/]+)/{_PLACE}/{_OFFSETS}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,12 @@ def data_path(slice_: Slice, format_: Format) -> str:
     """The file of a slice; the same for every replay."""
     folder = place_folder(slice_.topic, slice_.partition)
     return f"{folder}/{_offsets(slice_)}{SUFFIXES[format_]}"
+
+
+def data_slice(path: str, format_: Format) -> Slice | None:
+    """The slice whose file it is in this format; None when it is something else."""
+    match = _DATA.fullmatch(path.removesuffix(SUFFIXES[format_]))
+    return _slice(match) if match and path.endswith(SUFFIXES[format_]) else None
 
 
 def replay_folder(replay_id: str) -> str:
@@ -79,13 +85,16 @@ def entry_name(path: str) -> EntryName | None:
     match = _ENTRY.fullmatch(path)
     if match is None:
         return None
-    slice_ = Slice(
+    return EntryName(unquote(match["replay"]), _slice(match), path)
+
+
+def _slice(match: re.Match[str]) -> Slice:
+    return Slice(
         unquote(match["topic"]),
         int(match["partition"]),
         int(match["from_offset"]),
         int(match["to_offset"]),
     )
-    return EntryName(unquote(match["replay"]), slice_, path)
 
 
 def _offsets(slice_: Slice) -> str:

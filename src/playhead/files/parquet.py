@@ -67,17 +67,8 @@ class ParquetCodec:
         wanted = self.columns.get(kept.topic)
         if not wanted:
             return Group(kept)
-        fields = fields_of(wanted)
-        fitting, items = filled(account, kept, wanted)
-        typed = (
-            pa.table(
-                [pa.array(each, field.type) for each, field in zip(items, fields, strict=True)],
-                schema=pa.schema(fields),
-            )
-            if items
-            else None
-        )
-        return Group(fitting, typed)
+        fitting, arrays = filled(account, kept, wanted)
+        return Group(fitting, pa.table(arrays, schema=pa.schema(fields_of(wanted))))
 
     def encode(self, groups: Iterable[Group], /) -> list[Piece]:
         file = pa.BufferOutputStream()

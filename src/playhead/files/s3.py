@@ -2,15 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from playhead.files.store import Piece, Stored
+from playhead.files.store import Piece
 from playhead.files.trouble import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
 
 _SCHEME = "s3://"
@@ -58,6 +58,10 @@ class S3Store:
     def identity(self) -> str:
         return f"{_SCHEME}{self.base}"
 
+    @property
+    def excludes(self) -> bool:
+        return False
+
     def read(self, path: str, /) -> bytes | None:
         with _translated(f"{self.identity}/{path}"):
             try:
@@ -83,9 +87,13 @@ class S3Store:
             aside()
             stream.close()
 
-    def files(self, folder: str, /) -> Iterable[Stored]:
+    def remove(self, path: str, /) -> None:
+        with _translated(f"{self.identity}/{path}"), suppress(FileNotFoundError):
+            self.file_system.delete_file(f"{self.base}/{path}")
+
+    def files(self, folder: str, /) -> Sequence[str]:
         return [
-            Stored(each.path.removeprefix(f"{self.base}/"), each.size)
+            each.path.removeprefix(f"{self.base}/")
             for each in self._listed(folder, recursive=True)
             if each.type == fs.FileType.File
         ]

@@ -1,8 +1,7 @@
 """Where an archive's files are: what every kind of place for them can do."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 Piece = bytes | memoryview
@@ -12,20 +11,17 @@ def _nothing() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One file, its path below the root, with slashes."""
-
-    path: str
-    size: int
-
-
 class Store(Protocol):
-    """Files below one root, each of which appears whole or not at all."""
+    """Files below one root, by paths with slashes; each of them appears whole or not at all."""
 
     @property
     def identity(self) -> str:
         """The root's one name, whatever way it was written."""
+        ...
+
+    @property
+    def excludes(self) -> bool:
+        """Whether `alone` and `held` really keep others out."""
         ...
 
     def read(self, path: str, /) -> bytes | None:
@@ -38,8 +34,12 @@ class Store(Protocol):
         """Make the file appear, or replace it, in one step; `aside` is called just before that step."""
         ...
 
-    def files(self, folder: str, /) -> Iterable[Stored]:
-        """All files below a folder of the root, however deep; none when there is no such folder."""
+    def remove(self, path: str, /) -> None:
+        """Let the file be gone; none is no harm."""
+        ...
+
+    def files(self, folder: str, /) -> Sequence[str]:
+        """The paths of all files below a folder of the root, however deep; none when there is no such folder."""
         ...
 
     def folders(self, folder: str, /) -> Sequence[str]:

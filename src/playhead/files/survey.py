@@ -75,7 +75,7 @@ def _notes(
                 "overlap, tools other than Playhead see an offset in two files"
             )
             notes.append(Note("files.other-replays", text, "info"))
-    elif is_there and any(True for _ in archive.store.files("")):
+    elif is_there and archive.store.files(""):
         text = f"{archive.store.identity} holds other files, which are left alone"
         notes.append(Note("files.not-empty", text))
     return notes

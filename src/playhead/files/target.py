@@ -40,7 +40,11 @@ class FilesTarget:
       by the completion of one upload; the ledger file follows, and with it the slice is committed.
       What has no ledger entry is not read, and is replaced by the resume. On a local disk two
       runs of one replay exclude each other by a lock; S3 has none, and rests on names and bytes
-      being the same in both.
+      being the same in both, as they are when both cut the same slices.
+
+    S3 is found, and let in, as the AWS command line does: AWS_ENDPOINT_URL, AWS_REGION,
+    AWS_ACCESS_KEY_ID and so on, in every process that opens the archive; AWS_NO_SIGN_REQUEST=1 is
+    for public buckets. A description holds no secret.
     """
 
     root: str

@@ -24,7 +24,7 @@ class AccessDenied(PlayheadError):
         super().__init__(
             f"no access to {where}: {reason}",
             hint="a folder needs its permissions; S3 needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "a profile, or AWS_NO_SIGN_REQUEST=1 for a public bucket",
+            "a credentials file, or AWS_NO_SIGN_REQUEST=1 for a public bucket",
         )
 
 

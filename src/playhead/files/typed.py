@@ -1,7 +1,7 @@
 """Typed columns beside the raw value: the top-level fields of JSON objects, by types that a sample showed."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -48,33 +48,59 @@ def shown_fields(value: bytes | None) -> dict[str, Any]:
     return {PREFIX + name: item for name, item in (fields or {}).items()}
 
 
-def filled(account: Account, records: Records, columns: Columns) -> tuple[Records, list[list[Any]]]:
-    """The records whose values fit, and the columns' items; the others are refused."""
-    casts = [(name, _CASTS[type_]) for name, type_ in columns.items()]
-    rows, kept = [], []
+def filled(account: Account, records: Records, columns: Columns) -> tuple[Records, list[pa.Array]]:
+    """The records whose values fit, and their items column by column; the others are refused."""
+    arrays = _arrays(records.values, columns)
+    if arrays is not None:
+        return records, arrays
+    fitting = _fitting(account, records, columns)
+    arrays = _arrays(fitting.values, columns)
+    if arrays is None:
+        raise AssertionError("each value fits alone, and all do not fit together")
+    return fitting, arrays
+
+
+def _fitting(account: Account, records: Records, columns: Columns) -> Records:
+    kept = []
     for index, value in enumerate(records.values):
         try:
-            rows.append(_row(value, casts))
+            _check(value, columns)
         except Misfit as error:
             account.refuse(records.record(index), kind="value", reason=str(error))
         else:
             kept.append(index)
-    fitting = records if len(kept) == len(records) else records.pick(kept)
-    return fitting, [list(column) for column in zip(*rows, strict=True)] if rows else []
+    return records.pick(kept)
 
 
-def _row(value: bytes | None, casts: list[tuple[str, Callable[[Any], Any]]]) -> list[Any]:
-    fields = _object(value)
-    if fields is None:
-        return [None] * len(casts)
-    row = []
-    for name, cast in casts:
-        item = fields.get(name)
+def _arrays(values: list[bytes | None], columns: Columns) -> list[pa.Array] | None:
+    """All columns at once; None when something does not fit, wherever that is."""
+    try:
+        rows = [{} if value is None else json.loads(value.decode()) for value in values]
+        if not set(map(type, rows)) <= {dict}:
+            return None
+        return [_array([row.get(name) for row in rows], type_) for name, type_ in columns.items()]
+    except (ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _array(items: list[Any], type_: str) -> pa.Array:
+    allowed = _PYTHON[type_]
+    if allowed is None:
+        items = [None if item is None else json.dumps(item) for item in items]
+    elif not set(map(type, items)) <= {*allowed, type(None)}:
+        raise Misfit("an item of another type")
+    elif type_ == "double":
+        items = [None if item is None else float(item) for item in items]
+    return pa.array(items, _ARROW[type_])
+
+
+def _check(value: bytes | None, columns: Columns) -> None:
+    fields = _object(value) or {}
+    for name, type_ in columns.items():
         try:
-            row.append(None if item is None else cast(item))
-        except (Misfit, OverflowError, UnicodeEncodeError) as error:
-            raise Misfit(f"field {name!r} of the value: {error}") from error
-    return row
+            _array([fields.get(name)], type_)
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise Misfit(f"field {name!r} of the value: needed {_NEEDED[type_]}") from error
 
 
 def _object(value: bytes | None) -> dict[str, Any] | None:
@@ -104,42 +130,25 @@ def _is_unicode(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-def _int64(item: Any) -> int:
-    if type(item) is not int or not -_INT64 <= item < _INT64:
-        raise Misfit("needed a whole number of 64 bits")
-    return item
-
-
-def _double(item: Any) -> float:
-    if type(item) not in (int, float):
-        raise Misfit("needed a number")
-    return float(item)
-
-
-def _bool(item: Any) -> bool:
-    if type(item) is not bool:
-        raise Misfit("needed true or false")
-    return item
-
-
-def _string(item: Any) -> str:
-    if type(item) is not str:
-        raise Misfit("needed a string")
-    item.encode()
-    return item
-
-
-_CASTS: dict[str, Callable[[Any], Any]] = {
-    "int64": _int64,
-    "double": _double,
-    "bool": _bool,
-    "string": _string,
-    "json": json.dumps,
-}
 _ARROW = {
     "int64": pa.int64(),
     "double": pa.float64(),
     "bool": pa.bool_(),
     "string": pa.string(),
     "json": pa.string(),
+}
+# Exactly these: to Python true is a whole number.
+_PYTHON: dict[str, tuple[type, ...] | None] = {
+    "int64": (int,),
+    "double": (int, float),
+    "bool": (bool,),
+    "string": (str,),
+    "json": None,
+}
+_NEEDED = {
+    "int64": "a whole number of 64 bits",
+    "double": "a number",
+    "bool": "true or false",
+    "string": "a string of Unicode",
+    "json": "JSON that is not too deep",
 }

@@ -52,6 +52,11 @@ class FilesWriter:
         path = names.data_path(slice_, self._archive.format)
         kept = file and self._kept_by_others(slice_, file)
         entry = account.close(kept.as_details(path) if kept else None)
+        if store.excludes:
+            for stray in self._archive.strays(slice_):
+                abort_point("files.before_stray")
+                store.remove(stray)
+                abort_point("files.stray_removed")
         abort_point("files.before_data")
         if file is not None and kept == file.kept:
             store.publish(path, file.pieces, aside=lambda: abort_point("files.data_aside"))

@@ -27,12 +27,27 @@ AWAY = {
     KafkaError._SSL,
     KafkaError._AUTHENTICATION,
 }
-_NOT_YET = {
+# A broker that answers so has just started, or hands over: trying again later may well work.
+_PASSING = {
     KafkaError._NOENT,  # the client's own word for a partition without a leader
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError._WAIT_COORD,
+    KafkaError._TIMED_OUT_QUEUE,
 }
+_NOT_YET = _PASSING | {KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 class KafkaRefused(PlayheadError):
@@ -186,7 +201,7 @@ class Admin:
             yield
         except (KafkaException, TimeoutError) as exc:
             error = exc.args[0] if isinstance(exc, KafkaException) else None
-            if error is None or error.code() in AWAY:
+            if error is None or error.code() in AWAY | _PASSING:
                 raise BrokerUnavailable(
                     self._connection.bootstrap_servers or "",
                     waited_s=round(time.monotonic() - began, 1),

@@ -55,7 +55,6 @@ class Lane:
         may_wait = True
         try:
             while (failure := self._attempt(account, drawn, may_wait)) is not None:
-                self.transactions.abort()
                 for _ in drawn:
                     pass  # the rest, which is held now
                 account.start_over()
@@ -85,7 +84,11 @@ class Lane:
             details = maker.finish().as_details()
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
             self._close(account.slice, account.close(details | {"refused": refused}))
-        except (_TooSlow, Unacceptable) as exc:
+        except _TooSlow as exc:
+            self.transactions.abort()
+            return exc
+        except Unacceptable as exc:
+            self.transactions.renew()
             return exc
         return None
 

@@ -10,6 +10,7 @@ from playhead.kafka.admin import Admin
 from playhead.kafka.ledger import make_ledger
 from playhead.kafka.origins import letter_headers
 from playhead.kafka.target import KafkaTarget, KafkaWriter
+from playhead.kafka.target_topics import make_topic
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
@@ -34,7 +35,7 @@ class Graveyard:
         """What buries the dead letters of a slice; each lies there when it returns."""
         with Admin(self.connection) as admin:
             make_ledger(admin)
-            admin.create_topic(self.topic, partitions=1, settings=_SETTINGS)
+            make_topic(admin, self.topic, partitions=1, settings=_SETTINGS)
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
         with target.open(burial_id(replay_id)) as writer:
             yield _Sexton(writer, replay_id).bury

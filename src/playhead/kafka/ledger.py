@@ -13,6 +13,7 @@ from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin
 from playhead.kafka.failures import LedgerWaits, translated
+from playhead.kafka.target_topics import make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
 from playhead.record import Slice
@@ -40,7 +41,7 @@ class LedgerUnreadable(PlayheadError):
 
 def make_ledger(admin: Admin) -> None:
     """Make the ledger topic unless it is there."""
-    admin.create_topic(LEDGER_TOPIC, partitions=1, settings=_SETTINGS)
+    make_topic(admin, LEDGER_TOPIC, partitions=1, settings=_SETTINGS)
 
 
 def transactional_id(replay_id: str, place: Place) -> str:

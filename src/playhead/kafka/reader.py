@@ -61,7 +61,7 @@ class KafkaReader:
         self._bounds: Bounds | None = None
         self._at = self._seen = 0
         self._rest: Records | None = None
-        self._troubles: list[KafkaError] = []
+        self._troubles: list[KafkaError | UnreadableHeader] = []
         self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
         self._intake = Intake(connection, patience_s=patience_s)
 
@@ -177,6 +177,12 @@ class KafkaReader:
             found = [each for each in found if self._is_next(run, each)]
             end = self._heed(each for each in found if each.error())
             found = [each for each in found if each.error() is None]
+        headers, failure = _headers(found)
+        if failure is not None:
+            # Whether it matters depends on where the slice ends.
+            self._troubles.append(failure)
+            found, end = found[: len(headers)], 0
+        run.headers += headers
         size = _add_columns(run, found)
         self._seen = max(self._seen, end, found[-1].offset() + 1 if found else 0)
         return size
@@ -201,6 +207,8 @@ class KafkaReader:
         """Raise what waiting does not mend. A slice that is whole already has none of these troubles."""
         while self._troubles:
             error = self._troubles.pop(0)
+            if isinstance(error, UnreadableHeader):
+                raise error
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._confirm(slice_.topic)
                 raise OutOfBounds(slice_, self._ask_bounds(slice_))
@@ -223,20 +231,21 @@ def _add_columns(run: Records, found: list[Message]) -> int:
     run.timestamps_ms += [instant for _, instant in stamps]
     run.keys += map(Message.key, found)
     run.values += values
-    run.headers += _headers(found)
     return sum(map(len, filter(None, values)))
 
 
-def _headers(found: list[Message]) -> list[Headers]:
+def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | None]:
+    """The headers of all, or of those before the first whose headers cannot be had."""
     held: list[list[tuple[str, bytes | None]] | None] = []
+    failure = None
     try:
         # One after the other, so that the first without an answer is the one that failed; to ask it
         # a second time would give a list of nothing.
         held.extend(map(Message.headers, found))
-    except (SystemError, UnicodeDecodeError) as exc:
+    except (SystemError, UnicodeDecodeError):
         bad = found[len(held)]
-        raise UnreadableHeader(bad.topic(), bad.partition(), bad.offset()) from exc
-    return [tuple(each) if each else () for each in held]
+        failure = UnreadableHeader(bad.topic(), bad.partition(), bad.offset())
+    return [tuple(each) if each else () for each in held], failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:

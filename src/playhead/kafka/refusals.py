@@ -46,6 +46,8 @@ class _Seeker:
                 self._seek_by_time()
             elif error.code() == KafkaError.INVALID_RECORD:
                 self._seek_keyless()
+            else:
+                self._seek_by_size()
             if len(self._left) == before:
                 self._seek_among(self._left)
             if len(self._left) == before:
@@ -83,6 +85,23 @@ class _Seeker:
         if error is not None:
             self._refuse(keyless, error)
 
+    def _seek_by_size(self) -> None:
+        """From the largest down, but a large one may be taken when it can be compressed."""
+        values = self._columns.values
+        order = sorted(self._left, key=lambda i: len(values[i] or b""), reverse=True)
+        taken, patience = 0, 1
+        for at, index in enumerate(order):
+            error = self._try([index])
+            if error is not None:
+                self._refuse([index], error)
+                taken = 0
+                continue
+            taken += 1
+            if taken == patience:
+                if self._try(order[at + 1 :]) is None:
+                    return
+                taken, patience = 0, 2 * patience
+
     def _seek_among(self, indexes: list[int]) -> None:
         """Halve what is refused until single records are left."""
         error = self._try(indexes)
@@ -104,9 +123,9 @@ class _Seeker:
             transactions.send(self._columns.pick(indexes), lambda _: None)
             transactions.flush()
         except Unacceptable as exc:
+            transactions.renew()
             return exc.error
-        finally:
-            transactions.abort()
+        transactions.abort()
         return None
 
     def _refuse(self, indexes: Iterable[int], error: KafkaError) -> None:

@@ -17,7 +17,7 @@ from playhead.kafka.ledger import Ledger, fence_unfinished, make_ledger, settle,
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.origins import origin_of
 from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
-from playhead.kafka.target_topics import TargetTopic, look_up
+from playhead.kafka.target_topics import TargetTopic, look_up, make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
@@ -105,7 +105,9 @@ class KafkaTarget:
         with Admin(self.connection) as admin:
             make_ledger(admin)
             for topic, made in needs.get("create", {}).items():
-                admin.create_topic(topic, partitions=made["partitions"], settings=made["settings"])
+                make_topic(
+                    admin, topic, partitions=made["partitions"], settings=made["settings"]
+                )
         settle(
             self.connection,
             replay_id,

@@ -1,11 +1,12 @@
 """The topics that records are written to: how many partitions, and what they take."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from playhead.kafka.admin import Admin
+from playhead.clock import SystemClock, wait_until
+from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.facts import Settings, settings_of
-from playhead.kafka.offsets import describe_those
+from playhead.kafka.offsets import describe_those, stable_ends
 
 # Java's Long.MAX_VALUE: no limit.
 _NO_LIMIT_MS = 2**63 - 1
@@ -55,6 +56,28 @@ class TargetTopic:
 
     def _said(self, name: str, otherwise: str) -> str:
         return (self.settings or {}).get(name, otherwise)
+
+
+def make_topic(
+    admin: Admin, name: str, *, partitions: int, settings: Mapping[str, str]
+) -> None:
+    """Return when the topic can be written to, whoever made it."""
+    try:
+        admin.create_topic(name, partitions=partitions, settings=dict(settings))
+    except KafkaRefused:
+        # It may be there, and have no leaders yet.
+        if name not in describe_those(admin, [name]):
+            raise
+    places = [(name, number) for number in range(partitions)]
+
+    def can_be_used() -> bool:
+        try:
+            return bool(stable_ends(admin, places))
+        except KafkaRefused:
+            return False
+
+    if not wait_until(can_be_used, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05):
+        stable_ends(admin, places)
 
 
 def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:

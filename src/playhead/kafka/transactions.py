@@ -1,5 +1,6 @@
 """One transactional producer: what it sends becomes visible together, and its errors become ours."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ _INIT_WITHIN_S = 30.0
 _FLUSH_WITHIN_S = 60.0
 _COMMIT_WITHIN_S = 60.0
 _ABORT_WITHIN_S = 10.0
+_LOOK_EVERY_S = 0.2
 _FULL_QUEUE_WAIT_S = 0.1
 # The broker's default of transaction.max.timeout.ms is 15 minutes. An open transaction holds back all
 # who read committed records, so one that nobody will end has to be given up soon.
@@ -114,9 +116,11 @@ class Transactions:
     is_lost: bool = False
     """An error has come up after which the producer cannot be used again."""
     _producer: Producer = field(init=False)
-    _failed: int = 0
 
     def __post_init__(self) -> None:
+        self._connect()
+
+    def _connect(self) -> None:
         said = self.connection.for_librdkafka("producer")
         own = {"transactional.id": self.transactional_id, "compression.type": "lz4"}
         self._producer = Producer({**_SETTINGS, **own, **said, **self.settings})
@@ -125,21 +129,26 @@ class Transactions:
             self._producer.list_topics(timeout=_INIT_WITHIN_S)
             self._producer.init_transactions(_INIT_WITHIN_S)
 
+    def renew(self) -> None:
+        """Start afresh after records were refused: the client has numbered them, and the cluster misses them."""
+        # To connect ends the transaction; to abort it first would take half a second.
+        self._let_go()
+        self._connect()
+
     def begin(self) -> None:
         """Open a transaction; the cluster hears of it with its first record."""
         with self._translated("begin"):
             self._producer.begin_transaction()
-        self.is_open, self._failed = True, 0
+        self.is_open = True
 
     def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
         """Hand over records, in their order; the last one's offset is told when it is known."""
         last = len(columns) - 1
 
         def hear(error: KafkaError | None, record: Any) -> None:
+            # What has failed is told by the transaction, whose error it is.
             if error is None:
                 acknowledge(record.offset())
-            else:
-                self._failed += 1
 
         with self._translated("send"):
             self._send_all(columns.cut(0, last), None)
@@ -178,15 +187,19 @@ class Transactions:
 
     def flush(self) -> None:
         """Return when all that was sent is acknowledged."""
-        with self._translated("flush"):
-            left = self._producer.flush(_FLUSH_WITHIN_S)
-            if self._failed:
-                raise KafkaException(KafkaError(KafkaError._STATE))
-        if left:
-            raise TransactionLost(
-                self.transactional_id,
-                reason=f"{left} records were not acknowledged within {_FLUSH_WITHIN_S:g} s",
-            )
+        deadline = time.monotonic() + _FLUSH_WITHIN_S
+        left = 1
+        while left:
+            with self._translated("flush"):
+                left = self._producer.flush(_LOOK_EVERY_S)
+                # Once a record has failed, those behind it stay in the queue and nobody says so.
+                self._raise_error_of_transaction()
+            if left and time.monotonic() > deadline:
+                self.is_lost = True
+                raise TransactionLost(
+                    self.transactional_id,
+                    reason=f"{left} records were not acknowledged within {_FLUSH_WITHIN_S:g} s",
+                )
 
     def move_group(self, group: str, place: Place, offset: int) -> None:
         """Let the transaction move a consumer group; source and target are one cluster."""
@@ -219,6 +232,10 @@ class Transactions:
         """Give up what is open, as far as the cluster can be reached, and let go."""
         with suppress(PlayheadError, Unacceptable):
             self.abort()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.is_open = False
         self._producer.purge()
         self._producer.poll(0)
 
@@ -233,11 +250,19 @@ class Transactions:
         """The first error of the transaction, where later calls only say that it is in error."""
         if error.code() in (KafkaError._STATE, KafkaError._FATAL) and self.is_open:
             try:
-                # It cannot succeed, and says why: a record of the transaction has failed, or was refused.
-                self._producer.commit_transaction(_ABORT_WITHIN_S)
+                self._raise_error_of_transaction()
             except KafkaException as exc:
                 return exc.args[0]
         return error
+
+    def _raise_error_of_transaction(self) -> None:
+        """The client tells the error of a transaction only to who asks it for something impossible."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exc:
+            # In a transaction that is well, to begin one is merely out of place.
+            if exc.args[0].code() != KafkaError._STATE:
+                raise
 
     def _ours(self, action: str, error: KafkaError) -> Exception:
         if error.code() in UNACCEPTABLE:

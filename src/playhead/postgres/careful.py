@@ -1,18 +1,18 @@
 """Decodes JSON values one by one, tolerantly, and says what is wrong with those that cannot be written."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from playhead.postgres.layout import Field, Layout
+from playhead.postgres.layout import Field
 from playhead.postgres.texts import Bad, Number, text_for
 
 
 class Documents:
     """Finds the fields of JSON objects that belong to columns: by name, else but for upper and lower case."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.fields, self.extra = layout.values, layout.extra
+    def __init__(self, fields: Sequence[Field], extra: Field | None = None) -> None:
+        self.fields, self._extra = fields, extra
         folded: dict[str, list[str]] = {}
         for field in self.fields:
             folded.setdefault(fold(field.name), []).append(field.name)
@@ -32,20 +32,21 @@ class Documents:
             found[column] = name
         return found
 
-    def texts(self, value: bytes, fields: Iterable[Field] | None = None) -> dict[str, str]:
+    def texts(
+        self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
+    ) -> dict[str, str]:
         """What goes to each column, as text; a column that gets nothing is missing."""
-        document = read_object(value)
         spelling = self.spelling(document)
         found = {}
         for field in self.fields if fields is None else fields:
             held = document.get(spelling[field.name]) if field.name in spelling else None
             if held is not None:
                 found[field.name] = text_for(field.column, held)
-        if self.extra is not None:
+        if self._extra is not None:
             used = set(spelling.values())
             rest = {name: held for name, held in document.items() if name not in used}
             if rest:
-                found[self.extra.name] = text_for(self.extra.column, rest)
+                found[self._extra.name] = text_for(self._extra.column, rest)
         return found
 
 

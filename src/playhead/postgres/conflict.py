@@ -7,11 +7,15 @@ from typing import Literal
 from psycopg import sql
 
 from playhead.postgres.decode import ORDER
-from playhead.postgres.layout import OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
+from playhead.postgres.failures import UNIQUE_VIOLATION
+from playhead.postgres.layout import Field
 from playhead.postgres.session import Place
 
 Rule = Literal["ignore", "newer", "update", "error"]
-STAGE, TEXTS, GONE = "playhead_rows", "playhead_texts", "playhead_gone"
+REPLACING = ("newer", "update")
+STAGE, TEXTS = "playhead_rows", "playhead_texts"
+GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
+AT = "playhead:at"
 # Types that cannot be compared with each other; their texts can.
 _INCOMPARABLE = ("json", "xml", "point", "polygon", "path", "line", "lseg", "box", "circle")
 
@@ -21,107 +25,171 @@ def named(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
+def literal(text: str) -> str:
+    """A text as it stands in a statement."""
+    return sql.Literal(text).as_string()
+
+
+_ORDER = named(ORDER)
+_SOME = f"{_ORDER} BETWEEN $1 AND $2"
+
+
+def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A temporary table of names and types, gone at the transaction's end."""
+    listed = ", ".join(f"{named(column)} {kind}" for column, kind in columns)
+    return f"CREATE TEMPORARY TABLE {name} ({listed}) ON COMMIT DROP"
+
+
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """How the staged columns meet the rows that are there."""
+    """How staged rows meet those that are there; all statements but some are for records of [$1, $2]."""
 
     place: Place
     fields: tuple[Field, ...]
-    key: tuple[str, ...] | None
-    rule: Rule | None
-    version: str | None
-    """What `newer` compares."""
+    key: tuple[str, ...] = ()
+    rule: Rule | None = None
+    version: str = ""
+    """The column that `newer` compares."""
+    is_distinct: bool = False
+    """Whether no two staged rows have one key."""
 
-    def create_stage(self) -> str:
-        columns = ", ".join(f"{named(each.name)} {each.aside}" for each in self.fields)
-        return f"CREATE TEMPORARY TABLE {STAGE} ({named(ORDER)} int8, {columns}) ON COMMIT DROP"
+    @property
+    def answers_counts(self) -> bool:
+        """Whether `insert` is a query for how many were inserted, and how many written."""
+        return self.rule in REPLACING
 
-    def create_texts(self, as_text: Sequence[Field]) -> str:
-        columns = ", ".join(
-            f"{named(each.name)} {'text' if each in as_text else each.aside}" for each in self.fields
-        )
-        return f"CREATE TEMPORARY TABLE {TEXTS} ({named(ORDER)} int8, {columns}) ON COMMIT DROP"
+    def make_stage(self) -> str:
+        columns = [(each.name, each.aside) for each in self.fields]
+        return make_temporary(STAGE, [(ORDER, "int8"), *columns])
+
+    def make_texts(self, as_text: Sequence[Field]) -> str:
+        columns = [(each.name, "text" if each in as_text else each.aside) for each in self.fields]
+        return make_temporary(TEXTS, [(ORDER, "int8"), *columns])
 
     def read_texts(self, as_text: Sequence[Field]) -> str:
-        """Let the server read the texts; of the records in [$1, $2]."""
+        """Let the server read the texts."""
         held = ", ".join(
             f"{named(each.name)}::{each.aside}" if each in as_text else named(each.name)
             for each in self.fields
         )
-        return (
-            f"INSERT INTO {STAGE} SELECT {named(ORDER)}, {held} FROM {TEXTS} "  # noqa: S608
-            f"WHERE {named(ORDER)} BETWEEN $1 AND $2"
-        )
+        return f"INSERT INTO {STAGE} SELECT {_ORDER}, {held} FROM {TEXTS} WHERE {_SOME}"  # noqa: S608
 
     def insert(self) -> str:
-        """Rows of the records in [$1, $2], by the rule; answers inserted and all that were written."""
+        """Rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
         statement = (
-            f"INSERT INTO {self.place.quoted} AS t ({columns}) {self._chosen()}{self._on_conflict()}"
+            f"INSERT INTO {self.place.quoted} AS t ({columns}) "  # noqa: S608 - all quoted
+            f"{self._chosen()}{self._on_conflict()}"
         )
-        if self.rule not in ("update", "newer"):
+        if not self.answers_counts:
             return statement
         return (
             f"WITH written AS ({statement} RETURNING (t.xmax = 0) AS is_new) "  # noqa: S608
             "SELECT count(*) FILTER (WHERE is_new), count(*) FROM written"
         )
 
+    def supersede(self) -> str:
+        """Forget staged rows that a tombstone of their slice comes after."""
+        later = f"s.{_ORDER} < g.{_ORDER}"
+        if self.rule == "newer":
+            version = named(self.version)
+            later = f"(s.{version}, s.{_ORDER}) < (g.{named(AT)}, g.{_ORDER})"
+        return f"DELETE FROM {STAGE} s USING {GONE} g WHERE {self._same('s', 'g')} AND {later}"  # noqa: S608
+
     def delete(self) -> str:
         """Delete the rows of the keys that are gone; under `newer`, unless they are later ones."""
-        keys = " AND ".join(f"t.{named(name)} = g.{named(name)}" for name in self.key or ())
-        later = ""
-        if self.rule == "newer":
-            version = named(self.version or TIMESTAMP)
-            later = f" AND (t.{version} IS NULL OR t.{version} <= g.{version})"
-        return f"DELETE FROM {self.place.quoted} AS t USING {GONE} AS g WHERE {keys}{later}"  # noqa: S608
+        is_later = f"coalesce(t.{named(self.version)} > g.{named(AT)}, false)"
+        unless = f" AND NOT {is_later}" if self.rule == "newer" else ""
+        same = self._same("t", "g")
+        return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same}{unless}"  # noqa: S608
+
+    def make_gone(self) -> str:
+        """Keys of tombstones; a comparison needs their types to be the columns' own."""
+        key = [(each.name, _type_of_key(each)) for each in self.fields if each.name in self.key]
+        return make_temporary(GONE, [(ORDER, "int8"), (AT, "timestamptz"), *key])
+
+    def make_gone_texts(self) -> str:
+        key = [(each.name, "text") for each in self.fields if each.name in self.key]
+        return make_temporary(GONE_TEXTS, [(ORDER, "int8"), (AT, "timestamptz"), *key])
+
+    def read_gone(self) -> str:
+        """Let the server read the keys of tombstones."""
+        key = [each for each in self.fields if each.name in self.key]
+        held = ", ".join(f"{named(each.name)}::{_type_of_key(each)}" for each in key)
+        columns = f"{_ORDER}, {named(AT)}, {held}"
+        return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} WHERE {_SOME}"  # noqa: S608
+
+    def known(self) -> str:
+        """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
+        places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
+        again = f"SELECT o FROM (SELECT {_ORDER} AS o, {places} AS n FROM {STAGE} s) a WHERE n > 1"  # noqa: S608
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self._same('t', 's')})"
+        return (
+            f"DELETE FROM {STAGE} s WHERE {there} OR {_ORDER} IN ({again}) "  # noqa: S608
+            f"RETURNING {_ORDER}, '{UNIQUE_VIOLATION}', 'a row of this key is there already'"
+        )
+
+    def _same(self, one: str, other: str) -> str:
+        """That the keys of two tables are equal; `s` is the stage."""
+
+        def side(alias: str, field: Field) -> str:
+            return self._held(field) if alias == "s" else f"{alias}.{named(field.name)}"
+
+        key = [each for each in self.fields if each.name in self.key]
+        return " AND ".join(f"{side(one, each)} = {side(other, each)}" for each in key)
+
+    def _keys(self) -> str:
+        return ", ".join(self._held(each) for each in self.fields if each.name in self.key)
 
     def _chosen(self) -> str:
-        """Of rows with one key, the one that the rule lets win; by offset, those to come first."""
-        order = named(ORDER)
-        held = ", ".join(f"{self._held(each)}" for each in self.fields)
-        where = f"FROM {STAGE} AS s WHERE s.{order} BETWEEN $1 AND $2"
-        if self.key is None or self.rule in (None, "error"):
+        """Of staged rows with one key, the one that the rule lets win."""
+        held = ", ".join(self._given(each) for each in self.fields)
+        where = f"FROM {STAGE} s WHERE s.{_SOME}"
+        if not self.key or self.is_distinct or self.rule in (None, "error"):
             return f"SELECT {held} {where}"
-        key = ", ".join(self._held(each) for each in self.fields if each.name in self.key)
-        wins = {"ignore": f"s.{order}", "update": f"s.{order} DESC"}
-        version = self.rule == "newer" and next(
-            each for each in self.fields if each.name == self.version
-        )
-        by = f"{self._held(version)} DESC NULLS LAST, s.{order} DESC" if version else wins[self.rule]
-        return f"SELECT DISTINCT ON ({key}) {held} {where} ORDER BY {key}, {by}"
+        wins = f"s.{_ORDER}" if self.rule == "ignore" else f"s.{_ORDER} DESC"
+        if self.rule == "newer":
+            version = next(each for each in self.fields if each.name == self.version)
+            wins = f"{self._held(version)} DESC NULLS LAST, {wins}"
+        keys = self._keys()
+        return f"SELECT DISTINCT ON ({keys}) {held} {where} ORDER BY {keys}, {wins}"
 
     def _held(self, field: Field) -> str:
-        staged = f"s.{named(field.name)}"
-        return f"{staged}::{field.column.base_type}" if field.aside != field.column.base_type and (
-            field.wire is None
-        ) else staged
+        """A staged value, read by now."""
+        column = f"s.{named(field.name)}"
+        return f"{column}::{field.column.base_type}" if field.is_unread_aside else column
+
+    def _given(self, field: Field) -> str:
+        """The same as it is inserted: what may not be null gets its default instead."""
+        held, column = self._held(field), field.column
+        if not (column.is_required and column.default):
+            return held
+        return f"coalesce({held}, {column.default})"
 
     def _on_conflict(self) -> str:
-        if self.key is None or self.rule in (None, "error"):
+        if not self.key or self.rule in (None, "error"):
             return ""
         key = ", ".join(map(named, self.key))
-        if self.rule == "ignore":
-            return f" ON CONFLICT ({key}) DO NOTHING"
         others = [each for each in self.fields if each.name not in self.key]
-        if not others:
+        if self.rule == "ignore" or not others:
             return f" ON CONFLICT ({key}) DO NOTHING"
-        sets = ", ".join(f"{named(e.name)} = EXCLUDED.{named(e.name)}" for e in others)
-        mine = ", ".join(_comparable(f"t.{named(e.name)}", e) for e in others)
-        new = ", ".join(_comparable(f"EXCLUDED.{named(e.name)}", e) for e in others)
-        where = f"ROW({mine}) IS DISTINCT FROM ROW({new})"
+        sets = ", ".join(f"{named(each.name)} = EXCLUDED.{named(each.name)}" for each in others)
+        differs = (
+            f"ROW({', '.join(_comparable('t', each) for each in others)}) IS DISTINCT FROM "
+            f"ROW({', '.join(_comparable('EXCLUDED', each) for each in others)})"
+        )
         if self.rule == "newer":
-            version = named(self.version or TIMESTAMP)
-            where += f" AND (t.{version} IS NULL OR t.{version} <= EXCLUDED.{version})"
-        return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {where}"
+            version = named(self.version)
+            differs += f" AND (t.{version} IS NULL OR t.{version} <= EXCLUDED.{version})"
+        return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
 
 
-def _comparable(value: str, field: Field) -> str:
+def _type_of_key(field: Field) -> str:
+    return field.column.base_type if field.is_unread_aside else field.aside
+
+
+def _comparable(alias: str, field: Field) -> str:
     column = field.column
-    incomparable = column.base in _INCOMPARABLE or column.element in _INCOMPARABLE
-    return f"{value}::text" if incomparable else value
-
-
-def place_key(fields: Sequence[Field]) -> tuple[str, ...] | None:
-    """The columns that say where a record stood, if the table has all of them."""
-    names = {each.name for each in fields}
-    return (TOPIC, PARTITION, OFFSET) if {TOPIC, PARTITION, OFFSET} <= names else None
+    value = f"{alias}.{named(column.name)}"
+    is_incomparable = column.base in _INCOMPARABLE or column.element in _INCOMPARABLE
+    return f"{value}::text" if is_incomparable else value

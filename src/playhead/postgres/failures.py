@@ -7,8 +7,11 @@ from playhead.errors import PlayheadError, Unavailable
 
 # Classes of SQLSTATE: data exceptions, and what a constraint refuses.
 _DATA_CLASSES = ("22", "23")
+# Two rows of one statement meet in a key, which the server knows to be equal and we did not.
+_TWICE = "21000"
 UNIQUE_VIOLATION = "23505"
-_UNTRANSLATABLE = "22P05"
+# A value, such as JSON, nested more deeply than the server can read.
+_TOO_DEEP = "54001"
 _PASSING = {
     "40001": "it could not be put in order with what others wrote at the same time",
     "40P01": "a deadlock with what others wrote at the same time",
@@ -97,7 +100,7 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
     if sqlstate in _PASSING or sqlstate[:2] in _PASSING_CLASSES:
         cause = _PASSING.get(sqlstate)
         return SliceNotWritten(where, reason=f"{cause}: {reason}" if cause else reason)
-    if sqlstate[:2] in _DATA_CLASSES:
+    if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP):
         facts = _facts(error)
         return DataError(
             sqlstate,
@@ -114,8 +117,10 @@ def _sentence(error: Any) -> str:
     facts = _facts(error)
     primary = facts.get("PG_DIAG_MESSAGE_PRIMARY")
     if primary:
-        detail = facts.get("PG_DIAG_MESSAGE_DETAIL")
-        return f"{primary} ({detail})" if detail else primary
+        detail = facts.get("PG_DIAG_MESSAGE_DETAIL", "")
+        # Not the whole row, which this one shows: that is the record's own, and may be long.
+        is_told = detail and not detail.startswith("Failing row contains")
+        return f"{primary} ({detail})" if is_told else primary
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

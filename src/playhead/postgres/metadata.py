@@ -7,72 +7,92 @@ from typing import Any
 
 import pyarrow as pa
 
-from playhead.postgres.careful import Bad, checked
+from playhead.postgres.careful import read_json
 from playhead.postgres.layout import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
+from playhead.postgres.routes import INTEGERS, JSONS, TIMES
+from playhead.postgres.texts import Bad, checked, text_for
 from playhead.record import Headers
 from playhead.records import Records
 
 Refuse = Callable[[int, Bad], None]
-_INTEGERS = ("int2", "int4", "int8")
-_TEXTS = ("text", "varchar", "bpchar", "name")
 
 
 def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
-    """The column's value for every record; null where it was refused."""
+    """The column for every record, ready to be copied; null where a record was refused."""
     if field.name == TOPIC:
-        return pa.repeat(pa.scalar(records.topic, field.arrow), len(records))
+        return pa.repeat(pa.scalar(records.topic, pa.string()), len(records))
     if field.name == PARTITION:
-        return _numbers(field, [records.partition] * len(records))
+        return _numbers(field, [records.partition] * len(records), refuse)
     if field.name == OFFSET:
-        return _numbers(field, records.offsets)
+        return _numbers(field, records.offsets, refuse)
     if field.name == TIMESTAMP:
-        return _timestamps(field, records.timestamps_ms)
+        return _timestamps(field, records.timestamps_ms, refuse)
     if field.name == KEY:
-        return _bytes(field, records.keys, refuse)
-    return pa.array(_texts(headers_text, records.headers, field, refuse), pa.string())
+        return _keys(field, records.keys, refuse)
+    return _packed(field, _texts(field, _headers_text, records.headers, refuse))
 
 
-def _numbers(field: Field, numbers: Sequence[int]) -> Any:
-    if field.column.base in _INTEGERS:
-        return pa.array(numbers, pa.int64()).cast(field.arrow)
-    return pa.array(list(map(str, numbers)), pa.string())
+def _numbers(field: Field, numbers: Sequence[int], refuse: Refuse) -> Any:
+    if field.column.base not in INTEGERS:
+        return _packed(field, list(map(str, numbers)))
+    bits = int(field.column.base[3:]) * 8 - 1
+    fitting: list[int | None] = list(numbers)
+    if numbers and not -(1 << bits) <= min(numbers) <= max(numbers) < 1 << bits:
+        for index, number in enumerate(numbers):
+            if not -(1 << bits) <= number < 1 << bits:
+                refuse(index, Bad("out_of_reach", f"{field.name}: {number} does not fit"))
+                fitting[index] = None
+    return pa.array(fitting, pa.int64()).cast(field.arrow)
 
 
-def _timestamps(field: Field, timestamps_ms: Sequence[int]) -> Any:
+def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> Any:
     """-1 is "none": null in a column of times, itself in a column of numbers."""
-    if field.column.base not in ("timestamp", "timestamptz"):
-        return _numbers(field, timestamps_ms)
-    known = [None if ms == -1 else ms * 1000 for ms in timestamps_ms]
+    if field.column.base not in TIMES:
+        return _numbers(field, timestamps_ms, refuse)
+    if -1 in timestamps_ms:
+        known = [None if ms == -1 else ms * 1000 for ms in timestamps_ms]
+    else:
+        known = [ms * 1000 for ms in timestamps_ms]
     return pa.array(known, pa.int64()).cast(field.arrow)
 
 
-def _bytes(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:
+def _keys(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:
     if field.column.base == "bytea":
         return pa.array(keys, pa.binary())
+    if field.column.base in JSONS:
+        return _packed(field, _texts(field, _key_json, keys, refuse))
     if not any(key is not None and b"\0" in key for key in keys):
         try:
             return pa.array(keys, pa.binary()).cast(pa.string())
         except pa.ArrowInvalid:
             pass  # some key is not UTF-8: find out which
-    return pa.array(_texts(_key_text, keys, field, refuse), pa.string())
+    return pa.array(_texts(field, _key_text, keys, refuse), pa.string())
 
 
-def bytes_text(held: bytes, where: str) -> str:
+def bytes_text(held: bytes, what: str) -> str:
     """Bytes as text that PostgreSQL can hold."""
     try:
-        return checked(held.decode("utf-8"), where)
+        return checked(held.decode("utf-8"), what)
     except UnicodeDecodeError as exc:
-        raise Bad("utf8", f"{where} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}") from exc
+        raise Bad("utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}") from exc
 
 
-def _key_text(key: bytes | None, field: Field) -> str | None:
-    return None if key is None else bytes_text(key, f"the key, for column {field.name},")
+def _key_text(field: Field, key: bytes | None) -> str | None:
+    return None if key is None else bytes_text(key, f"the key, which goes to {field.name},")
 
 
-def headers_text(headers: Headers, field: Field | None = None) -> str | None:
-    """Headers as JSON, in order: name and value; a value that is no text as {"base64": ...}."""
-    text = json.dumps([[name, _header_value(value)] for name, value in headers], ensure_ascii=False)
-    return text if field is None else checked(text, f"headers, for column {field.name}")
+def _key_json(field: Field, key: bytes | None) -> str | None:
+    if key is None:
+        return None
+    return text_for(field.column, read_json(key, f"the key, which goes to {field.name},"))
+
+
+def _headers_text(field: Field, headers: Headers) -> str:
+    """Pairs in their order; a value that is no text stands as {"base64": ...}."""
+    if any("\0" in name for name, _ in headers):
+        raise Bad("nul", "the name of a header holds a character NUL")
+    pairs = [[name, _header_value(value)] for name, value in headers]
+    return checked(json.dumps(pairs, ensure_ascii=False), field.name)
 
 
 def _header_value(value: bytes | None) -> Any:
@@ -85,13 +105,22 @@ def _header_value(value: bytes | None) -> Any:
     return {"base64": base64.b64encode(value).decode()} if "\0" in text else text
 
 
+def _packed(field: Field, texts: Sequence[str | None]) -> Any:
+    if field.route is not None and field.route.pack is not None:
+        return field.route.pack(texts)
+    return pa.array(texts, pa.string())
+
+
 def _texts(
-    text_of: Callable[[Any, Field], str | None], held: Sequence[Any], field: Field, refuse: Refuse
+    field: Field,
+    text_of: Callable[[Field, Any], str | None],
+    held: Sequence[Any],
+    refuse: Refuse,
 ) -> list[str | None]:
     texts: list[str | None] = []
     for index, each in enumerate(held):
         try:
-            texts.append(text_of(each, field))
+            texts.append(text_of(field, each))
         except Bad as bad:
             refuse(index, bad)
             texts.append(None)

@@ -104,7 +104,9 @@ def _dates(column: Any) -> tuple[Any, list[int]]:
 
 def _clock_times(column: Any) -> tuple[Any, list[int]]:
     fitting, odd = _like(column, _TIME)
-    return pc.cast(fitting, pa.time64("us")), odd
+    # Arrow casts texts to timestamps, not to times of day.
+    instants = pc.cast(pc.binary_join_element_wise("1970-01-01", fitting, "T"), pa.timestamp("us"))
+    return pc.cast(pc.cast(instants, pa.int64()), pa.time64("us")), odd
 
 
 def _uuids(column: Any) -> tuple[Any, list[int]]:

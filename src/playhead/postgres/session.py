@@ -34,6 +34,10 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
 }
+# Whoever waits for a lock for so long is told, and tries again.
+_LOCK_PATIENCE = "60s"
+# PostgreSQL 16 can say of a text whether it is a value of some type.
+_KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
 
 
@@ -61,6 +65,17 @@ class Session:
 
     def __init__(self, connection: dbapi.Connection, *, where: str, grant: str) -> None:
         self._connection, self.where, self._grant = connection, where, grant
+        settings = ", ".join(
+            f"set_config({_quoted(name)}, {_quoted(value)}, false)"
+            for name, value in _SETTINGS.items()
+        )
+        self.run(f"SELECT {settings}")
+        [(version, lock_timeout)] = self.run(
+            "SELECT current_setting('server_version_num')::int8, current_setting('lock_timeout')"
+        )
+        self.has_validity = version >= _KNOWS_VALIDITY
+        if lock_timeout == "0":
+            self.run(f"SELECT set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)")
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """The rows of one statement."""
@@ -88,7 +103,8 @@ class Session:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commits at the end of its block, and rolls back when the block fails."""
-        self.run("BEGIN")
+        # Not what the role has as its default: a look after a lock has to see what others committed.
+        self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         try:
             yield
             self.run("COMMIT")
@@ -145,10 +161,11 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
         reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")
         raise DatabaseUnavailable(where, reason=reason) from exc
     try:
-        session = Session(connection, where=where, grant=grant)
-        for name, value in _SETTINGS.items():
-            session.run("SELECT set_config($1, $2, false)", (name, value))
-        yield session
+        yield Session(connection, where=where, grant=grant)
     finally:
         with contextlib.suppress(adbc_driver_manager.Error):
             connection.close()
+
+
+def _quoted(text: str) -> str:
+    return sql.Literal(text).as_string()

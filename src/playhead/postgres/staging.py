@@ -1,31 +1,37 @@
 """Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
+
+import pyarrow as pa
 
 from playhead.account import Account
 from playhead.errors import PlayheadError
 from playhead.faults import abort_point
-from playhead.postgres.conflict import STAGE, TEXTS, Merge
+from playhead.postgres import sweep
+from playhead.postgres.careful import Documents, read_json
+from playhead.postgres.conflict import AT, GONE_TEXTS, STAGE, TEXTS, named
 from playhead.postgres.decode import ORDER, Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError
+from playhead.postgres.layout import Field
+from playhead.postgres.metadata import bytes_text
 from playhead.postgres.session import Session
 from playhead.postgres.tables import OpenTable
+from playhead.postgres.texts import Bad, text_for
 from playhead.records import Records
 
 _KINDS = {
     "22001": "too_long",
     "22003": "out_of_reach",
-    "22021": "nul",
-    "22P02": "type",
+    "22008": "out_of_reach",
+    "22021": "utf8",
     "22P05": "utf8",
-    "22007": "type",
-    "22008": "type",
     "23502": "null",
     "23503": "reference",
     UNIQUE_VIOLATION: "conflict",
-    "23514": "check",
+    "54001": "json",
 }
 
 
@@ -53,76 +59,179 @@ class Stage:
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
-        self._merge: Merge = table.merge(decoded)
+        self._merge = table.merge(decoded)
         self._counts: Counter[str] = Counter()
 
-    def write(self) -> dict[str, Any]:
-        """Rows into the table; says how many were inserted, updated and left alone."""
-        self._fill()
+    def write(self) -> dict[str, int]:
+        """Rows into the table; says how many were inserted, updated, left alone and deleted."""
+        self.fill()
         abort_point("postgres.stage.copied")
-        orders = self._orders(STAGE)
-        self._each(self._merge.insert(), orders, self._count_written)
-        staged = len(orders) - self._counts["refused"]
-        written = self._counts["inserted"] + self._counts["updated"]
-        return {
-            "inserted": self._counts["inserted"],
-            "updated": self._counts["updated"],
-            "left_alone": max(0, staged - written),
-        }
+        if self._table.habits.tombstones == "delete" and self._decoded.tombstones:
+            self._delete()
+        sweeps = sweep.before_insert(self._merge, has_validity=self._session.has_validity)
+        self._apply(self._merge.insert(), STAGE, sweeps, counts=True)
+        counts = self._counts
+        written = counts["inserted"] + counts["updated"]
+        left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
+        found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
+        return found | ({"deleted": counts["deleted"]} if "deleted" in counts else {})
 
-    def _fill(self) -> None:
-        decoded = self._decoded
-        self._session.run(self._merge.create_stage())
-        if len(decoded.ready):
-            self._session.copy_aside(STAGE, decoded.ready)
+    def fill(self) -> None:
+        """The temporary table; its rows are read, but for the types that have no form in a COPY."""
+        decoded, merge = self._decoded, self._merge
+        self._session.run(merge.make_stage())
+        self._copy(STAGE, decoded.ready)
         if decoded.loose is None:
             return
-        as_text = [each for each in decoded.fields if each in self._table.layout.values]
-        self._session.run(self._merge.create_texts(as_text))
-        self._session.copy_aside(TEXTS, decoded.loose)
-        self._each(self._merge.read_texts(as_text), self._orders(TEXTS), None)
-        self._counts.clear()
+        layout = self._table.layout
+        as_text = [each for each in decoded.fields if each not in layout.metadata]
+        self._session.run(merge.make_texts(as_text))
+        self._copy(TEXTS, decoded.loose)
+        sweeps = sweep.before_read(as_text, has_validity=self._session.has_validity)
+        self._apply(merge.read_texts(as_text), TEXTS, sweeps)
 
-    def _orders(self, table: str) -> list[int]:
-        found = self._session.run(f'SELECT "{ORDER}" FROM {table} ORDER BY 1')  # noqa: S608 - ours
-        return [row[0] for row in found]
-
-    def _each(
-        self,
-        statement: str,
-        orders: Sequence[int],
-        count: Callable[[str, int, int], None] | None,
-    ) -> None:
-        """Run it for all records; where the server refuses, for fewer, until one is left to refuse."""
-        if not orders:
+    def _copy(self, name: str, rows: Any) -> None:
+        """Copy rows; where the server refuses, fewer, until one is left to refuse."""
+        if not len(rows):
             return
         try:
             with self._session.savepoint():
-                (count or self._only_run)(statement, orders[0], orders[-1])
+                self._session.copy_aside(name, rows)
         except DataError as exc:
-            if len(orders) == 1:
-                self._refuse(orders[0], exc)
+            if len(rows) == 1:
+                self._refuse(rows.column(ORDER)[0].as_py(), exc.sqlstate, exc.reason)
                 return
-            half = len(orders) // 2
-            self._each(statement, orders[:half], count)
-            self._each(statement, orders[half:], count)
+            half = len(rows) // 2
+            self._copy(name, rows.slice(0, half))
+            self._copy(name, rows.slice(half))
 
-    def _only_run(self, statement: str, first: int, last: int) -> None:
-        self._session.run(statement, (first, last))
+    def _apply(
+        self, statement: str, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
+    ) -> None:
+        """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
+        slice_ = self._account.slice
+        everything = slice_.from_offset, slice_.to_offset - 1
+        if self._refusal(statement, *everything, counts) is None:
+            return
+        for each in sweeps:
+            self._sweep(each)
+        if sweeps and self._refusal(statement, *everything, counts) is None:
+            return
+        found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
+        self._bisect(statement, [row[0] for row in found], counts)
 
-    def _count_written(self, statement: str, first: int, last: int) -> None:
-        if self._merge.rule in ("update", "newer"):
-            [(inserted, written)] = self._session.run(statement, (first, last))
-        else:
-            inserted = written = self._session.count(statement, (first, last))
+    def _bisect(self, statement: str, orders: Sequence[int], counts: bool) -> None:
+        if not orders:
+            return
+        refusal = self._refusal(statement, orders[0], orders[-1], counts)
+        if refusal is None:
+            return
+        if len(orders) == 1:
+            self._refuse(orders[0], refusal.sqlstate, refusal.reason)
+            return
+        half = len(orders) // 2
+        self._bisect(statement, orders[:half], counts)
+        self._bisect(statement, orders[half:], counts)
+
+    def _refusal(self, statement: str, first: int, last: int, counts: bool) -> DataError | None:
+        """Run it for the records from the first to the last; why not, when the server refuses."""
+        try:
+            with self._session.savepoint():
+                if counts:
+                    inserted, written = self._written(statement, first, last)
+                else:
+                    inserted, written = 0, 0
+                    self._session.run(statement, (first, last))
+                if self._table.layout.table.has_deferred:
+                    self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
+        except DataError as exc:
+            return exc
         self._counts["inserted"] += inserted
         self._counts["updated"] += written - inserted
+        return None
 
-    def _refuse(self, order: int, error: DataError) -> None:
-        record = self._whole.record(self._whole.offsets.index(order))
-        if error.sqlstate == UNIQUE_VIOLATION and self._merge.rule is None:
+    def _written(self, statement: str, first: int, last: int) -> tuple[int, int]:
+        if self._merge.answers_counts:
+            [(inserted, written)] = self._session.run(statement, (first, last))
+            return inserted, written
+        inserted = self._session.count(statement, (first, last))
+        return inserted, inserted
+
+    def _sweep(self, statement: str) -> None:
+        """Forget records that a look at all of them at once finds to be bad."""
+        try:
+            with self._session.savepoint():
+                found = self._session.run(statement)
+        except DataError:
+            return  # some types cannot be looked at without failing; one by one it is
+        for order, sqlstate, reason in sorted(found):
+            self._refuse(order, sqlstate, reason)
+
+    def _refuse(self, order: int, sqlstate: str, reason: str) -> None:
+        record = self._whole.record(self._indexes[order])
+        if sqlstate == UNIQUE_VIOLATION and self._merge.rule is None:
             place = f"{record.topic}:{record.partition} offset {record.offset}"
-            raise ConflictFound(place, table=str(self._merge.place), reason=error.reason)
+            raise ConflictFound(place, table=str(self._merge.place), reason=reason)
         self._counts["refused"] += 1
-        kind = _KINDS.get(error.sqlstate, "check" if error.sqlstate[:2] == "23" else "type")
-        self._account.refuse(record, kind=kind, reason=error.reason)
+        kind = _KINDS.get(sqlstate, "check" if sqlstate.startswith("23") else "type")
+        self._account.refuse(record, kind=kind, reason=reason)
+
+    @cached_property
+    def _indexes(self) -> dict[int, int]:
+        return {offset: index for index, offset in enumerate(self._whole.offsets)}
+
+    def _delete(self) -> None:
+        """The rows of tombstones' keys, and the staged rows that tombstones come after."""
+        merge, session = self._merge, self._session
+        session.run(merge.make_gone_texts())
+        session.run(merge.make_gone())
+        self._copy(GONE_TEXTS, self._keys_of_tombstones())
+        refused = self._counts["refused"]
+        self._apply(merge.read_gone(), GONE_TEXTS)
+        # Those were no rows, so that they are not missing among these.
+        self._counts["refused"] = refused
+        self._counts["superseded"] = session.count(merge.supersede())
+        self._counts["deleted"] = session.count(merge.delete())
+
+    def _keys_of_tombstones(self) -> Any:
+        layout, names = self._table.layout, self._merge.key
+        key = [each for each in layout.fields if each.name in names]
+        offsets, times, texts = [], [], []
+        for index in self._decoded.tombstones:
+            record = self._whole.record(index)
+            try:
+                texts.append(key_texts(record.key, key))
+            except Bad as bad:
+                self._account.refuse(record, kind=bad.kind, reason=bad.reason)
+                continue
+            offsets.append(record.offset)
+            times.append(None if record.timestamp_ms == -1 else record.timestamp_ms * 1000)
+        columns = {
+            ORDER: pa.array(offsets, pa.int64()),
+            AT: pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        }
+        for each in key:
+            columns[each.name] = pa.array([found[each.name] for found in texts], pa.string())
+        return pa.table(columns)
+
+
+def key_texts(held: bytes | None, key: Sequence[Field]) -> dict[str, str]:
+    """A record's key as the texts of key columns: fields of a JSON object, or the whole of it for one."""
+    if held is None:
+        raise Bad("no_key", "a tombstone without a key says nothing of what is gone")
+    try:
+        document = read_json(held, "the key")
+    except Bad:
+        document = None
+    if isinstance(document, dict):
+        found = Documents(key).texts(document)
+    elif len(key) == 1:
+        is_scalar = document is not None and not isinstance(document, list)
+        whole = document if is_scalar else bytes_text(held, "the key")
+        found = {key[0].name: text_for(key[0].column, whole)}
+    else:
+        found = {}
+    missing = [each.name for each in key if each.name not in found]
+    if missing:
+        raise Bad("no_key", f"the key of a tombstone has nothing for column {missing[0]}")
+    return found

@@ -1,5 +1,6 @@
 """Reads a table from the catalog: its columns, what they take, and by what its rows are known."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,10 @@ Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 _COLUMNS = """
 SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text,
        base.typtype::text, coalesce(element.typname::text, ''), a.atttypmod::int8,
-       a.attnotnull OR t.typnotnull, a.atthasdef OR t.typdefault IS NOT NULL,
-       a.attidentity::text, a.attgenerated::text, a.atttypid <> base.oid,
-       format_type(base.oid, -1)
+       a.attnotnull OR t.typnotnull, a.attidentity::text, a.attgenerated::text,
+       format_type(base.oid, -1),
+       CASE WHEN a.attidentity <> '' THEN ''
+            WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -25,6 +27,7 @@ JOIN LATERAL (
     ) SELECT oid FROM up WHERE typtype <> 'd'
 ) lowest ON true
 JOIN pg_catalog.pg_type base ON base.oid = lowest.oid
+LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_type element ON element.oid = base.typelem AND base.typcategory = 'A'
 WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
@@ -32,7 +35,9 @@ ORDER BY a.attnum
 _TABLE = """
 SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
-       c.relrowsecurity
+       row_security_active(c.oid),
+       EXISTS (SELECT FROM pg_catalog.pg_constraint k
+               WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
 """
@@ -62,12 +67,12 @@ class Column:
     element: str
     modifier: int
     is_required: bool
-    has_default: bool
     identity: str
     generated: str
-    is_domain: bool
     base_type: str
     """The type below all domains, without a modifier, as it is written in a statement."""
+    default: str | None
+    """An expression; empty where the server has a number for it."""
 
     @property
     def is_ours(self) -> bool:
@@ -94,6 +99,9 @@ class Table:
     persistence: str
     has_triggers: bool
     has_row_security: bool
+    """For the user who asked."""
+    has_deferred: bool
+    """Whether some constraint may be looked at as late as at the transaction's end."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
 
@@ -114,16 +122,12 @@ def read_table(ask: Ask, place: Place) -> Table | None:
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None
-    oid, kind, persistence, schema, name, triggers, row_security = found[0]
+    oid, kind, persistence, schema, name, *flags = found[0]
     columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
-    return Table(
-        Place(schema, name), oid, kind, persistence, triggers, row_security, columns, keys
-    )
+    return Table(Place(schema, name), oid, kind, persistence, *flags, columns, keys)
 
 
 def _key(row: Row) -> Key:
-    import json
-
     names, is_primary, is_immediate = row
     return Key(tuple(json.loads(names)), is_primary, is_immediate)

@@ -1,69 +1,109 @@
-"""One table that a writer has open: what goes where, by which rule, and whether it is still so."""
+"""One table that a writer has open: what goes where, by which rule, and whether that is still so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
 from playhead.postgres.conflict import Merge, Rule
-from playhead.postgres.decode import ORDER, Decoded, Decoder
+from playhead.postgres.decode import ORDER, Decoded, Decoder, Refusals
 from playhead.postgres.failures import TableChanged
 from playhead.postgres.layout import Layout
 from playhead.postgres.session import Place, Session
 from playhead.postgres.table import read_table
+from playhead.postgres.texts import Bad
 from playhead.records import Records
+
+# Types of which equal bytes are equal keys, and others are not.
+_BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
     """What an operator has said about writing: the rule for conflicts, and for values that are null."""
 
-    key: tuple[str, ...] | None = None
+    key: tuple[str, ...] = ()
     rule: Rule | None = None
-    version: str | None = None
+    version: str = ""
     tombstones: str | None = None
     decode: str = "json"
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows are known by their keys."""
+        return self.rule in ("ignore", "newer", "update") or self.tombstones == "delete"
 
 
 class OpenTable:
     """A table's layout and habits, and the decoder that belongs to them."""
 
-    not_columns = (ORDER,)
-
-    def __init__(self, layout: Layout, habits: Habits) -> None:
-        self.layout, self.habits = layout, habits
-        self._decoder = Decoder(layout, habits.decode, habits.key or ())
+    def __init__(self, layout: Layout, habits: Habits, *, only_by_stage: bool = False) -> None:
+        self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
+        always = (*habits.key, *((habits.version,) if habits.version else ()))
+        never_null = habits.key if habits.is_keyed else ()
+        self._decoder = Decoder(layout, habits.decode, always=always, never_null=never_null)
+        self._required = [
+            each.name
+            for each in layout.table.columns
+            if each.is_ours and each.is_required and each.default is None
+        ]
 
     @property
     def place(self) -> Place:
         return self.layout.table.place
 
     def decode(self, records: Records, account: Account) -> Decoded:
-        """The records as rows; tombstones as the operator said."""
+        """The records as rows; what cannot be one is refused, tombstones too where nobody spoke of them."""
         habit = self.habits.tombstones
-        decoded = self._decoder.decode(
-            records, account, nulls_are_rows=habit == "null" or self.habits.decode == "none"
-        )
+        are_rows = habit == "null" or self.habits.decode == "none"
+        refusals = Refusals(records, account)
+        decoded = self._decoder.decode(records, refusals, nulls_are_rows=are_rows)
         if habit is None:
             for index in decoded.tombstones:
-                account.refuse(
-                    records.record(index),
-                    kind="tombstone",
-                    reason="its value is null, a tombstone, and nobody said what that means "
-                    "(--tombstones delete, skip or null)",
-                )
-        return decoded
+                refusals.add(index, _TOMBSTONE)
+        names = {each.name for each in decoded.fields}
+        missing = [name for name in self._required if name not in names]
+        if not missing or not decoded.rows:
+            return decoded
+        bad = Bad("null", f"nothing for column {missing[0]}, which may not be null")
+        unwritten = set(decoded.tombstones)
+        for index in range(len(records)):
+            if index not in unwritten:
+                refusals.add(index, bad)
+        return Decoded(decoded.fields, decoded.ready.slice(0, 0), None, decoded.tombstones)
 
     def may_go_directly(self, decoded: Decoded) -> bool:
         """Whether these rows can be copied into the table as they are."""
-        if decoded.loose is not None or (decoded.tombstones and self.habits.tombstones == "delete"):
+        if self._only_by_stage or decoded.loose is not None:
             return False
-        return all(field.wire is not None for field in decoded.fields)
+        if decoded.tombstones and self.habits.tombstones == "delete":
+            return False
+        return all(
+            each.route is not None
+            and not (
+                each.column.is_required
+                and each.column.default is not None
+                and decoded.ready.column(each.name).null_count
+            )
+            for each in decoded.fields
+        )
 
     def merge(self, decoded: Decoded) -> Merge:
         habits = self.habits
-        return Merge(self.place, decoded.fields, habits.key, habits.rule, habits.version)
+        key = habits.key if habits.is_keyed or habits.rule == "error" else ()
+        is_distinct = bool(key) and decoded.loose is None and self._are_distinct(key, decoded.ready)
+        return Merge(self.place, decoded.fields, key, habits.rule, habits.version, is_distinct)
+
+    def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:
+        """Whether it is certain that no two rows have one key; the server's own sort costs more."""
+        columns = [self.layout.table.column(name) for name in key]
+        if not all(each is not None and each.base in _BYTEWISE for each in columns):
+            return False
+        keys = ready.select(list(key))
+        return bool(keys.group_by(list(key)).aggregate([]).num_rows == len(keys))
 
     def remarks(self, decoded: Decoded) -> dict[str, Any]:
+        """What an entry says beside the counts of rows."""
         if self.habits.tombstones == "skip" and decoded.tombstones:
             return {"tombstones_skipped": len(decoded.tombstones)}
         return {}
@@ -79,10 +119,24 @@ class OpenTable:
             found = now.column(column.name)
             if found is None:
                 raise TableChanged(str(known.place), reason=f"column {column.name} is gone")
+            if found.type != column.type:
+                reason = f"column {column.name} was {column.type} and is {found.type}"
+                raise TableChanged(str(known.place), reason=reason)
             if found != column:
-                raise TableChanged(
-                    str(known.place),
-                    reason=f"column {column.name} was {column.type} and is {found.type}"
-                    if found.type != column.type
-                    else f"column {column.name} has other constraints",
-                )
+                reason = f"column {column.name} has another default, or may be null no longer"
+                raise TableChanged(str(known.place), reason=reason)
+        if self.habits.is_keyed and not now.has_key(self.habits.key):
+            reason = f"no unique index on ({', '.join(self.habits.key)}) any more"
+            raise TableChanged(str(known.place), reason=reason)
+
+
+def copied(decoded: Decoded) -> Any:
+    """Rows that are ready, without the column that is only ours."""
+    return decoded.ready.drop_columns([ORDER])
+
+
+_TOMBSTONE = Bad(
+    "tombstone",
+    "its value is null, a tombstone, and nobody said what that means "
+    "(--tombstones delete, skip or null)",
+)

@@ -90,8 +90,8 @@ class PostgresTarget(Target):
         if table is None:
             raise PlayheadError(f"no table {place}", hint="--create makes one")
         rule = self.on_conflict
-        key = self.key or (table.primary_key if rule else None)
-        version = (self.version_column or "_timestamp") if rule == "newer" else None
+        key = self.key or (table.primary_key or () if rule else ())
+        version = (self.version_column or "_timestamp") if rule == "newer" else ""
         habits = Habits(key, rule, version, self.tombstones, self.decode)
         return OpenTable(layout_of(table, self.decode), habits)
 

@@ -7,11 +7,11 @@ from typing import Any
 from playhead.account import Account
 from playhead.faults import abort_point
 from playhead.postgres.decode import Decoded
-from playhead.postgres.failures import DataError
+from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.session import Session
 from playhead.postgres.staging import Stage
-from playhead.postgres.tables import OpenTable
+from playhead.postgres.tables import OpenTable, copied
 from playhead.record import Slice
 from playhead.records import Records
 
@@ -51,46 +51,50 @@ class PostgresWriter:
         slice_ = account.slice
         whole = gathered(slice_, records)
         table = self._table_of(slice_.topic)
-        decoded = table.decode(whole, account)
         course = self._courses.setdefault(slice_.topic, Course())
+        decoded = table.decode(whole, account)
         if course.staged_left == 0 and table.may_go_directly(decoded):
             try:
                 self._directly(table, decoded, account)
                 return
-            except DataError:
-                # Some value, or a row that is there already; the stage finds out which.
-                course.collided()
-                account.start_over()
-                decoded = table.decode(whole, account)
+            except DataError as exc:
+                # Some value, or a row that is there already: the stage finds out whose.
+                if exc.sqlstate == UNIQUE_VIOLATION:
+                    course.collided()
         details = self._by_stage(table, decoded, whole, account)
-        if details.get("updated") or details.get("left_alone"):
+        if details["updated"] or details["left_alone"]:
             course.collided()
         else:
             course.was_clean()
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
-        rows = decoded.ready.drop_columns(table.not_columns)
         with self._session.transaction():
             self._ledger.refuse_overlap(self._replay_id, account.slice)
             table.refuse_change(self._session)
             abort_point("postgres.direct.begun")
-            if len(rows) and rows.num_columns:
-                self._session.copy(table.place, rows)
+            if decoded.rows:
+                self._session.copy(table.place, copied(decoded))
             abort_point("postgres.direct.copied")
-            self._close(account, {"way": "direct", "inserted": len(rows)} | table.remarks(decoded))
+            self._close(account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded))
         abort_point("postgres.direct.committed")
 
     def _by_stage(
         self, table: OpenTable, decoded: Decoded, whole: Records, account: Account
     ) -> dict[str, Any]:
-        with self._session.transaction():
-            self._ledger.refuse_overlap(self._replay_id, account.slice)
-            table.refuse_change(self._session)
-            abort_point("postgres.stage.begun")
-            stage = Stage(self._session, table, decoded, whole, account)
-            details = {"way": "staged"} | stage.write() | table.remarks(decoded)
-            abort_point("postgres.stage.merged")
-            self._close(account, details)
+        try:
+            with self._session.transaction():
+                self._ledger.refuse_overlap(self._replay_id, account.slice)
+                table.refuse_change(self._session)
+                abort_point("postgres.stage.begun")
+                stage = Stage(self._session, table, decoded, whole, account)
+                details = {"way": "staged"} | stage.write() | table.remarks(decoded)
+                abort_point("postgres.stage.merged")
+                self._close(account, details)
+        except DataError as exc:
+            # Nobody's value: a constraint of another table, or one that came with the commit.
+            raise StatementRefused(
+                self._session.where, sqlstate=exc.sqlstate, reason=exc.reason
+            ) from exc
         abort_point("postgres.stage.committed")
         return details
 

@@ -1,12 +1,13 @@
 """The two calls that every face makes: `Replay.plan()` and `Planned.run()`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.context import Configuration, configure
 from playhead.endpoint import Endpoint
+from playhead.job import Job
 from playhead.journal import Journal
 from playhead.pace import Pace
 from playhead.plan import Plan
@@ -71,11 +72,17 @@ class Planned:
     ) -> Proof:
         """Do what the ledger says is left; returns the proof, raises when it could not be finished."""
         self.journal.keep(self.plan, self.servers)
+
+        def run_job(job: Job) -> list[Mapping[str, Any]]:
+            if not self.engine.is_there:
+                say("starting the engine")
+            return self.engine.run_job(job)
+
         runner = Runner(
             self.plan,
             ends(self.plan.request, self.configuration),
             self.journal,
-            self.engine.run_job,
+            run_job,
             warm=self.engine.session,
             cancel_job=self.engine.cancel,
             say=say,

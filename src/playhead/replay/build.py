@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
+from playhead import secrets
 from playhead.account import ErrorRule
 from playhead.connection import KafkaConnection
 from playhead.context import Configuration
@@ -15,6 +16,7 @@ from playhead.source import Source, SourceFacts
 from playhead.target import Target
 
 Form = Literal["parquet", "json", "csv"]
+ConflictRule = Literal["ignore", "newer", "update", "error"] | None
 PartitionRule = Literal["auto", "keep", "key"]
 
 
@@ -91,12 +93,16 @@ def _target(
     if end.system == "postgres":
         from playhead.postgres.target import PostgresTarget
 
-        url = end.address or configuration.need("database", needed_for=f"writing to {end.shown()}")
+        url = (
+            secrets.resolve(end.address, key="the target", where="its address")
+            if end.address
+            else configuration.need("database", needed_for=f"writing to {end.shown()}")
+        )
         return PostgresTarget(
             url,
             end.name,
             key=request.key or None,
-            on_conflict=request.on_conflict,
+            on_conflict=cast(ConflictRule, request.on_conflict),
             version_column=request.version_column,
             tombstones=request.tombstones,
             decode=request.decode,

@@ -41,6 +41,11 @@ class Engine:
             return max(_SLOTS_ELSEWHERE, self._lanes)
         return max(os.cpu_count() or 1, min(self._lanes, _MOST_LOCAL_SLOTS))
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has started, in the background or not."""
+        return self._session is not None
+
     def warm(self) -> None:
         """Begin to start; whoever needs the session waits for it."""
         Thread(target=self.session, name="engine", daemon=True).start()

@@ -23,7 +23,11 @@ class MixedTimes(Refused):
 
 
 def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolved) -> list[Note]:
-    """Who set the records' times, where the span is by time."""
+    """Who set the records' times, where the span is by time.
+
+    The log keeps what it was written with. How a topic is set today counts for what is to come, and a
+    topic of which nothing is replayed does not matter.
+    """
     if resolved.from_ms is None and resolved.to_ms is None:
         return []
     log_append = TimestampType.LOG_APPEND_TIME.value
@@ -31,8 +35,6 @@ def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolve
     for records in samples:
         found = {kind == log_append for kind in records.timestamp_types}
         kinds[records.topic] = kinds.get(records.topic, set()) | found
-    for topic, held in facts.topics.items():
-        kinds.setdefault(topic, set()).add(held.sets_log_append_time)
     for topic, found in sorted(kinds.items()):
         if len(found) > 1:
             raise MixedTimes(
@@ -47,6 +49,12 @@ def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolve
     if by_broker:
         text = "the span is by the time at which records reached the broker (LogAppendTime)"
         return [Note("log-append-time", f"{', '.join(by_broker[:3])}: {text}", "info")]
+    changed = [
+        t for t in sorted(kinds) if t in facts.topics and facts.topics[t].sets_log_append_time
+    ]
+    if changed:
+        text = "the broker sets the times by now (LogAppendTime); the records of the span have their own"
+        return [Note("timestamp-type", f"{', '.join(changed[:3])}: {text}", "info")]
     return []
 
 

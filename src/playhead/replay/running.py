@@ -9,8 +9,8 @@ from threading import Thread
 from typing import Any
 
 from playhead.account import ErrorRule
-from playhead.cutter import Filter
-from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
+from playhead.cutter import Filter, Limits
+from playhead.errors import Refused, Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.job import Job, Pacing
 from playhead.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
@@ -23,6 +23,7 @@ from playhead.replay.build import Ends, expecting
 from playhead.replay.sharing import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.source import OutOfBounds, Source
 
+SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
 _LOOK_EVERY_S = 0.1
 _PROGRESS_EVERY_S = 1.0
 _FIRST_WAIT_S = 0.5
@@ -87,14 +88,10 @@ class Runner:
                 self.ends.target.prepare(replay_id, self.plan.target)
                 abort_point("run.prepared")
                 entries = self._until_done()
-            except Stopped as exc:
-                self.journal.note(replay_id, STOPPED, error=exc.message)
-                raise
-            except PlayheadError as exc:
-                self.journal.note(replay_id, FAILED, error=exc.message)
-                raise
-            except KeyboardInterrupt:
-                self.journal.note(replay_id, STOPPED, error="interrupted")
+            except BaseException as exc:
+                state = FAILED if isinstance(exc, Exception) else STOPPED
+                state = STOPPED if isinstance(exc, Stopped) else state
+                self.journal.note(replay_id, state, error=str(exc) or type(exc).__name__)
                 raise
             proof = prove(self.plan, entries, took=self._took(began), pace=self._pace())
             abort_point("run.proved")
@@ -168,6 +165,7 @@ class Runner:
             ErrorRule.parse(self.plan.request.on_error),
             self.ends.graveyard,
             pacing,
+            limits=_limits(),
             stop_file=self.journal.stop_file(self.plan.replay_id),
         )
 
@@ -248,6 +246,12 @@ class Runner:
         for report in self._reports:
             merged.merge(ScheduleError.from_document(report["schedule"]))
         return {"pace": self.plan.request.pace, **merged.summary()}
+
+
+def _limits() -> Limits:
+    """Smaller slices where somebody wants to see more of them: a test, mostly."""
+    wanted = os.environ.get(SLICE_RECORDS)
+    return Limits(max_records=int(wanted)) if wanted else Limits()
 
 
 def _offsets(entries: Sequence[Entry]) -> int:

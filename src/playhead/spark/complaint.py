@@ -50,7 +50,9 @@ def complaint(expression: Expression, exc: Exception) -> BadExpression:
     if place is None:
         return at_all_of(expression, reason, hint)
     if expression.is_at_end(place[0]):
-        return expression.bad(expression.end - 1, "the expression cannot end here")
+        last = expression.last
+        reason = "the expression cannot end here"
+        return expression.bad(last.start, reason, length=len(last.text))
     start, end = expression.source(place[0])[0], expression.source(place[1])[1]
     return expression.bad(start, reason, hint, length=max(1, end - start))
 
@@ -78,8 +80,6 @@ def _reason(exc: "PySparkException") -> tuple[str, str | None]:
         if found == "end of input":
             return "the expression cannot end here", None
         return f"{found} is not expected here", None
-    if condition == "UNBOUND_SQL_PARAMETER":
-        return "`:` has a meaning after key, value and headers alone, and with no space", None
     if condition == "UNSUPPORTED_DATATYPE":
         name = parameters.get("typeName", "").strip('"').lower()
         return f"there is no type {name!r}", nearest(name, _TYPES.split())

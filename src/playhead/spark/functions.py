@@ -47,8 +47,11 @@ def check_calls(expression: Expression) -> None:
         after = tokens[index + 1] if index + 1 < len(tokens) else None
         if error := _refusal(expression, token, before, after):
             raise error
+        if token.is_sign(":") and not any(one.word == "struct" for one in tokens[:index]):
+            reason = "`:` has a meaning after key, value and headers alone, and with no space"
+            raise expression.bad(token.start, reason)
     for literal, type_ in compared_literals(tokens):
-        if _TIMES and type_ in _TIMES and _is_moving(literal):
+        if type_ in _TIMES and _is_moving(literal):
             raise _moving(expression, literal)
 
 

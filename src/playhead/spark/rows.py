@@ -1,13 +1,14 @@
 """Records as Arrow rows on their way through Spark's expressions, and back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from playhead.cutter import FILTERED, KEPT, OUTSIDE
+from playhead.record import Headers
 from playhead.records import Records
 
 SCHEMA = (
@@ -76,28 +77,57 @@ def _control(work: int, number: int, kind: int) -> pa.RecordBatch:
 def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBatch:
     """The records; those outside the span are marked, so that no expression looks at them."""
     count = len(records)
-    # pyarrow takes pairs for a struct only as dicts.
-    headers = [[{"name": name, "value": value} for name, value in each] for each in records.headers]
     outside = [verdict == OUTSIDE for verdict in verdicts] if verdicts else [False] * count
     columns: list[Any] = [
-        [number] * count,
+        pa.repeat(pa.scalar(number, pa.int32()), count),
         outside,
-        [records.topic] * count,
-        [records.partition] * count,
+        pa.repeat(pa.scalar(records.topic, pa.string()), count),
+        pa.repeat(pa.scalar(records.partition, pa.int32()), count),
         records.offsets,
         records.timestamps_ms,
         records.timestamp_types,
         records.keys,
         records.values,
-        headers,
+        _headers_in(records.headers),
     ]
-    arrays = [pa.array(values, each.type) for values, each in zip(columns, _ARROW, strict=True)]
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, each.type)
+        for values, each in zip(columns, _ARROW, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _headers_in(headers: Sequence[Headers]) -> pa.Array:
+    """As Arrow has them. Column by column: a dict for each pair would cost more than all the rest."""
+    ends = accumulate(map(len, headers), initial=0)
+    pairs = [*chain.from_iterable(headers)]
+    names = pa.array([name for name, _ in pairs], pa.string())
+    values = pa.array([value for _, value in pairs], pa.binary())
+    held = pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), held, type=_HEADERS)
+
+
+def _headers_from(column: Any) -> list[Headers]:
+    if column.null_count:
+        return [tuple((h["name"], h["value"]) for h in each or ()) for each in column.to_pylist()]
+    offsets = column.offsets.to_pylist()
+    if offsets[0] == offsets[-1]:
+        return [()] * len(column)
+    held = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    names, values = (held.field(name).to_pylist() for name in ("name", "value"))
+    pairs = [*zip(names, values, strict=True)]
+    first = offsets[0]
+    return [tuple(pairs[start - first : stop - first]) for start, stop in pairwise(offsets)]
 
 
 def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
     """What `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
-    columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    columns = {
+        name: _headers_from(rows.column(name))
+        if name == "headers"
+        else rows.column(name).to_pylist()
+        for name in rows.schema.names
+    }
     is_control = [
         is_end and offset == _NO_OFFSET
         for is_end, offset in zip(columns["is_end"], columns["offset"], strict=True)
@@ -122,7 +152,6 @@ def _control_at(columns: dict[str, list[Any]], index: int) -> Begin | End:
 
 def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
     cut = {name: values[start:stop] for name, values in columns.items()}
-    headers = [tuple((h["name"], h["value"]) for h in each or ()) for each in cut["headers"]]
     records = Records(
         cut["topic"][0],
         cut["partition"][0],
@@ -131,7 +160,7 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
         cut["timestamp_type"],
         cut["key"],
         cut["value"],
-        headers,
+        cut["headers"],
     )
     kept = cut.get("keep") or [True] * len(records)
     verdicts = [

@@ -86,6 +86,17 @@ def _failure(text: str) -> PlayheadError | None:
     return TaskFailed(message, **document)
 
 
+def _said(error: PlayheadError) -> str:
+    return json.dumps(
+        {
+            "message": error.message,
+            "hint": error.hint,
+            "exit_code": error.exit_code,
+            "is_away": isinstance(error, Unavailable),
+        }
+    )
+
+
 class _Task:
     """A function that Spark calls in a Python worker, with the job as its only luggage."""
 
@@ -96,13 +107,13 @@ class _Task:
         try:
             yield from self.work(parts)
         except PlayheadError as exc:
-            document = {
-                "message": exc.message,
-                "hint": exc.hint,
-                "exit_code": exc.exit_code,
-                "is_away": isinstance(exc, Unavailable),
-            }
-            raise RuntimeError(_MARK + json.dumps(document)) from exc
+            raise RuntimeError(_MARK + _said(exc)) from exc
+        except Exception as exc:
+            fault = PlayheadError(
+                f"a task failed with {type(exc).__name__}: {exc}",
+                hint="this is a fault of Playhead's; -vv shows the traceback to report",
+            )
+            raise RuntimeError(_MARK + _said(fault)) from exc
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         raise NotImplementedError

@@ -279,13 +279,12 @@ def _misfit(part: str | None, found: "DataType") -> str | None:
 
 
 def _type_of(scope: "DataFrame", expression: Expression) -> "DataType":
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
     visible = scope.select(*COLUMNS)
     try:
         return visible.select(functions.expr(expression.sql)).schema[0].dataType
-    except PySparkException as exc:
+    except Exception as exc:  # Spark's analysis has errors that are no PySparkException
         raise complaint(expression, exc) from exc
 
 

@@ -1,0 +1,238 @@
+"""Whole replays between real ends: tapes to play, decks to play them on, and looks at what came of it."""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from playhead.connection import KafkaConnection
+from playhead.context import Configuration, configure
+from playhead.kafka.admin import Admin
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.record import Record, TimestampType
+from playhead.replay import api
+from playhead.replay.api import Planned
+from playhead.request import Request
+from playhead.sandbox import Endpoints
+from tests.fix_topics import content, records_in, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T0_MS = 1_628_080_200_000
+"""2021-08-04T12:30, when the first lap of every tape begins."""
+SMALL_SLICES = "PLAYHEAD_SLICE_RECORDS"
+_FOREVER = str(2**62)
+
+
+def lap(number: int, topic: str, partitions: int) -> Record:
+    """One of a race: a car's number is its partition's, and time goes on by a second."""
+    document = {"car": f"car-{number % 5}", "seq": number, "speed": 200 + number % 97 / 4}
+    return Record(
+        topic,
+        number % partitions,
+        number // partitions,
+        T0_MS + 1000 * number,
+        TimestampType.CREATE_TIME,
+        b"car-%d" % (number % 5),
+        json.dumps(document).encode(),
+        (("lap", b"%d" % number),),
+    )
+
+
+def new_name(what: str) -> str:
+    return f"{what}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass
+class Deck:
+    """The run's servers, and the replays between them."""
+
+    connection: KafkaConnection
+    database_url: str
+    schema: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """What leads a command to the servers."""
+        servers = str(self.connection.bootstrap_servers)
+        return {"KAFKA_BOOTSTRAP_SERVERS": servers, "DATABASE_URL": self.database_url}
+
+    def configuration(self) -> Configuration:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment().items():
+                patch.setenv(name, value)
+            return configure({})
+
+    # --- tapes
+
+    def topic(self, what: str = "tape", partitions: int = 1, **settings: str) -> str:
+        name = new_name(what)
+        dotted = {key.replace("_", "."): value for key, value in settings.items()}
+        with Admin(self.connection) as admin:
+            admin.create_topic(name, partitions=partitions, settings=dotted)
+        return name
+
+    def laps(self, count: int, partitions: int = 1, what: str = "laps") -> str:
+        """A topic with so many laps."""
+        topic = self.topic(what, partitions)
+        self.write([lap(number, topic, partitions) for number in range(count)])
+        return topic
+
+    def write(self, records: Sequence[Record]) -> None:
+        write(self.connection, records)
+
+    def admin(self) -> Admin:
+        return Admin(self.connection)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        with Admin(self.connection) as admin, admin.asking("deleting records") as client:
+            asked = client.delete_records([TopicPartition(topic, partition, offset)])
+            for answer in asked.values():
+                answer.result(30)
+
+    def records(self, *topics: str) -> list[Record]:
+        return records_in(self.connection, *topics)
+
+    # --- tables
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            done = connection.execute(statement, values or None)
+            return done.fetchall() if done.description else []
+
+    def table(self, columns: str, name: str = "laps") -> str:
+        """Makes one; gives its whole name."""
+        whole = f"{self.schema}.{name}"
+        self.sql(f'CREATE TABLE "{self.schema}"."{name}" ({columns})')
+        return whole
+
+    def rows(self, table: str, columns: str = "*", rest: str = "") -> list[tuple[Any, ...]]:
+        return self.sql(f"SELECT {columns} FROM {table} {rest}")
+
+    # --- replays
+
+    def plan(self, source: str, target: str, *, replay_id: str | None = None, **asked: Any) -> Planned:
+        request = Request(source=source, target=target, **asked)
+        return api.plan(request, self.configuration(), replay_id=replay_id)
+
+    def play(self, source: str, target: str, **asked: Any) -> Proof:
+        """Plan it and run it; the law of accounting holds, or this fails."""
+        return ran(self.plan(source, target, **asked))
+
+    def play_again(self, planned: Plan) -> Proof:
+        return ran(api.planned(planned, self.configuration()))
+
+
+def ran(planned: Planned, **more: Any) -> Proof:
+    """The proof of a run that adds up."""
+    proof = planned.run(**more)
+    is_lawful(proof, planned.plan)
+    assert proof.adds_up, proof.verdict()
+    return proof
+
+
+def is_lawful(proof: Proof, plan: Plan) -> None:
+    """planned = written + filtered + outside + dead + skipped + absent + missing, for each partition."""
+    places = {(each.topic, each.partition): each for each in proof.partitions}
+    assert set(places) == {each.place for each in plan.partitions}
+    for each in proof.partitions:
+        parts = (each.written, each.filtered, each.outside, each.dead, each.skipped)
+        assert each.planned == sum(parts) + each.absent + each.missing, each
+        assert min(*parts, each.absent, each.missing) >= 0, each
+    assert proof.total("planned") == plan.planned
+
+
+def totals(proof: Proof) -> dict[str, int]:
+    """What is not 0 of the proof's sums."""
+    document = proof.as_document()["totals"]
+    return {name: count for name, count in document.items() if count and name != "planned"}
+
+
+def contents(records: Iterable[Record]) -> list[Any]:
+    """What they carry, partition by partition, in the order of their offsets."""
+    return [(each.partition, *content(each)) for each in records]
+
+
+def moved(records: Iterable[Record], **changes: Any) -> list[Record]:
+    return [replace(each, **changes) for each in records]
+
+
+@contextmanager
+def small_slices(records: int) -> Iterator[None]:
+    """Slices of so few records, for runs of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SMALL_SLICES, str(records))
+        yield
+
+
+@pytest.fixture(scope="session")
+def servers(sandbox: Endpoints) -> Deck:
+    """A deck without an engine and without a schema."""
+    return Deck(KafkaConnection(sandbox.bootstrap_servers), sandbox.database_url)
+
+
+@pytest.fixture
+def deck(servers: Deck, spark: "SparkSession", schema: str) -> Deck:  # noqa: ARG001
+    """Plays in this process, with the run's one session."""
+    return replace(servers, schema=schema)
+
+
+@pytest.fixture(scope="session")
+def laps(servers: Deck) -> str:
+    """A topic of 60 laps on 3 partitions; nobody writes to it."""
+    return servers.laps(60, 3)
+
+
+@pytest.fixture(scope="session")
+def oddities(servers: Deck) -> str:
+    """A topic with everything that is allowed and rare; nobody writes to it."""
+    topic = servers.topic("oddities", 2, **ODD_SETTINGS)
+    servers.write(odd_records(topic))
+    return topic
+
+
+ODD_SETTINGS = {
+    "max_message_bytes": "5000000",
+    "message_timestamp_after_max_ms": _FOREVER,
+    "message_timestamp_before_max_ms": _FOREVER,
+}
+
+
+def odd_records(topic: str) -> list[Record]:
+    kind = TimestampType.CREATE_TIME
+    many = tuple((f"name-{n % 7}", None if n % 5 == 0 else b"%d" % n) for n in range(1_000))
+    rows: list[tuple[int, bytes | None, bytes | None, Any]] = [
+        (T0_MS, b"k", b"v", ()),
+        (T0_MS, None, b"no key", ()),
+        (T0_MS, b"", b"", ()),
+        (T0_MS - 5_000, b"tombstone", None, ()),
+        (T0_MS + 5, None, None, ()),
+        (1, b"the first of all times", b"\x00\xff\xfe", ()),
+        (4_102_444_800_000, b"in the year 2100", "ümläut \U0001f600".encode(), ()),
+        (T0_MS, b"\x00\x80", b'{"a": 1}\n{"b": 2}\r\n,";', (("", b""), ("a", None), ("a", b"\xff"))),
+        (T0_MS, b"headers", b"h", many),
+        (T0_MS, b"large", bytes(range(256)) * 4_000, ()),
+    ]
+    return [
+        Record(topic, number % 2, number // 2, stamp, kind, key, value, headers)
+        for number, (stamp, key, value, headers) in enumerate(rows)
+    ]
+
+
+def within(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Wait until it holds; fails at the deadline."""
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)

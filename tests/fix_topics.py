@@ -1,0 +1,100 @@
+"""What topics hold: written as Kafka's clients write it, and read as readers of committed records see it."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from playhead.connection import KafkaConnection
+from playhead.kafka.admin import Admin
+from playhead.record import Record, TimestampType
+
+_SILENCE_S = 10.0
+
+
+def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
+    """Every committed record, by topic, partition and offset."""
+    with Admin(connection) as admin:
+        known = admin.cluster().topics
+    places = [
+        TopicPartition(topic, partition, 0)
+        for topic in topics
+        for partition in range(known.get(topic, 0))
+    ]
+    if not places:
+        return []
+    consumer = Consumer(
+        connection.for_librdkafka("consumer")
+        | {
+            "group.id": "onlooker",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    try:
+        consumer.assign(places)
+        return sorted(
+            _read(consumer, len(places)), key=lambda r: (r.topic, r.partition, r.offset)
+        )
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, partitions: int) -> list[Record]:
+    found: list[Record] = []
+    ended = set()
+    while len(ended) < partitions:
+        each = consumer.poll(_SILENCE_S)
+        assert each is not None, "a partition that was to be read to its end said nothing"
+        if each.error() is None:
+            found.append(_record(each))
+        elif each.error().code() == KafkaError._PARTITION_EOF:
+            ended.add((each.topic(), each.partition()))
+        else:
+            raise KafkaException(each.error())
+    return found
+
+
+def _record(each) -> Record:  # type: ignore[no-untyped-def]
+    kind, timestamp_ms = each.timestamp()
+    return Record(
+        each.topic(),
+        each.partition(),
+        each.offset(),
+        timestamp_ms,
+        TimestampType(kind - 1),
+        each.key(),
+        each.value(),
+        tuple(each.headers() or ()),
+    )
+
+
+def write(connection: KafkaConnection, records: Sequence[Record]) -> None:
+    """Put records where they say, in their order; offsets are the topic's own."""
+    more = {"linger.ms": 5, "message.max.bytes": 50_000_000}
+    producer = Producer(connection.for_librdkafka("producer") | more)
+    failures: list[str] = []
+
+    def note(error, _) -> None:  # type: ignore[no-untyped-def]
+        if error is not None:
+            failures.append(str(error))
+
+    for each in records:
+        producer.produce(
+            each.topic,
+            each.value,
+            each.key,
+            each.partition,
+            note,
+            None,
+            each.timestamp_ms,
+            list(each.headers),
+        )
+    assert producer.flush(_SILENCE_S) == 0
+    assert not failures, failures[0]
+
+
+def content(record: Record):  # type: ignore[no-untyped-def]
+    """What a record carries, wherever it stands."""
+    return record.key, record.value, record.headers, record.timestamp_ms

@@ -1,0 +1,96 @@
+"""A table of a test's own, a target that writes to it, and what is in it afterwards."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from playhead.account import Account, Bury, ErrorRule
+from playhead.ledger import Entry
+from playhead.postgres.target import PostgresTarget
+from playhead.record import Headers, Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.target import Inspection
+
+NOON_MS = 1_628_080_200_000
+REPLAY = "7f3a"
+
+
+def record(
+    offset: int,
+    value: Any,
+    *,
+    key: bytes | None = None,
+    ms: int | None = None,
+    headers: Headers = (),
+    partition: int = 0,
+) -> Record:
+    """One of topic "cars"; a value that is no bytes is written as JSON."""
+    raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+    when = NOON_MS + offset if ms is None else ms
+    return Record("cars", partition, offset, when, TimestampType.CREATE_TIME, key, raw, headers)
+
+
+def records(*values: Any, start: int = 0, **same: Any) -> list[Record]:
+    return [record(start + n, value, **same) for n, value in enumerate(values)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a schema that no other test has, with the ledger beside it."""
+
+    url: str
+    schema: str
+    name: str
+    target: PostgresTarget
+
+    @classmethod
+    def made(cls, url: str, schema: str, columns: str, name: str = "cars", **options: Any) -> "Table":
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f'CREATE TABLE "{schema}"."{name}" ({columns})')
+        target = PostgresTarget(
+            url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options
+        )
+        target.prepare(REPLAY, Inspection("", needs={}))
+        return cls(url, schema, name, target)
+
+    def with_options(self, **options: Any) -> "Table":
+        return replace(self, target=replace(self.target, **options))
+
+    def run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """`{table}` stands for the table."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            named = statement.replace("{table}", f'"{self.schema}"."{self.name}"')
+            cursor = connection.execute(named, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def rows(self, columns: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
+        return self.run(f"SELECT {columns} FROM {{table}} ORDER BY {order}")
+
+    def column(self, expression: str, order: str = "_offset") -> list[Any]:
+        return [row[0] for row in self.rows(expression, order)]
+
+    def commit(
+        self,
+        rows: Sequence[Record],
+        *,
+        rule: str = "fail",
+        bury: Bury | None = None,
+        replay: str = REPLAY,
+    ) -> Entry:
+        """The records as one slice; says what the ledger then says of it."""
+        slice_ = Slice("cars", rows[0].partition, rows[0].offset, rows[-1].offset + 1)
+        with self.target.open(replay) as writer:
+            writer.commit(account_of(slice_, rows, rule, bury), [Records.of(rows)])
+        [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]
+        return entry
+
+
+def account_of(
+    slice_: Slice, rows: Sequence[Record], rule: str = "fail", bury: Bury | None = None
+) -> Account:
+    account = Account(slice_, ErrorRule.parse(rule), bury)
+    account.read = len(rows)
+    return account

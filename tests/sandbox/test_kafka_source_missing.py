@@ -1,0 +1,125 @@
+"""The Kafka source when records, partitions or whole topics go missing, before and while it reads."""
+
+import pickle
+import time
+from dataclasses import replace
+
+import pytest
+
+from playhead.kafka.admin import Admin
+from playhead.kafka.reader import TopicReplaced
+from playhead.kafka.source import KafkaSource
+from playhead.record import Slice
+from playhead.source import Bounds, OutOfBounds
+from tests.sandbox.kafka_log import Log, delete_topic
+from tests.sandbox.test_kafka_source import ROW, read, rows, whole
+
+
+@pytest.fixture
+def log(kafka, topic):
+    return Log(kafka, topic)
+
+
+@pytest.fixture
+def source(kafka, topic):
+    return KafkaSource(kafka, (topic,))
+
+
+def test_deleted_records_are_missed_before_anything_is_read(source, log):
+    log.write(0, *rows(10))
+    log.delete_before(0, 4)
+    assert source.bounds() == {(log.topic, 0): Bounds(4, 10, 10)}
+    with pytest.raises(OutOfBounds, match=r"0-10: the partition holds 4-10"):
+        read(source, Slice(log.topic, 0, 0, 10))
+    assert read(source, Slice(log.topic, 0, 4, 10)) == log.records[4:]
+
+
+def test_records_deleted_ahead_of_a_reader_are_missed(source, log):
+    # More than the client fetches ahead, so that the end is not on its way yet.
+    big = [(1_000, b"k", bytes(1_000_000), ())] * 90
+    log.write(0, *big)
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 90))
+        next(runs)
+        log.delete_before(0, 88)
+        with pytest.raises(OutOfBounds) as caught:
+            list(runs)
+    assert caught.value.bounds == Bounds(88, 90, 90)
+
+
+def test_what_was_read_before_it_was_deleted_is_whole(source, log):
+    log.write(0, *rows(10))
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 10))
+        found = list(next(runs))
+        log.delete_before(0, 8)
+        found += [record for run in runs for record in run]
+    assert found == log.records
+
+
+def test_an_absent_offset_that_may_have_been_deleted_is_not_called_absent(source, log):
+    log.commit(0, *rows(2))
+    log.write(0, *rows(3))
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 6))
+        next(runs)
+        log.delete_before(0, 5)
+        with pytest.raises(OutOfBounds):
+            list(runs)
+
+
+def test_a_partition_that_is_not_there_is_out_of_bounds(source, log):
+    log.write(0, ROW)
+    with pytest.raises(OutOfBounds, match="no such partition"):
+        read(source, Slice(log.topic, 7, 0, 1))
+
+
+def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log, recreate):
+    log.write(0, *rows(5))
+    ids = {log.topic: source.facts().topics[log.topic].topic_id}
+    planned = pickle.loads(pickle.dumps(replace(source, expect_topic_ids=ids)))  # noqa: S301 - our own bytes
+    assert read(planned, whole(log)) == log.records
+    recreate(log.topic)
+    Log(kafka, log.topic).write(0, *rows(9))
+    with (
+        pytest.raises(TopicReplaced, match=f"{log.topic} is not the one") as caught,
+        planned.open(),
+    ):
+        pass
+    assert caught.value.expected_id == ids[log.topic]
+    assert caught.value.found_id not in (None, ids[log.topic])
+    assert len(read(source, Slice(log.topic, 0, 0, 9))) == 9
+
+
+def test_a_topic_made_again_while_it_is_read_is_refused(kafka, source, log, recreate):
+    """The client itself goes on reading the new topic at the old offset, and says nothing."""
+    log.write(0, *rows(5))
+    with source.open() as reader:
+        assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 5)))) == 5
+        recreate(log.topic)
+        Log(kafka, log.topic).write(0, *rows(20))
+        with pytest.raises(TopicReplaced):
+            list(reader.read(Slice(log.topic, 0, 5, 20)))
+
+
+def test_a_topic_that_is_gone_while_it_is_read_is_refused(kafka, source, log):
+    log.write(0, *[(1_000, b"k", bytes(1_000_000), ())] * 90)
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 90))
+        next(runs)
+        delete_topic(kafka, log.topic)
+        with pytest.raises(TopicReplaced, match="it is gone"):
+            list(runs)
+
+
+@pytest.fixture
+def recreate(kafka):
+    def again(topic):
+        delete_topic(kafka, topic)
+        with Admin(kafka) as admin:
+            deadline = time.monotonic() + 20
+            while not admin.create_topic(topic, partitions=1):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    return again

@@ -1,0 +1,489 @@
+"""Whole replays in this process: every pair of ends, every rule, and a proof that adds up each time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead import Replay, Span, kafka, postgres
+from playhead.account import RecordRefused
+from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.journal import Journal
+from playhead.plan import Plan
+from playhead.record import Record, TimestampType
+from playhead.replay import api
+from playhead.replay.api import Planned
+from tests.fix_replay import (
+    ODD_SETTINGS,
+    T0_MS,
+    Deck,
+    contents,
+    lap,
+    new_name,
+    ran,
+    small_slices,
+    totals,
+)
+
+COLUMNS = (
+    "car text, seq int, speed float8, _topic text, _partition int, _offset bigint, "
+    "_timestamp timestamptz, _key text, PRIMARY KEY (_topic, _partition, _offset)"
+)
+SECOND = 1_000
+CREATE = TimestampType.CREATE_TIME
+
+
+def at(second: float) -> str:
+    """An instant so many seconds after the tape's begin, as a span has it."""
+    return str(T0_MS + int(second * SECOND))
+
+
+def span(from_s: float | None, to_s: float | None) -> str:
+    start = "start" if from_s is None else at(from_s)
+    return f"{start}..{'end' if to_s is None else at(to_s)}"
+
+
+def plain(topic: str, offset: int, ms: int, value: bytes | None = None) -> Record:
+    document = json.dumps({"n": offset}).encode() if value is None else value
+    return Record(topic, 0, offset, ms, CREATE, b"k%d" % offset, document)
+
+
+def timed(deck: Deck, *times_ms: int, **settings: str) -> str:
+    """A topic of one partition whose records have these times."""
+    topic = deck.topic("timed", 1, **settings)
+    deck.write([plain(topic, offset, ms) for offset, ms in enumerate(times_ms)])
+    return topic
+
+
+def offsets_in(deck: Deck, planned: Planned, topic: str) -> list[int]:
+    """Which offsets of the source a copy has, by what stands in the records."""
+    del planned
+    return [json.loads(each.value or b"")["n"] for each in deck.records(topic)]
+
+
+# --- every pair of ends
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", "csv"])
+def test_an_archive_gives_the_topic_back_byte_for_byte(
+    deck: Deck, oddities: str, tmp_path: Path, form: str
+) -> None:
+    archive = deck.plan(f"kafka:{oddities}", f"{form}:{tmp_path}")
+    assert totals(ran(archive)) == {"written": 10}
+    restored = deck.topic("restored", 2, **ODD_SETTINGS)
+    back = deck.plan(f"{form}:{tmp_path}", f"kafka:{restored}")
+    assert totals(ran(back)) == {"written": 10}
+    assert contents(deck.records(restored)) == contents(deck.records(oddities))
+    assert archive.verify().agrees
+    assert back.verify().agrees
+
+
+def test_a_copy_of_a_topic_is_exact(deck: Deck, oddities: str) -> None:
+    copy = deck.topic("copy", 2, **ODD_SETTINGS)
+    planned = deck.plan(f"kafka:{oddities}", f"kafka:{copy}")
+    assert totals(ran(planned)) == {"written": 10}
+    assert contents(deck.records(copy)) == contents(deck.records(oddities))
+    assert planned.verify().agrees
+
+
+def test_into_a_table(deck: Deck, laps: str) -> None:
+    table = deck.table(COLUMNS)
+    planned = deck.plan(f"kafka:{laps}", f"postgres:{table}")
+    assert totals(ran(planned)) == {"written": 60}
+    found = deck.rows(table, "seq, car, _topic, _partition, _offset, _key", "ORDER BY seq")
+    assert found == [(n, f"car-{n % 5}", laps, n % 3, n // 3, f"car-{n % 5}") for n in range(60)]
+    [(first, last)] = deck.rows(table, "min(_timestamp), max(_timestamp)")
+    assert (first.timestamp(), last.timestamp()) == (T0_MS / 1000, T0_MS / 1000 + 59)
+    found_again = planned.verify()
+    assert found_again.agrees, found_again.as_document()
+
+
+def test_into_a_table_that_has_some_of_it(deck: Deck, laps: str) -> None:
+    table = deck.table("seq int PRIMARY KEY, car text")
+    deck.sql(f"INSERT INTO {table} SELECT n, 'mine' FROM generate_series(0, 59, 4) n")
+    proof = deck.play(f"kafka:{laps}", f"postgres:{table}", on_conflict="ignore")
+    assert totals(proof) == {"written": 60}
+    assert (proof.details["inserted"], proof.details["left_alone"]) == (45, 15)
+    needed = [(n, "mine" if n % 4 == 0 else f"car-{n % 5}") for n in range(60)]
+    assert deck.rows(table, "seq, car", "ORDER BY seq") == needed
+    proof = deck.play(f"kafka:{laps}", f"postgres:{table}", on_conflict="update")
+    assert (proof.details["updated"], proof.details["left_alone"]) == (15, 45)
+    assert deck.rows(table, "count(*)", "WHERE car = 'mine'") == [(0,)]
+
+
+def test_the_sentence_in_python(deck: Deck, laps: str) -> None:
+    table = deck.table(COLUMNS)
+    sentence = Replay(source=kafka(laps), span=Span.parse(span(10, 20)), target=postgres(table))
+    planned = sentence.plan(deck.configuration())
+    proof = ran(planned)
+    assert proof.total("written") == 10
+    assert deck.rows(table, "min(seq), max(seq), count(*)") == [(10, 19, 10)]
+
+
+# --- spans
+
+
+@pytest.mark.parametrize(
+    ("from_s", "to_s", "needed"),
+    [
+        (None, None, range(60)),
+        (10, 20, range(10, 20)),
+        (10.5, 20.5, range(11, 21)),
+        (None, 1, range(1)),
+        (59, None, range(59, 60)),
+        (60, None, []),
+        (-100, 0, []),
+        (0, 7200, range(60)),
+    ],
+)
+def test_a_span_by_time_takes_just_its_records(
+    deck: Deck, laps: str, tmp_path: Path, from_s: float, to_s: float, needed: list[int]
+) -> None:
+    from tests.fix_archives import everything
+
+    proof = deck.play(f"kafka:{laps}", f"json:{tmp_path}", span=span(from_s, to_s))
+    found = [json.loads(each.value or b"")["seq"] for each in everything(str(tmp_path), "json")]
+    assert sorted(found) == [*needed]
+    assert proof.total("written") == len([*needed])
+
+
+def test_late_and_unordered_records_are_found_as_far_as_the_lateness_goes(deck: Deck) -> None:
+    t = T0_MS
+    times = (t, t + 5_000, t + 1_000, t + 1_000, t + 9_000, t + 10_000, t + 3_000, t + 15_000)
+    topic = timed(deck, *times, t + 2_000, t + 40_000, t + 4_000)
+    for lateness_ms, needed, late in [
+        (0, [0, 1, 2, 3, 4], 0),
+        (6_000, [0, 1, 2, 3, 4, 6, 8], 2),
+        (60_000, [0, 1, 2, 3, 4, 6, 8, 10], 3),
+    ]:
+        copy = deck.topic("copy")
+        planned = deck.plan(
+            f"kafka:{topic}", f"kafka:{copy}", span=span(0, 10), lateness_ms=lateness_ms
+        )
+        proof = ran(planned)
+        assert offsets_in(deck, planned, copy) == needed
+        assert proof.total("late") == late
+        assert proof.total("outside") == planned.plan.planned - len(needed)
+
+
+def test_a_late_record_near_the_edge_of_the_lateness_is_a_warning(deck: Deck) -> None:
+    topic = timed(deck, T0_MS, T0_MS + 10_000, T0_MS + 19_500, T0_MS + 1_000, T0_MS + 30_000)
+    copy = deck.topic("copy")
+    proof = deck.play(f"kafka:{topic}", f"kafka:{copy}", span=span(0, 10), lateness_ms=10_000)
+    assert [note.weight for note in proof.notes if note.kind == "late"] == ["warn"]
+
+
+def test_records_without_a_time_and_of_the_future(deck: Deck) -> None:
+    far = 4_102_444_800_000
+    topic = timed(deck, T0_MS, far, T0_MS + 1, T0_MS + 2, **ODD_SETTINGS)
+    copy = deck.topic("copy", **ODD_SETTINGS)
+    planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", span=span(0, 1))
+    ran(planned)
+    assert offsets_in(deck, planned, copy) == [0, 2, 3]
+    copy = deck.topic("copy", **ODD_SETTINGS)
+    planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", span=span(1, None))
+    ran(planned)
+    assert offsets_in(deck, planned, copy) == [1]
+
+
+def test_records_with_no_timestamp_at_all_are_copied_as_they_are(deck: Deck) -> None:
+    from tests.sandbox.kafka_log import produce_raw
+
+    topic, copy = deck.topic("timeless"), deck.topic("copy", **ODD_SETTINGS)
+    produce_raw(deck.connection, topic, 0, [(-1, b"k", b"v", ()), (-1, None, b"w", ())])
+    proof = deck.play(f"kafka:{topic}", f"kafka:{copy}")
+    assert proof.total("written") == 2
+    assert contents(deck.records(copy)) == contents(deck.records(topic))
+    by_time = deck.plan(f"kafka:{topic}", f"kafka:{deck.topic('copy')}", span=span(0, 10))
+    assert ran(by_time).total("written") == 0
+
+
+def test_a_span_over_the_brokers_times_is_said_and_taken(deck: Deck) -> None:
+    topic = timed(deck, 1, 2, 3, message_timestamp_type="LogAppendTime")
+    times = [each.timestamp_ms for each in deck.records(topic)]
+    copy = deck.topic("copy")
+    planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", span=f"{times[0]}..{times[-1] + 1}")
+    assert [note.kind for note in planned.plan.notes if "log-append" in note.kind]
+    assert ran(planned).total("written") == 3
+    assert [each.timestamp_ms for each in deck.records(copy)] == times
+
+
+def test_spans_by_offsets(deck: Deck, laps: str) -> None:
+    table = deck.table(COLUMNS)
+    asked = f"{laps}:0:3-5, {laps}:2:0-1"
+    assert totals(deck.play(f"kafka:{laps}", f"postgres:{table}", span=asked)) == {"written": 3}
+    found = deck.rows(table, "_partition, _offset", "ORDER BY 1, 2")
+    assert found == [(0, 3), (0, 4), (2, 0)]
+    with pytest.raises(Refused, match=f"{laps}:0 offsets 3-99 were asked for; .* holds 0-20"):
+        deck.plan(f"kafka:{laps}", f"postgres:{table}", span=f"{laps}:0:3-99")
+
+
+def test_an_open_transaction_at_the_end_is_said_and_not_replayed(deck: Deck) -> None:
+    from tests.sandbox.kafka_log import Log
+
+    topic, table = deck.topic("open"), deck.table(COLUMNS)
+    log = Log(deck.connection, topic)
+    rows = [(T0_MS, b"k", b'{"seq": 1}', ())] * 3
+    log.commit(0, *rows)
+    log.abort(0, *rows)
+    log.commit(0, *rows)
+    holding = log.leave_open(0, *rows)
+    try:
+        planned = deck.plan(f"kafka:{topic}", f"postgres:{table}")
+        assert [note.kind for note in planned.plan.notes] == ["open-transaction"]
+        # Three records and a marker of each of the two, and four of the one that was aborted.
+        assert totals(ran(planned)) == {"written": 6, "absent": 6}
+        assert deck.rows(table, "_offset", "ORDER BY 1") == [(0,), (1,), (2,), (8,), (9,), (10,)]
+    finally:
+        holding.abort_transaction(30)
+
+
+# --- transforms, several topics, rules for errors
+
+
+def test_where_and_select(deck: Deck, laps: str) -> None:
+    copy = deck.topic("copy", 3)
+    asked: dict[str, Any] = {
+        "where": "value:seq >= 30 and partition < 2",
+        "select": "value:seq AS n, upper(key) AS key, 'x' AS extra",
+        "span": span(0, 50),
+    }
+    planned = deck.plan(f"kafka:{laps}", f"kafka:{copy}", **asked)
+    proof = ran(planned)
+    kept = [n for n in range(30, 50) if n % 3 < 2]
+    assert totals(proof)["written"] == len(kept)
+    assert totals(proof)["filtered"] == 50 - len(kept)
+    found = deck.records(copy)
+    assert sorted(json.loads(each.value or b"")["n"] for each in found) == kept
+    assert all(each.key and each.key.startswith(b"CAR-") for each in found)
+    assert all(each.headers[0][0] == "lap" for each in found)
+    assert planned.verify().agrees
+
+
+def test_a_bad_expression_is_refused_before_anything_happens(deck: Deck, laps: str) -> None:
+    with pytest.raises(UsageError, match="there is no function 'uper'"):
+        deck.plan(f"kafka:{laps}", f"kafka:{new_name('none')}", where="uper(key) = 'X'")
+
+
+def test_several_topics_into_a_table_each(deck: Deck) -> None:
+    shop = new_name("shop").replace("-", "_")
+    topics = [f"{shop}.orders", f"{shop}.refunds"]
+    for number, topic in enumerate(topics):
+        with deck.admin() as admin:
+            admin.create_topic(topic, partitions=2)
+        deck.write([lap(n, topic, 2) for n in range(10 * (number + 1))])
+    proof = deck.play(
+        f"kafka:/^{shop}\\..*/", f"postgres:{deck.schema}.{{topic}}", create=True, key=()
+    )
+    assert totals(proof) == {"written": 30}
+    counts = [deck.rows(f'{deck.schema}."{topic}"', "count(*)") for topic in topics]
+    assert counts == [[(10,)], [(20,)]]
+
+
+def bad_tape(deck: Deck) -> str:
+    topic = deck.topic("bad", 2)
+    good = [lap(number, topic, 2) for number in range(20)]
+    bad = {3: b"no json", 8: b'{"seq": "many"}', 9: b"\xff", 15: b'{"car": "a\\u0000b", "seq": 1}'}
+    deck.write(
+        [
+            Record(topic, *at_, CREATE, each.key, bad.get(n, each.value), each.headers)
+            for n, each in enumerate(good)
+            for at_ in [(each.partition, each.offset, each.timestamp_ms)]
+        ]
+    )
+    return topic
+
+
+def test_a_bad_record_ends_the_replay_unless_said(deck: Deck) -> None:
+    topic, table = bad_tape(deck), deck.table(COLUMNS)
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}")
+    with pytest.raises(PlayheadError, match=rf"{topic}:[01] offset \d+: .*") as caught:
+        planned.run()
+    assert caught.value.exit_code == RecordRefused.exit_code
+    assert "--on-error skip" in (caught.value.hint or "")
+    assert deck.rows(table, "count(*)") in [[(0,)], [(10,)]], "whole slices or none"
+
+
+def test_bad_records_are_skipped_and_counted(deck: Deck) -> None:
+    topic, table = bad_tape(deck), deck.table(COLUMNS)
+    with small_slices(4):
+        proof = deck.play(f"kafka:{topic}", f"postgres:{table}", on_error="skip")
+    assert totals(proof) == {"written": 16, "skipped": 4}
+    assert {n for (n,) in deck.rows(table, "seq")} == {*range(20)} - {3, 8, 9, 15}
+
+
+def test_dead_letters_keep_their_bytes_and_go_back(deck: Deck) -> None:
+    topic, table, dead = bad_tape(deck), deck.table(COLUMNS), new_name("dead")
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}", on_error=f"dlq:{dead}")
+    assert totals(ran(planned)) == {"written": 16, "dead": 4}
+    letters = deck.records(dead)
+    originals = {(each.partition, each.offset): each for each in deck.records(topic)}
+    for letter in letters:
+        told = dict(letter.headers)
+        came_from = originals[
+            int(told["__playhead.errors.partition"] or b""),
+            int(told["__playhead.errors.offset"] or b""),
+        ]
+        assert (letter.key, letter.value) == (came_from.key, came_from.value)
+        assert told["__playhead.errors.topic"] == topic.encode()
+    assert len(letters) == 4
+    assert planned.verify().agrees
+
+    back = deck.plan(f"kafka:{dead}", "kafka:", redrive=True)
+    assert totals(ran(back)) == {"written": 4}
+    again = [each for each in deck.records(topic) if each.offset >= 10]
+    came = sorted((each.partition, each.key, each.value) for each in letters_places(letters))
+    assert sorted((each.partition, each.key, each.value) for each in again) == came
+    assert all(dict(each.headers)["__playhead.errors.count"] == b"1" for each in again)
+    assert ran(back).total("written") == 4
+    assert len(deck.records(topic)) == 24, "a second run of the same redrive brings nothing"
+
+
+def letters_places(letters: list[Record]) -> list[Record]:
+    from dataclasses import replace
+
+    return [
+        replace(each, partition=int(dict(each.headers)["__playhead.errors.partition"] or b""))
+        for each in letters
+    ]
+
+
+# --- plans
+
+
+def test_a_table_is_created_as_the_records_are(deck: Deck, laps: str) -> None:
+    table = f"{deck.schema}.made"
+    planned = deck.plan(f"kafka:{laps}", f"postgres:{table}", create=True)
+    assert any("CREATE TABLE" in each for each in planned.plan.target.creates)
+    assert ran(planned).total("written") == 60
+    assert deck.rows(table, "count(*), min(seq), max(seq), max(car)") == [(60, 0, 59, "car-4")]
+
+
+def test_planning_writes_nothing(deck: Deck, laps: str, tmp_path: Path) -> None:
+    archive, table, topic = tmp_path / "archive", f"{deck.schema}.laps", new_name("none")
+    for target in (f"parquet:{archive}", f"postgres:{table}", f"kafka:{topic}"):
+        planned = deck.plan(f"kafka:{laps}", target, create=True, where="value:seq < 3")
+        assert planned.plan.samples
+        assert Journal().get(planned.plan.replay_id) is None
+    assert not archive.exists()
+    assert deck.sql("SELECT to_regclass(%s)", table) == [(None,)]
+    with deck.admin() as admin:
+        assert topic not in admin.cluster().topics
+
+
+@pytest.mark.parametrize("kind", ["kafka", "postgres", "json"])
+def test_a_finished_replay_again_does_nothing(
+    deck: Deck, laps: str, tmp_path: Path, kind: str
+) -> None:
+    targets = {
+        "kafka": f"kafka:{deck.topic('copy', 3)}",
+        "postgres": f"postgres:{deck.table(COLUMNS)}",
+        "json": f"json:{tmp_path}",
+    }
+    planned = deck.plan(f"kafka:{laps}", targets[kind])
+    first = ran(planned)
+    again = api.planned(planned.plan, deck.configuration())
+    again.engine.session = no_engine  # type: ignore[method-assign]
+    second = ran(again)
+    assert totals(second) == totals(first) == {"written": 60}
+    assert second.took is not None
+    assert (second.took.records, second.took.commits) == (0, 0)
+
+
+def no_engine() -> Any:
+    raise AssertionError("the engine was asked for, and there is nothing to do")
+
+
+def test_a_saved_plan_is_run_exactly(deck: Deck) -> None:
+    topic, table = deck.laps(20, 2), deck.table(COLUMNS)
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}")
+    text = planned.plan.as_json()
+    deck.write([lap(number, topic, 2) for number in range(20, 40)])
+    saved = Plan.from_json(text, where="here")
+    assert saved == planned.plan
+    assert totals(deck.play_again(saved)) == {"written": 20}
+    assert deck.rows(table, "max(seq)") == [(19,)]
+
+
+def test_refused_are_a_topic_into_itself_and_a_dlq_that_is_an_end(deck: Deck, laps: str) -> None:
+    for target, rule in [
+        (f"kafka:{laps}", "fail"),
+        (f"kafka://{deck.connection.bootstrap_servers}/{laps}", "fail"),
+        ("kafka:other", f"dlq:{laps}"),
+        ("kafka:other", "dlq:other"),
+    ]:
+        with pytest.raises(Refused):
+            deck.plan(f"kafka:{laps}", target, on_error=rule)
+
+
+# --- verify finds what is wrong
+
+
+def test_verify_finds_changed_missing_and_extra_rows(deck: Deck, laps: str) -> None:
+    table = deck.table(COLUMNS)
+    planned = deck.plan(f"kafka:{laps}", f"postgres:{table}")
+    ran(planned)
+    deck.sql(f"UPDATE {table} SET speed = 1 WHERE seq = 7")
+    found = planned.verify()
+    assert not found.agrees
+    assert differences(found) == [("changed", 1, 2)]
+    deck.sql(f"DELETE FROM {table} WHERE seq = 9")
+    assert differences(planned.verify()) == [("changed", 1, 2), ("missing", 0, 3)]
+    assert Journal().find(planned.plan.replay_id).verification == planned.verify().as_document()
+
+
+def differences(found: Any) -> list[tuple[str, int, int | None]]:
+    return sorted((each["kind"], each["partition"], each["offset"]) for each in found.differences)
+
+
+def test_verify_finds_what_was_done_to_an_archive(deck: Deck, laps: str, tmp_path: Path) -> None:
+    planned = deck.plan(f"kafka:{laps}", f"json:{tmp_path}")
+    ran(planned)
+    assert planned.verify().agrees
+    file = next(
+        each for each in sorted(tmp_path.rglob("*.jsonl")) if b"car" in each.read_bytes()
+    )
+    lines = file.read_bytes().splitlines(keepends=True)
+    changed = lines[0].replace(b"car-0", b"car-9")
+    assert changed != lines[0]
+    file.write_bytes(changed + b"".join(lines[1:-1]))
+    found = planned.verify()
+    assert not found.agrees
+    assert {kind for kind, *_ in differences(found)} == {"changed", "missing"}
+
+
+def test_verify_finds_lost_records_of_a_copy(deck: Deck, laps: str) -> None:
+    copy = deck.topic("copy", 3)
+    planned = deck.plan(f"kafka:{laps}", f"kafka:{copy}")
+    ran(planned)
+    deck.delete_before(copy, 1, 2)
+    found = planned.verify()
+    assert not found.agrees
+    assert differences(found) == [("missing", 1, 0), ("missing", 1, 1)]
+
+
+def test_verify_says_what_was_not_replayed_yet(deck: Deck, laps: str) -> None:
+    table = deck.table(COLUMNS)
+    planned = deck.plan(f"kafka:{laps}", f"postgres:{table}")
+    planned.journal.keep(planned.plan, {})
+    found = planned.verify()
+    assert (found.agrees, found.uncovered) == (False, 60)
+
+
+# --- pace
+
+
+@pytest.mark.parametrize("pace", ["20x", "20/s"])
+def test_a_paced_run_keeps_its_times(deck: Deck, pace: str) -> None:
+    topic, copy = deck.laps(40, 2), deck.topic("copy", 2)
+    planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", pace=pace)
+    proof = ran(planned)
+    assert totals(proof) == {"written": 40}
+    assert contents(deck.records(copy)) == contents(deck.records(topic))
+    told = proof.as_document()["pace"]
+    assert told["records"] == 40
+    assert 0 <= told["p50_ms"] <= told["max_ms"] < 2_000
+    took = proof.took
+    assert took is not None
+    assert 1.8 <= took.run_s, "39 records after the first, 20 a second"

@@ -1,0 +1,290 @@
+"""Paced slices: nothing early, nothing lost, order kept, a stop is seen while waiting, a standstill is not made up for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.account import Account
+from playhead.clock import Clock
+from playhead.cutter import FILTERED, KEPT, OUTSIDE, Cutter, Drawn, Filter, Limits
+from playhead.pace import Pace, ScheduleError, Share
+from playhead.paced import COMMIT_EVERY_NS, Pacer
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.testing import ManualClock
+from tests.unit.replaying import TOPIC, record, runs_of
+
+SECOND = 1_000_000_000
+
+times = st.lists(st.integers(0, 5_000), min_size=1, max_size=25)
+chops = st.lists(st.integers(1, 7), max_size=10)
+paces = st.sampled_from(["1x", "2x", "0.5x", "10/s", "1000/s", "1/s", "1.5x"])
+limits = st.builds(Limits, st.integers(1, 8), st.integers(80, 400))
+
+
+class LeapingClock(Clock):
+    """Time passes by sleeping, exactly as long as was asked for, and by `pass_`."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.longest_s = 0.0
+
+    def now_ns(self) -> int:
+        return 10**18 + self.ns
+
+    def monotonic_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float, /) -> None:
+        self.longest_s = max(self.longest_s, seconds)
+        self.ns += max(1, round(seconds * 1e9))
+
+    def pass_(self, seconds: float) -> None:
+        self.ns += round(seconds * 1e9)
+
+
+@dataclass
+class Played:
+    """What a lane gave out: each record, and when, after the start."""
+
+    given: list[tuple[Record, int]] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
+    errors: ScheduleError = field(default_factory=ScheduleError)
+
+    @property
+    def records(self) -> list[Record]:
+        return [each for each, _ in self.given]
+
+    @property
+    def at_ms(self) -> list[float]:
+        return [at / 1e6 for _, at in self.given]
+
+
+def play(
+    drawn: list[Drawn],
+    pace: str,
+    *,
+    clock: LeapingClock | None = None,
+    filter_: Filter | None = None,
+    limits: Limits | None = None,
+    until: int = 1_000,
+    share: Share | int = 1,
+    is_stopped: Callable[[], bool] = lambda: False,
+    commit: Callable[[], None] = lambda: None,
+) -> Played:
+    clock, played = clock or LeapingClock(), Played()
+    filter_ = filter_ or Filter()
+    started, parsed = clock.now_ns(), Pace.parse(pace)
+    pacer = Pacer(
+        parsed.schedule(first_ms=0, share=share),
+        filter_,
+        clock,
+        start_ns=started,
+        errors=played.errors,
+        is_stopped=is_stopped,
+        keeps_rate=parsed.per_second is not None,
+    )
+    cutter = Cutter(limits or Limits(), filter_, Account)
+    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, until), drawn):
+        for run in pacer.release(portion):
+            played.given += [(each, clock.now_ns() - started) for each in run]
+        commit()
+        played.slices.append(portion.account.slice)
+        played.accounts.append(portion.account)
+    return played
+
+
+def records_at(timestamps: list[int]) -> list[Record]:
+    return [record(2 * index, ms) for index, ms in enumerate(timestamps)]
+
+
+def undecided(records: list[Record], chopped: list[int] | None = None) -> list[Drawn]:
+    return [(run, None) for run in runs_of(records, chopped or [])]
+
+
+def dues(records: list[Record], pace: str) -> list[int]:
+    schedule = Pace.parse(pace).schedule(first_ms=0)
+    return [schedule.due_ns(ordinal, each.timestamp_ms) for ordinal, each in enumerate(records)]
+
+
+@given(times, chops, paces, limits)
+def test_every_record_comes_in_order_and_none_early(timestamps, chopped, pace, limits):
+    records = records_at(timestamps)
+    played = play(undecided(records, chopped), pace, limits=limits)
+    assert played.records == records
+    for (_, at), due in zip(played.given, dues(records, pace), strict=True):
+        assert due <= at < due + 1_000_000
+    assert (played.errors.count, played.errors.early) == (len(records), 0)
+    assert played.errors.max_us < 1_000
+
+
+@given(times, chops, paces, limits, st.integers(50, 60))
+def test_slices_tile_what_was_planned(timestamps, chopped, pace, limits, until):
+    filter_ = Filter(1_000, 4_000)
+    played = play(
+        undecided(records_at(timestamps), chopped), pace, limits=limits, until=until, filter_=filter_
+    )
+    ends = [0] + [slice_.to_offset for slice_ in played.slices]
+    assert [slice_.from_offset for slice_ in played.slices] == ends[:-1]
+    assert ends[-1] == until
+    inside = [ms for ms in timestamps if 1_000 <= ms < 4_000]
+    assert [each.timestamp_ms for each in played.records] == inside
+    assert sum(account.read for account in played.accounts) == len(timestamps)
+    assert sum(account.outside for account in played.accounts) == len(timestamps) - len(inside)
+
+
+@given(times, paces)
+def test_what_commits_together_is_due_together(timestamps, pace):
+    played = play(undecided(records_at(timestamps)), pace)
+    at = {each.offset: when for each, when in played.given}
+    for slice_ in played.slices:
+        moments = [when for offset, when in at.items() if offset in slice_]
+        assert not moments or max(moments) - min(moments) <= COMMIT_EVERY_NS
+
+
+def test_a_burst_is_one_slice():
+    played = play(undecided(records_at([0, 10, 20, 99, 100, 150, 500])), "1x", until=14)
+    assert [(s.from_offset, s.to_offset) for s in played.slices] == [(0, 7), (7, 11), (11, 13), (13, 14)]
+
+
+def test_what_is_not_played_waits_for_nobody_and_takes_no_turn():
+    records = records_at([0, 0, 0, 0])
+    verdicts = [FILTERED, KEPT, OUTSIDE, KEPT]
+    played = play([(Records.of(records), verdicts)], "1/s", until=8)
+    assert played.records == [records[1], records[3]]
+    assert played.at_ms == [0, 1_000]
+    assert played.slices[0] == Slice(TOPIC, 0, 0, 1)
+
+
+def test_records_of_the_past_are_due_at_once_in_their_place():
+    played = play(undecided(records_at([0, 1_000, 500, 1_500])), "1x")
+    assert played.at_ms == [0, 1_000, 1_000, 1_500]
+
+
+def test_a_stop_is_seen_while_waiting_and_nothing_of_the_rest_is_given_out():
+    clock = LeapingClock()
+    played = play(
+        undecided(records_at([0, 60_000])),
+        "1x",
+        clock=clock,
+        is_stopped=lambda: clock.ns >= 5 * SECOND,
+    )
+    assert [each.offset for each in played.records] == [0]
+    assert played.slices == [Slice(TOPIC, 0, 0, 1)]
+    assert clock.ns <= 5.5 * SECOND
+    assert clock.longest_s <= 0.5
+
+
+def test_the_absent_tail_is_not_committed_after_a_stop():
+    played = play(undecided(records_at([0, 60_000])), "1x", until=50, is_stopped=lambda: True)
+    assert [slice_.to_offset for slice_ in played.slices] == [1]
+
+
+def test_waiting_is_by_the_monotonic_clock():
+    """NTP moves the wall clock while a task waits; nothing comes early, nothing late."""
+    clock, at = ManualClock(), []
+
+    def lane() -> None:
+        pacer = Pacer(
+            Pace.parse("1x").schedule(first_ms=0),
+            Filter(),
+            clock,
+            start_ns=clock.now_ns(),
+            errors=ScheduleError(),
+            is_stopped=lambda: False,
+        )
+        drawn = undecided(records_at([0, 1_000]))
+        for portion in pacer.portions(Cutter(Limits(), Filter(), Account), Slice(TOPIC, 0, 0, 3), drawn):
+            for run in pacer.release(portion):
+                at.extend([clock.monotonic_ns()] * len(run))
+
+    thread = Thread(target=lane)
+    thread.start()
+    for step in range(10):
+        clock.wait_for_sleepers()
+        clock.step_wall(3600 if step % 2 else -3600)
+        clock.advance(0.1)
+        while step == 9 and thread.is_alive():
+            clock.advance(0.1)  # the lane looks for a stop now and then
+            thread.join(0.01)
+    thread.join()
+    assert at[0] == 0
+    assert SECOND <= at[1] <= 1.3 * SECOND
+
+
+def standstill(pace: str, stalls_s: list[float], count: int = 12) -> Played:
+    """Each commit takes so long; later ones take no time."""
+    clock, left = LeapingClock(), list(stalls_s)
+    records = records_at([100 * index for index in range(count)])
+    return play(
+        undecided(records, [4] * 5),
+        pace,
+        clock=clock,
+        commit=lambda: clock.pass_(left.pop(0) if left else 0),
+    )
+
+
+def test_after_a_standstill_a_rate_is_not_exceeded():
+    at = standstill("10/s", [0, 60.0]).at_ms
+    assert at[:2] == [0, 100]
+    assert at[2] >= 60_000
+    assert all(later - sooner >= 100 for sooner, later in zip(at[2:], at[3:], strict=False))
+
+
+def test_after_a_standstill_a_speed_goes_on_where_it_would_be():
+    at = standstill("1x", [0, 0.65]).at_ms
+    assert at == [0, 100] + [750] * 6 + [800, 900, 1_000, 1_100]
+
+
+def test_a_late_start_does_not_exceed_a_rate():
+    clock = LeapingClock()
+    start = clock.now_ns()
+    clock.pass_(30)
+    pacer = Pacer(
+        Pace.parse("10/s").schedule(),
+        Filter(),
+        clock,
+        start_ns=start,
+        errors=ScheduleError(),
+        is_stopped=lambda: False,
+        keeps_rate=True,
+    )
+    at = []
+    cutter = Cutter(Limits(), Filter(), Account)
+    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, 12), undecided(records_at([0] * 6))):
+        for run in pacer.release(portion):
+            at += [clock.ns] * len(run)
+    assert at == [30 * SECOND + step * SECOND // 10 for step in range(6)]
+
+
+def test_a_slow_source_does_not_slow_a_rate_that_is_kept():
+    """Behind is who misses the next record's time, and not who has long had nothing to do."""
+    clock = LeapingClock()
+    records = records_at([0, 0, 0])
+
+    def slowly():
+        for each in records:
+            yield Records.of([each]), None
+            clock.pass_(1.5)
+
+    played = play(slowly(), "0.1/s", clock=clock)
+    assert played.at_ms == [0, 10_000, 20_000]
+
+
+@pytest.mark.parametrize("pace", ["10/s", "1000/s"])
+def test_shares_of_a_rate_never_exceed_it_together(pace):
+    counts = (5, 3, 9)
+    moments = sorted(
+        at
+        for index, count in enumerate(counts)
+        for _, at in play(
+            undecided(records_at([0] * count)), pace, share=Share(counts, index)
+        ).given
+    )
+    apart = SECOND // int(pace.removesuffix("/s"))
+    assert all(at >= turn * apart for turn, at in enumerate(moments))

@@ -1,0 +1,144 @@
+"""The law of accounting: what a ledger lacks, has twice or should not have is seen; all else adds up."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.ledger import Entry
+from playhead.proof import Took, prove
+from playhead.record import Slice
+from playhead.source import SourceFacts, TopicFacts
+from tests.unit.replaying import TOPIC, entry, partition_plan, plan_of, request
+
+PLAN = plan_of(partition_plan(0, 100), partition_plan(50, 80, partition=1))
+_NAMES = ("written", "filtered", "outside", "dead", "skipped")
+
+
+@st.composite
+def entries(draw: st.DrawFn, partition: int, from_offset: int, to_offset: int) -> list[Entry]:
+    """A ledger that covers just this."""
+    inner = draw(st.sets(st.integers(from_offset + 1, to_offset - 1), max_size=5))
+    found = []
+    for start, end in pairwise([from_offset, *sorted(inner), to_offset]):
+        left, counts = end - start, {}
+        for name in _NAMES:
+            counts[name] = draw(st.integers(0, left))
+            left -= counts[name]
+        slice_ = Slice(TOPIC, partition, start, end)
+        late = draw(st.integers(0, counts["written"]))
+        found.append(Entry(slice_, sum(counts.values()), late=late, **counts))
+    return found
+
+
+ledgers = st.tuples(entries(0, 0, 100), entries(1, 50, 80)).map(lambda two: [*two[0], *two[1]])
+
+
+@given(ledgers, st.randoms())
+def test_a_ledger_that_covers_the_plan_proves_it(ledger, random):
+    random.shuffle(ledger)
+    proof = prove(PLAN, ledger)
+    assert proof.adds_up
+    assert proof.is_finished
+    for name in (*_NAMES, "absent", "late"):
+        assert proof.total(name) == sum(getattr(each, name) for each in ledger)
+    for each in proof.partitions:
+        assert each.planned == sum(getattr(each, name) for name in (*_NAMES, "absent", "missing"))
+    assert proof.verdict().startswith("proved: 130 offsets = ")
+
+
+@given(ledgers, st.data())
+def test_an_entry_that_is_lacking_is_missing(ledger, data):
+    lost = data.draw(st.sampled_from(ledger))
+    proof = prove(PLAN, [each for each in ledger if each is not lost])
+    assert not proof.adds_up
+    assert not proof.is_finished
+    assert proof.total("missing") == len(lost.slice)
+    for each in proof.partitions:
+        assert each.planned == sum(getattr(each, name) for name in (*_NAMES, "absent", "missing"))
+
+
+@given(ledgers, st.data())
+def test_an_entry_that_is_there_twice_is_a_duplicate(ledger, data):
+    again = data.draw(st.sampled_from(ledger))
+    proof = prove(PLAN, [*ledger, again])
+    assert (proof.adds_up, proof.total("duplicate")) == (False, len(again.slice))
+    assert proof.total("missing") == proof.total("foreign") == 0
+
+
+@given(ledgers, st.integers(0, 99), st.integers(1, 60))
+def test_an_overlap_is_a_duplicate_and_the_rest_is_foreign(ledger, start, length):
+    proof = prove(PLAN, [*ledger, entry(start, start + length)])
+    within = min(start + length, 100) - start
+    assert not proof.adds_up
+    assert (proof.total("duplicate"), proof.total("foreign")) == (within, length - within)
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [entry(0, 50, partition=1), entry(80, 90, partition=1), entry(0, 5, partition=7)],
+    ids=["before", "after", "another partition"],
+)
+def test_what_was_not_planned_is_foreign_and_said(stranger):
+    proof = prove(PLAN, [entry(0, 100), entry(50, 80, partition=1), stranger])
+    assert (proof.adds_up, proof.is_finished) == (False, True)
+    assert proof.total("foreign") == len(stranger.slice)
+    assert proof.verdict().startswith("NOT PROVED")
+    assert f"{len(stranger.slice)} that were not planned" in proof.verdict()
+
+
+def test_a_planned_partition_without_offsets_adds_up():
+    assert prove(plan_of(partition_plan(9, 9)), []).adds_up
+
+
+def test_the_verdict_names_what_there_is_and_no_more():
+    ledger = [entry(0, 2000, read=1990, filtered=3, dead=4)]
+    proof = prove(plan_of(partition_plan(0, 2000)), ledger)
+    assert proof.verdict() == (
+        "proved: 2,000 offsets = 1,983 written + 3 filtered out + 4 dead-lettered"
+        " + 10 absent from the log; 0 missing, 0 duplicates"
+    )
+
+
+def test_the_targets_own_counts_are_summed():
+    ledger = [
+        entry(0, 5, details={"inserted": 3, "by": "fast", "was_slow": True}),
+        entry(5, 9, details={"inserted": 4, "left": 1, "map": {"from": 7}}),
+    ]
+    assert prove(plan_of(partition_plan(0, 9)), ledger).details == {"inserted": 7, "left": 1}
+
+
+@pytest.mark.parametrize(("is_compacted", "word"), [(True, "compacted away"), (False, "markers")])
+def test_absent_offsets_have_a_reason(is_compacted, word):
+    facts = SourceFacts("here", {TOPIC: TopicFacts(is_compacted=is_compacted)})
+    proof = prove(plan_of(partition_plan(0, 9), source=facts), [entry(0, 9, read=7)])
+    [note] = proof.notes
+    assert (note.code, note.weight) == ("absent", "info")
+    assert note.text.startswith(f"laps: 2 offsets hold no record: {word}")
+
+
+@pytest.mark.parametrize(("last_late_ms", "weight"), [(79_999, "info"), (80_000, "warn")])
+def test_late_records_near_the_edge_warn(last_late_ms, weight):
+    plan = plan_of(partition_plan(0, 9), request=request(lateness_ms=100_000))
+    ledger = [entry(0, 5), entry(5, 9, late=2, last_late_ms=last_late_ms)]
+    [note] = prove(plan, ledger).notes
+    assert (note.code, note.weight) == ("late", weight)
+    assert note.text.startswith("2 records of the span came late")
+    assert ("--lateness" in note.text) == (weight == "warn")
+
+
+def test_the_document_survives_json_and_holds_all_of_it():
+    took = Took(2.0, 1.6, 0.5, 8000, 4)
+    proof = prove(PLAN, [entry(0, 100)], took=took, pace={"pace": "2x"})
+    document = proof.as_document()
+    assert json.loads(json.dumps(document)) == document
+    assert document["totals"]["missing"] == 30
+    assert [each["adds_up"] for each in document["partitions"]] == [True, False]
+    assert document["took"]["records_per_second"] == 5000
+    assert document["pace"] == {"pace": "2x"}
+
+
+def test_who_did_nothing_has_no_rate():
+    assert Took(0.1, 0.0, None, 0, 0).as_document()["records_per_second"] is None

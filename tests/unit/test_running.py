@@ -1,0 +1,380 @@
+"""Whole replays between lists: whatever happens on the way, the target ends up with the records of the span, once."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playhead.account import RecordRefused
+from playhead.cutter import Limits
+from playhead.errors import PlayheadError, Unavailable
+from playhead.job import Job
+from playhead.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.record import Record
+from playhead.replay import running
+from playhead.replay.running import Runner, SourceReplaced, StoppedBeforeEnd
+from playhead.replay.verifying import verify
+from playhead.source import Bounds, OutOfBounds, TopicFacts
+from playhead.target import InUse
+from playhead.testing import Abort, Aborted, ListSource, ListTarget
+from tests.unit.replaying import (
+    TOPIC,
+    Small,
+    partition_plan,
+    plan_of,
+    play_all,
+    record,
+    request,
+    runner,
+    whole_plan,
+)
+
+TEN = [record(offset, 100 * offset) for offset in range(10)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _impatient() -> Iterator[None]:
+    """A server that is away for one commit is back at once, so there is nothing to wait for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "_FIRST_WAIT_S", 0.001)
+        patch.setattr(running, "_LONGEST_WAIT_S", 0.002)
+        yield
+
+
+def state(folder: Path) -> str | None:
+    run = Journal(folder).get("r1")
+    return run.state if run else None
+
+
+def finished(plan: Plan, source: ListSource, target: ListTarget, folder: Path, **how: Any) -> Proof:
+    """Started again, as often as it is killed."""
+    for _ in range(100):
+        try:
+            return runner(plan, source, target, folder, **how).run()
+        except (Aborted, StoppedBeforeEnd):
+            continue
+    raise AssertionError("does not come to an end")
+
+
+# --- the law
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Record]:
+    """Two partitions with gaps, in the order in which their records were written."""
+    found = [
+        record(offset, draw(st.integers(0, 30)), partition=partition, size=draw(st.integers(1, 60)))
+        for partition in (0, 1)
+        for offset in sorted(draw(st.sets(st.integers(0, 30), max_size=15)))
+    ]
+    return found
+
+
+class Faulty:
+    """Before each job something is about to go wrong, or somebody asks to stop."""
+
+    def __init__(self, target: ListTarget, faults: list[str], limits: Limits, stop: Path) -> None:
+        self.target, self.faults, self.stop = target, faults, stop
+        self.play = Small(limits)
+
+    def __call__(self, job: Job) -> list[Mapping[str, Any]]:
+        fault = self.faults.pop() if self.faults else None
+        if fault == "stop":
+            self.stop.touch()
+        elif fault is not None:
+            moment, _, kind = fault.partition(" ")
+            error = Unavailable("away") if kind == "away" else None
+            fail = self.target.fail_before_commit if moment == "before" else self.target.fail_after_commit
+            fail(error)
+        return self.play(job)
+
+
+FAULTS = ["before away", "after away", "before killed", "after killed", "stop"]
+
+
+@given(
+    records=logs(),
+    breaks=st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=6),
+    faults=st.lists(st.sampled_from(FAULTS), max_size=6),
+    limits=st.builds(Limits, st.integers(1, 5), st.integers(80, 300)),
+    sides=st.tuples(st.none() | st.integers(0, 15), st.none() | st.integers(15, 31)),
+    is_ordered=st.booleans(),
+    slots=st.integers(1, 5),
+)
+@settings(max_examples=150)
+def test_after_any_faults_the_target_holds_the_span_once(
+    records, breaks, faults, limits, sides, is_ordered, slots
+):
+    items: list[Record | Abort] = list(records)
+    for at, is_away in breaks:
+        items.insert(min(at, len(items)), Abort(Unavailable("no leader") if is_away else None))
+    bounds = {(TOPIC, 0): Bounds(0, 31, 35), (TOPIC, 1): Bounds(0, 31, 31)}
+    source, target = ListSource(items, bounds=bounds), ListTarget(is_ordered=is_ordered)
+    plan = whole_plan(source, from_ms=sides[0], to_ms=sides[1])
+    with TemporaryDirectory() as folder:
+        stop = Journal(Path(folder)).stop_file("r1")
+        job = Faulty(target, faults, limits, stop)
+        proof = finished(plan, source, target, Path(folder), run_job=job, slots=slots)
+        assert state(Path(folder)) == DONE
+    low, high = sides[0] or 0, 10**6 if sides[1] is None else sides[1]
+    inside = [each for each in records if low <= each.timestamp_ms < high]
+    places = sorted((each.partition, each.offset) for each in target.records)
+    assert places == [(each.partition, each.offset) for each in inside]
+    assert proof.adds_up
+    assert proof.total("written") == len(inside)
+    assert proof.total("absent") == 62 - len(records)
+    slices = sorted(each.slice for each in target.entries("r1"))
+    for partition in (0, 1):
+        mine = [each for each in slices if each.partition == partition]
+        ends = [0] + [each.to_offset for each in mine]
+        assert [each.from_offset for each in mine] == ends[:-1]
+        assert ends[-1] == 31
+
+
+# --- one by one
+
+
+def test_a_replay_is_played_proved_and_noted(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+    proof = runner(whole_plan(source), source, target, tmp_path).run()
+    assert target.records == tuple(TEN)
+    assert (proof.adds_up, proof.took.records, proof.took.commits) == (True, 10, 5)
+    run = Journal(tmp_path).get("r1")
+    assert (run.state, run.proof["verdict"]) == (DONE, proof.verdict())
+    json.dumps(proof.as_document())
+
+
+def test_a_finished_replay_run_again_reads_and_writes_nothing(tmp_path):
+    source, target = ListSource([*TEN, Abort()]), ListTarget()
+    plan = whole_plan(source)
+    finished(plan, source, target, tmp_path)
+
+    def never(_: Job) -> list[Mapping[str, Any]]:
+        raise AssertionError("a job")
+
+    proof = runner(plan, source, target, tmp_path, run_job=never).run()
+    assert (proof.adds_up, proof.took.commits, len(target.records)) == (True, 0, 10)
+
+
+def test_an_empty_plan_is_done_at_once(tmp_path):
+    source = ListSource([], bounds={(TOPIC, 0): Bounds(5, 5, 5)})
+    proof = runner(whole_plan(source), source, ListTarget(), tmp_path).run()
+    assert (proof.adds_up, proof.total("planned")) == (True, 0)
+
+
+def test_a_stop_ends_at_a_slice_and_a_resume_finishes(tmp_path):
+    stop = Journal(tmp_path).stop_file("r1")
+    target = ListTarget(refuses=lambda each: stop.touch() if each.offset == 3 else None)
+    source = ListSource(TEN)
+    plan = whole_plan(source)
+    with pytest.raises(StoppedBeforeEnd, match="stopped at 4 of 10 offsets") as caught:
+        runner(plan, source, target, tmp_path).run()
+    assert caught.value.hint == "playhead resume r1"
+    assert (state(tmp_path), len(target.records), stop.exists()) == (STOPPED, 4, False)
+    proof = runner(plan, source, target, tmp_path).run()
+    assert (proof.adds_up, target.records) == (True, tuple(TEN))
+    assert proof.took.records == 6
+
+
+def test_a_record_that_cannot_be_written_fails_the_run_and_keeps_what_was(tmp_path):
+    target = ListTarget(refuses=lambda each: "too large" if each.offset == 7 else None)
+    source = ListSource(TEN)
+    with pytest.raises(RecordRefused, match="offset 7: too large"):
+        runner(whole_plan(source), source, target, tmp_path).run()
+    run = Journal(tmp_path).get("r1")
+    assert (run.state, run.error) == (FAILED, "laps:0 offset 7: too large")
+    assert len(target.records) == 6
+
+
+def test_records_that_cannot_be_written_are_left_out_and_counted(tmp_path):
+    target = ListTarget(refuses=lambda each: "odd" if each.offset % 2 else None)
+    source = ListSource(TEN)
+    plan = whole_plan(source, request=request(on_error="skip"))
+    proof = runner(plan, source, target, tmp_path).run()
+    assert (proof.adds_up, proof.total("skipped"), proof.total("written")) == (True, 5, 5)
+
+
+def test_a_server_that_stays_away_is_given_up_with_the_next_command(tmp_path):
+    source = ListSource([*[Abort(Unavailable("no leader")) for _ in range(50)], *TEN])
+    told: list[str] = []
+    with pytest.raises(Unavailable, match="without progress: no leader") as caught:
+        runner(
+            whole_plan(source), source, ListTarget(), tmp_path, patience_s=0.01, say=told.append
+        ).run()
+    assert "playhead resume r1" in caught.value.hint
+    assert state(tmp_path) == FAILED
+    assert any("no leader" in each for each in told)
+
+
+def test_a_second_run_of_the_same_replay_is_refused_and_told_who_has_it(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+    plan = whole_plan(source)
+    with Journal(tmp_path).held("r1"), pytest.raises(InUse, match="process [0-9]+ on "):
+        runner(plan, source, target, tmp_path).run()
+    with target.hold("r1"), pytest.raises(InUse):
+        runner(plan, source, target, tmp_path).run()
+    assert runner(plan, source, target, tmp_path).run().adds_up
+
+
+def test_what_the_log_has_lost_since_the_plan_is_refused_by_name(tmp_path):
+    source = ListSource(TEN)
+    longer = plan_of(partition_plan(0, 12), source=source.facts())
+    with pytest.raises(OutOfBounds, match="laps:0:0-12: the partition holds 0-10"):
+        runner(longer, source, ListTarget(), tmp_path).run()
+    assert state(tmp_path) == FAILED
+
+
+def test_a_plan_of_another_source_is_refused(tmp_path):
+    source = ListSource(TEN)
+    plan = whole_plan(source)
+    with pytest.raises(SourceReplaced):
+        runner(plan, ListSource(TEN[:9]), ListTarget(), tmp_path).run()
+    was = replace(plan.source, topics={TOPIC: TopicFacts("one")})
+    made_again = ListSource(TEN, topics={TOPIC: TopicFacts("other")})
+    with pytest.raises(SourceReplaced, match="planned with topic laps of id one"):
+        runner(replace(plan, source=was), made_again, ListTarget(), tmp_path).run()
+
+
+def test_entries_that_were_not_planned_make_the_proof_fail(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+    runner(whole_plan(source), source, target, tmp_path).run()
+    shorter = plan_of(partition_plan(0, 6), source=source.facts())
+    proof = runner(shorter, source, target, tmp_path).run()
+    assert (proof.adds_up, proof.total("foreign")) == (False, 4)
+    assert state(tmp_path) == DIFFERENT
+
+
+def test_an_unforeseen_error_is_noted_and_raised(tmp_path):
+    def broken(_: Job) -> list[Mapping[str, Any]]:
+        raise RuntimeError("a fault of ours")
+
+    source = ListSource(TEN)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        runner(whole_plan(source), source, ListTarget(), tmp_path, run_job=broken).run()
+    assert Journal(tmp_path).get("r1").error == "a fault of ours"
+
+
+@pytest.mark.parametrize("pace", ["100x", "500/s"])
+def test_a_paced_replay_tells_how_well_it_kept_its_pace(pace, tmp_path):
+    source = ListSource([replace(each, partition=p) for p in (0, 1) for each in TEN])
+    target = ListTarget()
+    plan = whole_plan(source, request=request(pace=pace))
+    proof = runner(plan, source, target, tmp_path).run()
+    assert proof.adds_up
+    assert (proof.pace["records"], proof.pace["early"]) == (20, 0)
+    assert [each.offset for each in target.records if each.partition == 1] == list(range(10))
+
+
+@pytest.mark.xfail(strict=True, reason="the runner plays on without progress, without a pause")
+def test_a_job_that_says_nothing_and_does_nothing_is_not_played_for_ever(tmp_path):
+    source, calls = ListSource(TEN), []
+
+    def idle(job: Job) -> list[Mapping[str, Any]]:
+        calls.append(job)
+        if len(calls) > 50:
+            raise AssertionError("played again and again")
+        return []
+
+    with pytest.raises(PlayheadError):
+        runner(whole_plan(source), source, ListTarget(), tmp_path, run_job=idle).run()
+
+
+class Away(ListTarget):
+    """A list whose ledger cannot be read any more once somebody says so."""
+
+    is_away = False
+
+    def entries(self, replay_id: str, /):
+        if self.is_away:
+            raise Unavailable("the database went away")
+        return super().entries(replay_id)
+
+
+@pytest.mark.xfail(strict=True, reason="asked to stop, the runner reads the ledger, which is away")
+def test_who_stops_while_the_target_is_away_can_resume(tmp_path):
+    source, target = ListSource(TEN), Away()
+    stop = Journal(tmp_path).stop_file("r1")
+
+    def gone(job: Job) -> list[Mapping[str, Any]]:
+        reports = play_all(job)
+        target.is_away = True
+        stop.touch()
+        return [{**report, "away": "the database went away"} for report in reports]
+
+    with pytest.raises(StoppedBeforeEnd):
+        runner(whole_plan(source), source, target, tmp_path, run_job=gone, patience_s=1).run()
+
+
+# --- reading back
+
+
+def run_whole(tmp_path: Path, **how: Any) -> tuple[Plan, ListSource, ListTarget, Runner]:
+    source, target = ListSource([replace(e, partition=p) for p in (0, 1) for e in TEN]), ListTarget()
+    plan = whole_plan(source, **how)
+    one = runner(plan, source, target, tmp_path)
+    one.run()
+    return plan, source, target, one
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 20])
+def test_what_was_replayed_is_verified(tmp_path, slots):
+    plan, _, _, one = run_whole(tmp_path, from_ms=200, to_ms=850)
+    jobs = Small(Limits(1))
+    found = verify(plan, one.ends, jobs, slots)
+    assert (found.agrees, [each.expected for each in found.partitions]) == (True, [7, 7])
+    assert found.verdict() == "verified: 14 records read back, 0 differences"
+    [job] = jobs.jobs
+    compared = [slice_ for work in job.works for lane in work for slice_ in lane]
+    assert compared == sorted(job.compares)
+    assert len(job.works) == min(slots, 10)
+    json.dumps(found.as_document())
+
+
+def test_a_lost_record_is_found(tmp_path):
+    plan, _, target, one = run_whole(tmp_path)
+    target.lose(target.records[3])
+    found = verify(plan, one.ends, play_all, 2)
+    assert not found.agrees
+    assert found.verdict() == "DIFFERENT: 20 records read back, 1 differences"
+    [difference] = found.differences
+    assert (difference["kind"], difference["offset"]) == ("missing", 3)
+
+
+def test_what_nobody_has_looked_at_does_not_agree(tmp_path):
+    plan, _, _, one = run_whole(tmp_path)
+    found = verify(plan, one.ends, lambda job: play_all(replace(job, works=job.works[:1])), 2)
+    assert (found.agrees, found.uncovered) == (False, 10)
+
+
+def test_what_is_not_replayed_yet_is_said(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+    one = runner(whole_plan(source), source, target, tmp_path)
+    found = verify(whole_plan(source), one.ends, play_all, 2)
+    assert (found.agrees, found.uncovered, found.partitions) == (False, 10, ())
+    assert "10 offsets not replayed yet" in found.verdict()
+
+
+def test_reading_back_from_a_server_that_is_away_is_no_verdict(tmp_path):
+    source, target = ListSource([*TEN, Abort(), Abort(Unavailable("no broker"))]), ListTarget()
+    plan = whole_plan(source)
+    finished(plan, ListSource(TEN), target, tmp_path)
+    with pytest.raises((Unavailable, Aborted)):
+        verify(plan, runner(plan, source, target, tmp_path).ends, play_all, 2)
+
+
+def test_progress_is_told_from_the_ledger(tmp_path):
+    told: list[tuple[int, int]] = []
+    source = ListSource(TEN)
+    runner(
+        whole_plan(source), source, ListTarget(), tmp_path,
+        progress=lambda done, total, _: told.append((done, total)),
+    ).run()
+    assert (told[0], told[-1]) == ((0, 10), (10, 10))
