@@ -1,6 +1,7 @@
 """Archives for tests: the contract's sample records, written slice by slice, and read back."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from playhead.account import Account
 from playhead.files.index import Index
@@ -8,7 +9,7 @@ from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.files.trouble import NotAnArchive
 from playhead.ledger import remaining
-from playhead.record import Record, Slice
+from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.testing import sample_records
 
@@ -60,3 +61,20 @@ def everything(root: str, format_: str = "parquet") -> list[Record]:
             for slice_ in remaining(whole, index.gaps(place)):
                 found += [record for run in reader.read(slice_) for record in run]
     return found
+
+
+def record(offset: int, *, ms: int = 5, value: bytes | None = b"v", partition: int = 0) -> Record:
+    return Record("t", partition, offset, ms, TimestampType.CREATE_TIME, None, value)
+
+
+def slice_(start: int, end: int, partition: int = 0) -> Slice:
+    return Slice("t", partition, start, end)
+
+
+def read(root: Path, wanted: Slice) -> list[Record]:
+    with FilesSource(str(root)).open() as reader:
+        return [each for run in reader.read(wanted) for each in run]
+
+
+def data_files(root: Path) -> list[Path]:
+    return sorted(root.glob("topic=*/partition=*/[!.]*"))

@@ -120,7 +120,9 @@ class Deck:
 
     # --- replays
 
-    def plan(self, source: str, target: str, *, replay_id: str | None = None, **asked: Any) -> Planned:
+    def plan(
+        self, source: str, target: str, *, replay_id: str | None = None, **asked: Any
+    ) -> Planned:
         request = Request(source=source, target=target, **asked)
         return api.plan(request, self.configuration(), replay_id=replay_id)
 
@@ -181,7 +183,7 @@ def servers(sandbox: Endpoints) -> Deck:
 
 
 @pytest.fixture
-def deck(servers: Deck, spark: "SparkSession", schema: str) -> Deck:  # noqa: ARG001
+def deck(servers: Deck, spark: "SparkSession", schema: str) -> Deck:
     """Plays in this process, with the run's one session."""
     return replace(servers, schema=schema)
 
@@ -218,7 +220,12 @@ def odd_records(topic: str) -> list[Record]:
         (T0_MS + 5, None, None, ()),
         (1, b"the first of all times", b"\x00\xff\xfe", ()),
         (4_102_444_800_000, b"in the year 2100", "ümläut \U0001f600".encode(), ()),
-        (T0_MS, b"\x00\x80", b'{"a": 1}\n{"b": 2}\r\n,";', (("", b""), ("a", None), ("a", b"\xff"))),
+        (
+            T0_MS,
+            b"\x00\x80",
+            b'{"a": 1}\n{"b": 2}\r\n,";',
+            (("", b""), ("a", None), ("a", b"\xff")),
+        ),
         (T0_MS, b"headers", b"h", many),
         (T0_MS, b"large", bytes(range(256)) * 4_000, ()),
     ]

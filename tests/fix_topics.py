@@ -34,9 +34,7 @@ def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
     )
     try:
         consumer.assign(places)
-        return sorted(
-            _read(consumer, len(places)), key=lambda r: (r.topic, r.partition, r.offset)
-        )
+        return sorted(_read(consumer, len(places)), key=lambda r: (r.topic, r.partition, r.offset))
     finally:
         consumer.close()
 

@@ -47,12 +47,12 @@ class Table:
     target: PostgresTarget
 
     @classmethod
-    def made(cls, url: str, schema: str, columns: str, name: str = "cars", **options: Any) -> "Table":
+    def made(
+        cls, url: str, schema: str, columns: str, name: str = "cars", **options: Any
+    ) -> "Table":
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f'CREATE TABLE "{schema}"."{name}" ({columns})')
-        target = PostgresTarget(
-            url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options
-        )
+        target = PostgresTarget(url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options)
         target.prepare(REPLAY, Inspection("", needs={}))
         return cls(url, schema, name, target)
 

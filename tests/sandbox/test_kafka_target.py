@@ -343,7 +343,7 @@ def test_timestamps_that_the_topic_does_not_take(
     refused = refused_of(kafka, topic, records)
     early, late = [n for n in range(101) if n != 3], list(range(201, 300))
     # Time goes on while this runs.
-    assert set(early[:-1] + late[2:]) <= set(refused) <= set([*early, 101, 102, 200, *late])
+    assert set(early[:-1] + late[2:]) <= set(refused) <= {*early, 101, 102, 200, *late}
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key(

@@ -87,7 +87,9 @@ def _of(held: Any) -> tuple[int, int, int]:
 def entry(from_offset: int, to_offset: int, partition: int = 0, **counts: Any) -> Entry:
     """All written, unless said."""
     slice_ = Slice(TOPIC, partition, from_offset, to_offset)
-    left = {name: counts[name] for name in ("filtered", "outside", "dead", "skipped") if name in counts}
+    left = {
+        name: counts[name] for name in ("filtered", "outside", "dead", "skipped") if name in counts
+    }
     read = counts.pop("read", len(slice_))
     written = read - sum(left.values())
     return Entry(slice_, **{"read": read, "written": written, **counts})
@@ -95,9 +97,7 @@ def entry(from_offset: int, to_offset: int, partition: int = 0, **counts: Any) -
 
 def play_all(job: Job) -> list[Mapping[str, Any]]:
     """A job's works one after the other, here."""
-    return [
-        report.as_document() for index in range(len(job.works)) for report in play(job, index)
-    ]
+    return [report.as_document() for index in range(len(job.works)) for report in play(job, index)]
 
 
 class Small:

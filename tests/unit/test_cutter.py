@@ -129,7 +129,10 @@ def test_given_verdicts_count_and_the_span_is_not_asked_again(records, chopped, 
         "outside": sum(p.account.outside for p in found),
     }
     assert sums == {name: verdicts.count(verdict) for verdict, name in KIND.items()}
-    whole = {verdict: [r for r, v in zip(records, verdicts, strict=True) if v == verdict] for verdict in KIND}
+    whole = {
+        verdict: [r for r, v in zip(records, verdicts, strict=True) if v == verdict]
+        for verdict in KIND
+    }
     assert [each for p in found for each in kept(p)] == whole[KEPT]
 
 
@@ -145,9 +148,7 @@ def test_times_and_late_records_by_a_plain_loop(records, chopped, limits, filter
         end, to_ms = filter_.span_ends[PLACE], filter_.to_ms
         late = [r for r in kept(portion) if to_ms is not None and r.offset >= end]
         assert account.late == len(late)
-        before = [
-            r.timestamp_ms for r in records if late and end <= r.offset <= late[-1].offset
-        ]
+        before = [r.timestamp_ms for r in records if late and end <= r.offset <= late[-1].offset]
         assert account.last_late_ms == (max(*before, to_ms, to_ms) - to_ms if late else None)
 
 

@@ -25,9 +25,7 @@ EIGHT = [record(offset, 100 * offset) for offset in range(8)]
 WHOLE = Slice(TOPIC, 0, 0, 8)
 
 
-def job(
-    source: ListSource, target: ListTarget, *works: tuple[Lane, ...], **changes: object
-) -> Job:
+def job(source: ListSource, target: ListTarget, *works: tuple[Lane, ...], **changes: object) -> Job:
     given = {"filter": Filter(), "limits": Limits(2), **changes}
     return Job("r1", source, target, works or (((WHOLE,),),), **given)  # type: ignore[arg-type]
 
@@ -66,7 +64,9 @@ def test_a_report_survives_json():
 
 def test_a_job_can_be_sent_away():
     target = ListTarget()
-    sent = pickle.dumps(job(ListSource(EIGHT), target, pacing=pacing("1000x"), rule=ErrorRule("skip")))
+    sent = pickle.dumps(
+        job(ListSource(EIGHT), target, pacing=pacing("1000x"), rule=ErrorRule("skip"))
+    )
     play(pickle.loads(sent), 0)  # noqa: S301
     assert target.records == tuple(EIGHT)
 
@@ -189,7 +189,7 @@ def within(seconds: float, work: Job) -> list[Report]:
     def run() -> None:
         try:
             found.append(play(work, 0))
-        except BaseException as exc:  # noqa: BLE001
+        except BaseException as exc:
             failures.append(exc)
         is_done.set()
 
@@ -251,7 +251,12 @@ def test_comparing_writes_nothing_and_says_what_is_missing():
     lanes = (tuple(entries),)
     [report] = play(job(source, target, lanes, compares=entries, limits=Limits(1)), 0)
     assert [each.slice for each in report.findings] == list(entries)
-    assert [(each.different, each.found) for each in report.findings] == [(0, 2), (1, 1), (0, 2), (0, 2)]
+    assert [(each.different, each.found) for each in report.findings] == [
+        (0, 2),
+        (1, 1),
+        (0, 2),
+        (0, 2),
+    ]
     assert report.commits == 0
     assert len(target.entries("r1")) == 4
     json.dumps(report.as_document())

@@ -47,7 +47,11 @@ def test_it_is_never_wrong(steps, sizes) -> None:
     if map_.exact:
         assert named == truth
     [end] = map_.ends
-    assert (end.first, end.last, end.length) == (min(truth.values()), max(truth.values()), len(truth))
+    assert (end.first, end.last, end.length) == (
+        min(truth.values()),
+        max(truth.values()),
+        len(truth),
+    )
 
 
 @given(st.lists(GAPS, min_size=1, max_size=60), PIECES)

@@ -70,12 +70,11 @@ def finished(plan: Plan, source: ListSource, target: ListTarget, folder: Path, *
 @st.composite
 def logs(draw: st.DrawFn) -> list[Record]:
     """Two partitions with gaps, in the order in which their records were written."""
-    found = [
+    return [
         record(offset, draw(st.integers(0, 30)), partition=partition, size=draw(st.integers(1, 60)))
         for partition in (0, 1)
         for offset in sorted(draw(st.sets(st.integers(0, 30), max_size=15)))
     ]
-    return found
 
 
 class Faulty:
@@ -92,7 +91,11 @@ class Faulty:
         elif fault is not None:
             moment, _, kind = fault.partition(" ")
             error = Unavailable("away") if kind == "away" else None
-            fail = self.target.fail_before_commit if moment == "before" else self.target.fail_after_commit
+            fail = (
+                self.target.fail_before_commit
+                if moment == "before"
+                else self.target.fail_after_commit
+            )
             fail(error)
         return self.play(job)
 
@@ -109,7 +112,7 @@ FAULTS = ["before away", "after away", "before killed", "after killed", "stop"]
     is_ordered=st.booleans(),
     slots=st.integers(1, 5),
 )
-@settings(max_examples=150)
+@settings(max_examples=60, deadline=None)  # each has a journal on a disk
 def test_after_any_faults_the_target_holds_the_span_once(
     records, breaks, faults, limits, sides, is_ordered, slots
 ):
@@ -317,7 +320,10 @@ def test_who_stops_while_the_target_is_away_can_resume(tmp_path):
 
 
 def run_whole(tmp_path: Path, **how: Any) -> tuple[Plan, ListSource, ListTarget, Runner]:
-    source, target = ListSource([replace(e, partition=p) for p in (0, 1) for e in TEN]), ListTarget()
+    source, target = (
+        ListSource([replace(e, partition=p) for p in (0, 1) for e in TEN]),
+        ListTarget(),
+    )
     plan = whole_plan(source, **how)
     one = runner(plan, source, target, tmp_path)
     one.run()
@@ -374,7 +380,10 @@ def test_progress_is_told_from_the_ledger(tmp_path):
     told: list[tuple[int, int]] = []
     source = ListSource(TEN)
     runner(
-        whole_plan(source), source, ListTarget(), tmp_path,
+        whole_plan(source),
+        source,
+        ListTarget(),
+        tmp_path,
         progress=lambda done, total, _: told.append((done, total)),
     ).run()
     assert (told[0], told[-1]) == ((0, 10), (10, 10))

@@ -22,7 +22,10 @@ def lefts(draw: st.DrawFn) -> list[Slice]:
     found = []
     for partition in range(draw(st.integers(0, 5))):
         cuts = sorted(draw(st.sets(st.integers(0, 600_000), min_size=2, max_size=7)))
-        found += [Slice(TOPIC, partition, a, b) for a, b in list(pairwise(cuts))[:: draw(st.integers(1, 2))]]
+        found += [
+            Slice(TOPIC, partition, a, b)
+            for a, b in list(pairwise(cuts))[:: draw(st.integers(1, 2))]
+        ]
     return draw(st.permutations(found))
 
 

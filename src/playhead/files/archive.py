@@ -126,7 +126,7 @@ class Archive:
         return self.read_entries(_entries_of(ids, slice_))
 
     def strays(self, slice_: Slice) -> list[str]:
-        """Data files that overlap the slice, under another name, and of which no ledger knows.
+        """Data files that overlap the slice, or are its own, and of which no ledger knows.
 
         Writers that died have left them; where writers cannot be alone, one may be at work still.
         """
@@ -134,7 +134,7 @@ class Archive:
         strays = []
         for path in self.store.files(folder):
             other = names.data_slice(path, self.format)
-            if other is None or other == slice_ or not other.overlaps(slice_):
+            if other is None or not other.overlaps(slice_):
                 continue
             if not self.read_entries(_entries_of(self._replays(), other)):
                 strays.append(path)

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import inf
 from typing import Any, Literal
 
 from playhead.account import Account, ErrorRule
@@ -151,6 +152,7 @@ class _Match:
     exact: bool
     sums: _Sums
     _ours: set[int] = field(default_factory=set)
+    _by_digest: dict[int, list[int]] = field(default_factory=dict)
 
     def match(self, expected: Digests) -> None:
         """Offsets of `expected` are the source's, those of `there` the target's."""
@@ -174,15 +176,17 @@ class _Match:
         distance = offset - run.source_offset
         return run.target_offset + distance if distance < run.length else None
 
-    def _before(self, at: int) -> int:
-        return (
-            self.runs[at].target_offset if at < len(self.runs) else max(self.there, default=0) + 1
-        )
+    def _before(self, at: int) -> float:
+        return self.runs[at].target_offset if at < len(self.runs) else inf
 
-    def _sought(self, digest: int, after: int, before: int) -> int | None:
+    def _sought(self, digest: int, after: int, before: float) -> int | None:
         """The copy that the map does not name, behind its forerunner and before the next that it names."""
-        first = max(after + 1, min(self.there, default=0))
-        return next((o for o in range(first, before) if self.there.get(o) == digest), None)
+        if not self._by_digest:
+            for offset, each in sorted(self.there.items()):
+                self._by_digest.setdefault(each, []).append(offset)
+        alike = self._by_digest.get(digest, [])
+        at = bisect_right(alike, after)
+        return alike[at] if at < len(alike) and alike[at] < before else None
 
     def _judge(self, offset: int, digest: int, found: int | None) -> None:
         topic, partition = self.place

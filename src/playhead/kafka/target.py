@@ -105,9 +105,7 @@ class KafkaTarget:
         with Admin(self.connection) as admin:
             make_ledger(admin)
             for topic, made in needs.get("create", {}).items():
-                make_topic(
-                    admin, topic, partitions=made["partitions"], settings=made["settings"]
-                )
+                make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
         settle(
             self.connection,
             replay_id,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from playhead.clock import SystemClock, wait_until
+from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.facts import Settings, settings_of
 from playhead.kafka.offsets import describe_those, stable_ends
@@ -58,9 +59,7 @@ class TargetTopic:
         return (self.settings or {}).get(name, otherwise)
 
 
-def make_topic(
-    admin: Admin, name: str, *, partitions: int, settings: Mapping[str, str]
-) -> None:
+def make_topic(admin: Admin, name: str, *, partitions: int, settings: Mapping[str, str]) -> None:
     """Return when the topic can be written to, whoever made it."""
     try:
         admin.create_topic(name, partitions=partitions, settings=dict(settings))
@@ -73,7 +72,7 @@ def make_topic(
     def can_be_used() -> bool:
         try:
             return bool(stable_ends(admin, places))
-        except KafkaRefused:
+        except (KafkaRefused, BrokerUnavailable):
             return False
 
     if not wait_until(can_be_used, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05):

@@ -1,5 +1,6 @@
 """One transactional producer: what it sends becomes visible together, and its errors become ours."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,7 +124,7 @@ class Transactions:
     def _connect(self) -> None:
         said = self.connection.for_librdkafka("producer")
         own = {"transactional.id": self.transactional_id, "compression.type": "lz4"}
-        self._producer = Producer({**_SETTINGS, **own, **said, **self.settings})
+        self._producer = Producer({**_SETTINGS, **own, **said, **self.settings}, logger=_silent())
         with self._translated("init"):
             # Else the client looks for the coordinator before it has a connection, and again after 0.5 s.
             self._producer.list_topics(timeout=_INIT_WITHIN_S)
@@ -236,8 +237,10 @@ class Transactions:
 
     def _let_go(self) -> None:
         self.is_open = False
-        self._producer.purge()
-        self._producer.poll(0)
+        # One that was fenced says so again at every call.
+        with suppress(KafkaException):
+            self._producer.purge()
+            self._producer.poll(0)
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
@@ -274,3 +277,10 @@ class Transactions:
         if is_definite(error):
             return KafkaRefused(f"transaction of {self.transactional_id}", reason=said)
         return TransactionLost(self.transactional_id, reason=said)
+
+
+def _silent() -> logging.Logger:
+    # What is fatal to a producer is written to stderr at every level; here it becomes an error of ours.
+    logger = logging.Logger("playhead.kafka")
+    logger.addHandler(logging.NullHandler())
+    return logger

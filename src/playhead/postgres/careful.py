@@ -62,7 +62,9 @@ def read_object(value: bytes) -> dict[str, Any]:
     document = read_json(value, "the value")
     if not isinstance(document, dict):
         kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-        raise Bad("json", f"the value is {kinds.get(type(document), 'a number')}, not a JSON object")
+        raise Bad(
+            "json", f"the value is {kinds.get(type(document), 'a number')}, not a JSON object"
+        )
     return document
 
 
@@ -70,7 +72,9 @@ def read_json(held: bytes, what: str) -> Any:
     try:
         return _loads(held.decode("utf-8"))
     except UnicodeDecodeError as exc:
-        raise Bad("utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}") from exc
+        raise Bad(
+            "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
+        ) from exc
     except RecursionError as exc:
         raise Bad("json", f"{what} is nested too deeply") from exc
     except json.JSONDecodeError as exc:

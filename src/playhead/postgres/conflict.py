@@ -78,7 +78,7 @@ class Merge:
         """Rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
         statement = (
-            f"INSERT INTO {self.place.quoted} AS t ({columns}) "  # noqa: S608 - all quoted
+            f"INSERT INTO {self.place.quoted} AS t ({columns}) "
             f"{self._chosen()}{self._on_conflict()}"
         )
         if not self.answers_counts:

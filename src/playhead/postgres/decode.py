@@ -134,9 +134,7 @@ class Decoder:
         if self._decode == "json":
             return self._objects(live, records, refusals)
         held = [records.values[i] for i in live]
-        columns = {
-            each.name: _whole(each, held, live, refusals) for each in self._layout.values
-        }
+        columns = {each.name: _whole(each, held, live, refusals) for each in self._layout.values}
         return _Values(parts=[(live, pa.table(columns) if columns else None)])
 
     def _objects(self, live: Index, records: Records, refusals: Refusals) -> _Values:
@@ -145,7 +143,9 @@ class Decoder:
         self._read(live, records, values, loose)
         for i in sorted(loose):
             try:
-                values.loose.append((i, self._documents.texts(read_object(records.values[i] or b""))))
+                values.loose.append(
+                    (i, self._documents.texts(read_object(records.values[i] or b"")))
+                )
             except Bad as bad:
                 refusals.add(i, bad)
         if self._beside:
@@ -189,12 +189,12 @@ class Decoder:
             table = table.append_column(each.name, column)
         return table
 
-    def _refuse_nulls(
-        self, values: _Values, metadata: dict[str, Any], refusals: Refusals
-    ) -> None:
+    def _refuse_nulls(self, values: _Values, metadata: dict[str, Any], refusals: Refusals) -> None:
         for name in self._never_null:
             for i in _nulls(name, values, metadata):
-                refusals.add(i, Bad("no_key", f"nothing for column {name}, by which rows are known"))
+                refusals.add(
+                    i, Bad("no_key", f"nothing for column {name}, by which rows are known")
+                )
 
 
 def _nulls(name: str, values: _Values, metadata: dict[str, Any]) -> list[int]:

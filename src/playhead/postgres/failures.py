@@ -82,7 +82,12 @@ class DataError(Exception):
     """The server refused values, not the statement: SQLSTATE class 22 or 23, inside a transaction."""
 
     def __init__(
-        self, sqlstate: str, reason: str, *, constraint: str | None = None, column: str | None = None
+        self,
+        sqlstate: str,
+        reason: str,
+        *,
+        constraint: str | None = None,
+        column: str | None = None,
     ) -> None:
         self.sqlstate, self.reason = sqlstate, reason
         self.constraint, self.column = constraint, column
@@ -147,5 +152,9 @@ def _text(value: bytes | str) -> str:
 
 
 def _is_lost(reason: str) -> bool:
-    signs = ("server closed the connection", "no connection to the server", "could not receive data")
+    signs = (
+        "server closed the connection",
+        "no connection to the server",
+        "could not receive data",
+    )
     return any(sign in reason for sign in (*signs, "could not send data", "terminating connection"))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from playhead.postgres.careful import read_json
-from playhead.postgres.layout import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
+from playhead.postgres.layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
 from playhead.postgres.routes import INTEGERS, JSONS, TIMES
 from playhead.postgres.texts import Bad, checked, text_for
 from playhead.record import Headers
@@ -74,7 +74,9 @@ def bytes_text(held: bytes, what: str) -> str:
     try:
         return checked(held.decode("utf-8"), what)
     except UnicodeDecodeError as exc:
-        raise Bad("utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}") from exc
+        raise Bad(
+            "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
+        ) from exc
 
 
 def _key_text(field: Field, key: bytes | None) -> str | None:

@@ -64,7 +64,9 @@ class PostgresTarget(Target):
                 (f"playhead replay {replay_id} in {self.ledger_table}",),
             )
             if not mine:
-                raise InUse(replay_id, where=f"its lock in the database at {session.where} is taken")
+                raise InUse(
+                    replay_id, where=f"its lock in the database at {session.where} is taken"
+                )
             yield
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
@@ -97,7 +99,9 @@ class PostgresTarget(Target):
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        with open_session(self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user") as s:
+        with open_session(
+            self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user"
+        ) as s:
             yield s
 
 

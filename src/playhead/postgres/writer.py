@@ -75,7 +75,9 @@ class PostgresWriter:
             if decoded.rows:
                 self._session.copy(table.place, copied(decoded))
             abort_point("postgres.direct.copied")
-            self._close(account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded))
+            self._close(
+                account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded)
+            )
         abort_point("postgres.direct.committed")
 
     def _by_stage(

@@ -1,0 +1,224 @@
+"""Dead letters are kept once, with the reason, and go back to where they came from."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
+from playhead.connection import KafkaConnection
+from playhead.kafka.admin import Admin
+from playhead.kafka.dead_letters import Graveyard
+from playhead.kafka.origins import COUNT_HEADER, origin_of
+from playhead.kafka.source import KafkaSource
+from playhead.kafka.target import KafkaTarget
+from playhead.record import Headers, Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.source import SourceFacts, TopicFacts
+from playhead.target import Inspection, Look
+from tests.fix_topics import content, records_in, write
+
+HEADERS: Headers = (("a", b"1"), ("a", None), ("b", b""))
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex[:8]
+
+
+def record(offset: int, topic: str = "orders", partition: int = 2, **more: object) -> Record:
+    kind = TimestampType.CREATE_TIME
+    plain = Record(topic, partition, offset, 1_000 + offset, kind, b"k", b"%d" % offset, HEADERS)
+    return replace(plain, **more)
+
+
+def letters(*records: Record) -> list[DeadLetter]:
+    return [DeadLetter(each, "too-large", "it is too large") for each in records]
+
+
+def test_a_letter_keeps_everything_and_says_why(kafka: KafkaConnection) -> None:
+    topic, dead = f"dlq-{new_id()}", record(5)
+    with Graveyard(kafka, topic).open("7f3a-" + topic) as bury:
+        bury(Slice("orders", 2, 0, 10), letters(dead))
+    [found] = records_in(kafka, topic)
+    assert content(replace(found, headers=HEADERS)) == content(dead)
+    assert found.headers == (
+        *HEADERS,
+        ("__playhead.errors.topic", b"orders"),
+        ("__playhead.errors.partition", b"2"),
+        ("__playhead.errors.offset", b"5"),
+        ("__playhead.errors.timestamp", b"1005"),
+        ("__playhead.errors.kind", b"too-large"),
+        ("__playhead.errors.reason", b"it is too large"),
+        ("__playhead.errors.replay", f"7f3a-{topic}".encode()),
+        ("__playhead.errors.count", b"1"),
+    )
+
+
+def test_a_slice_is_buried_once_however_it_is_cut(kafka: KafkaConnection, topic: str) -> None:
+    replay_id, graveyard = new_id(), Graveyard(kafka, topic)
+    with graveyard.open(replay_id) as bury:
+        bury(Slice("orders", 2, 10, 20), letters(record(15)))
+        bury(Slice("orders", 2, 10, 20), letters(record(15)))
+    with graveyard.open(replay_id) as bury:
+        bury(Slice("orders", 2, 0, 30), letters(record(3), record(15), record(25)))
+        bury(Slice("orders", 1, 0, 30), letters(record(15, partition=1)))
+    with graveyard.open(new_id()) as bury:
+        bury(Slice("orders", 2, 0, 30), letters(record(29)))
+    assert [each.value for each in records_in(kafka, topic)] == [b"15", b"3", b"25", b"15", b"29"]
+
+
+def test_what_cannot_be_sent_as_it_is_can_be_buried(kafka: KafkaConnection, topic: str) -> None:
+    dead = record(5, timestamp_ms=0, headers=(("a\0", b"1"), ("\ud800", b"2")))
+    with Graveyard(kafka, topic).open(new_id()) as bury:
+        bury(Slice("orders", 2, 0, 10), letters(dead))
+    [found] = records_in(kafka, topic)
+    origin = origin_of(found)
+    assert origin is not None
+    assert origin.timestamp_ms == 0
+    assert [name for name, _ in found.headers[:2]] == ["a\\0", "\\ud800"]
+
+
+# --- back to where they came from -------------------------------------------------------------
+
+
+def playhead_says(topic: str) -> Headers:
+    return (
+        ("__playhead.errors.topic", topic.encode()),
+        ("__playhead.errors.partition", b"2"),
+        ("__playhead.errors.offset", b"77"),
+        ("__playhead.errors.timestamp", b"1234"),
+        ("__playhead.errors.count", b"3"),
+    )
+
+
+def connect_says(topic: str) -> Headers:
+    return (
+        ("__connect.errors.topic", topic.encode()),
+        ("__connect.errors.partition", b"2"),
+        ("__connect.errors.offset", b"77"),
+        ("__connect.errors.exception.message", b"no"),
+    )
+
+
+def spring_says(topic: str) -> Headers:
+    return (
+        ("kafka_dlt-original-topic", topic.encode()),
+        ("kafka_dlt-original-partition", (2).to_bytes(4)),
+        ("kafka_dlt-original-offset", (77).to_bytes(8)),
+        ("kafka_dlt-original-timestamp", (1_234).to_bytes(8)),
+        ("kafka_dlt-exception-message", b"no"),
+    )
+
+
+def redrive(
+    kafka: KafkaConnection, dlq: str, replay_id: str, *, rule: str = "fail"
+) -> tuple[Inspection, Account]:
+    """All that is in the topic of dead letters, back."""
+    source, target = KafkaSource(kafka, (dlq,)), KafkaTarget(kafka, "", redrive=True)
+    bounds = source.bounds()[dlq, 0]
+    whole = Slice(dlq, 0, bounds.earliest, bounds.stable_end)
+    with source.open() as reader:
+        runs = list(reader.read(whole))
+    with Admin(kafka) as admin:
+        identity = admin.cluster().cluster_id
+    inspection = target.inspect(Look(SourceFacts(identity, {dlq: TopicFacts()}), {dlq: 1}, runs))
+    target.prepare(replay_id, inspection)
+    account = Account(whole, ErrorRule.parse(rule))
+    account.read = sum(map(len, runs))
+    with target.open(replay_id) as writer:
+        writer.commit(account, runs)
+    [entry] = target.entries(replay_id)
+    with target.open(replay_id) as writer:
+        assert writer.compare(entry, runs).different == 0
+    return inspection, account
+
+
+@pytest.mark.parametrize(
+    ("says", "timestamp_ms", "count"),
+    [(playhead_says, 1_234, b"3"), (connect_says, 1_005, b"1"), (spring_says, 1_234, b"1")],
+)
+def test_letters_of_all_families_go_back(
+    kafka: KafkaConnection,
+    make_topic: Callable[..., str],
+    says: Callable[[str], Headers],
+    timestamp_ms: int,
+    count: bytes,
+) -> None:
+    orders, bills, dlq = make_topic(4), make_topic(3), make_topic()
+    dead = [
+        record(5, dlq, 0, headers=HEADERS + says(orders)),
+        record(6, dlq, 0, headers=HEADERS + says(bills), key=None),
+        record(7, dlq, 0, headers=HEADERS + says(orders), value=None),
+    ]
+    write(kafka, dead)
+    inspection, _ = redrive(kafka, dlq, new_id())
+    assert [note.code for note in inspection.notes if note.weight == "warn"] == []
+    back = records_in(kafka, orders, bills)
+    expected = [(orders, dead[0]), (orders, dead[2]), (bills, dead[1])]
+    for found, (topic, each) in zip(
+        sorted(back, key=lambda it: (it.topic != orders, it.offset)), expected, strict=True
+    ):
+        assert (found.topic, found.partition) == (topic, 2)
+        assert (found.key, found.value) == (each.key, each.value)
+        assert found.headers == (*HEADERS, (COUNT_HEADER, count))
+        assert found.timestamp_ms == (timestamp_ms if timestamp_ms == 1_234 else each.timestamp_ms)
+
+
+def test_a_partition_that_is_no_more(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    orders, dlq = make_topic(2), make_topic()
+    write(kafka, [record(5, dlq, 0, headers=connect_says(orders), key=None)])
+    redrive(kafka, dlq, new_id())
+    [found] = records_in(kafka, orders)
+    assert found.partition == 0
+
+
+def test_letters_without_a_way_back(kafka: KafkaConnection, make_topic: Callable[..., str]) -> None:
+    orders, dlq = make_topic(3), make_topic()
+    write(
+        kafka,
+        [
+            record(0, dlq, 0),
+            record(1, dlq, 0, headers=connect_says(orders)),
+            record(2, dlq, 0, headers=connect_says("gone-" + orders)),
+            record(3, dlq, 0, headers=connect_says(dlq)),
+        ],
+    )
+    with pytest.raises(RecordRefused, match="no header says which topic"):
+        redrive(kafka, dlq, new_id())
+    assert records_in(kafka, orders) == []
+    inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
+    codes = {note.code for note in inspection.notes}
+    assert {"redrive-no-origin", "redrive-topic-gone"} <= codes
+    assert account.refused_offsets == {0, 2, 3}
+    assert [each.value for each in records_in(kafka, orders)] == [b"1"]
+
+
+def test_there_and_back_and_dead_again(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    orders, dlq = make_topic(3), make_topic()
+    dead = record(5, orders)
+    for count in (b"1", b"2"):
+        with Graveyard(kafka, dlq).open(new_id()) as bury:
+            bury(Slice(orders, 2, 0, 10), letters(dead))
+        buried = records_in(kafka, dlq)[-1]
+        assert dict(buried.headers)[COUNT_HEADER] == count
+        with Admin(kafka) as admin, admin.asking("deleting") as client:
+            client.delete_topics([dlq])[dlq].result(10)
+        dlq = make_topic()
+        write(kafka, [replace(buried, topic=dlq)])
+        redrive(kafka, dlq, new_id())
+        back = records_in(kafka, orders)[-1]
+        assert content(back) == content(
+            replace(record(5), headers=(*HEADERS, (COUNT_HEADER, count)))
+        )
+        dead = replace(back, offset=5)
+
+
+def test_preview_shows_where_they_go(kafka: KafkaConnection) -> None:
+    target = KafkaTarget(kafka, "", redrive=True)
+    rows = target.preview(Records.of([record(0, headers=spring_says("orders")), record(1)]))
+    assert [row["topic"] for row in rows] == ["orders", None]

@@ -1,0 +1,227 @@
+"""An archive that is damaged, linked, of another format or no archive at all is named, and not read."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from playhead.files import local, names
+from playhead.files.source import FilesSource
+from playhead.files.target import FilesTarget
+from playhead.files.trouble import (
+    AccessDenied,
+    Damaged,
+    LinkInside,
+    NotAnArchive,
+    OtherFormat,
+    StoreFailed,
+    StoreUnavailable,
+)
+from playhead.records import Records
+from playhead.source import SourceFacts, TopicFacts
+from playhead.target import AlreadyCommitted
+from playhead.testing import Aborted, armed, sample_records
+from playhead.testing.target_case import look
+from tests.fix_archives import archive, commit, data_files, everything, read, record, slice_
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def turn_a_bit(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [(cut_short, "bytes, and was written with"), (turn_a_bit, "SHA-256"), (Path.unlink, "gone")],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, format_: str, spoil, reason: str) -> None:
+    archive(str(tmp_path), format_)
+    file = data_files(tmp_path)[0]
+    spoil(file)
+    with pytest.raises(Damaged, match=f"{file} is damaged: .*{reason}"):
+        everything(str(tmp_path), format_)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 1}', "\xff", '{"version":1,"slice":2}']
+)
+def test_a_damaged_ledger_is_named(tmp_path: Path, text: str) -> None:
+    archive(str(tmp_path))
+    entry = next(iter(sorted(tmp_path.glob("_playhead/replay=*/topic=*/*/*.json"))))
+    entry.write_text(text, encoding="latin-1")
+    with pytest.raises(Damaged, match=f"{entry} is damaged"):
+        FilesSource(str(tmp_path)).bounds()
+
+
+def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:
+    archive(str(tmp_path))
+    one, two, *_ = sorted(tmp_path.glob("_playhead/replay=*/topic=*/*/*.json"))
+    two.write_bytes(one.read_bytes())
+    with pytest.raises(Damaged, match="it is the entry of contract:0:0-5"):
+        FilesSource(str(tmp_path)).bounds()
+
+
+def test_data_without_an_entry_is_not_read(tmp_path: Path) -> None:
+    archive(str(tmp_path))
+    extra = data_files(tmp_path)[0].with_name(f"{10:020d}-{20:020d}.parquet")
+    extra.write_bytes(data_files(tmp_path)[0].read_bytes())
+    assert everything(str(tmp_path)) == sample_records()
+
+
+def test_what_a_dead_writer_left_is_gone_when_its_offsets_are_written(tmp_path: Path) -> None:
+    """So that other tools do not see records twice, however the resume cuts."""
+    target = FilesTarget(str(tmp_path))
+    with target.open("dead") as writer, armed("files.data_published=raise"), pytest.raises(Aborted):
+        commit(writer, slice_(0, 10), [record(1), record(9)])
+    with target.open("dead") as writer:
+        commit(writer, slice_(5, 20), [record(9)])
+        commit(writer, slice_(0, 5), [record(1)])
+    with target.open("other") as writer:
+        commit(writer, slice_(0, 20), [record(1), record(9)])
+    found = [
+        names.data_slice(str(file.relative_to(tmp_path)), "parquet")
+        for file in data_files(tmp_path)
+    ]
+    assert found == [slice_(0, 5), slice_(0, 20), slice_(5, 20)]
+    assert read(tmp_path, slice_(0, 20)) == [record(1), record(9)]
+
+
+def test_of_writers_that_overlap_at_the_same_time_one_wins(tmp_path: Path) -> None:
+    target, start = FilesTarget(str(tmp_path)), threading.Barrier(6)
+
+    def attempt(n: int) -> bool:
+        with target.open("r") as writer:
+            start.wait(30)
+            try:
+                commit(writer, slice_(n, n + 10), [record(9)])
+            except AlreadyCommitted:
+                return False
+        return True
+
+    with ThreadPoolExecutor(6) as threads:
+        won = list(threads.map(attempt, range(6)))
+    assert won.count(True) == 1
+    (entry,) = target.entries("r")
+    assert entry.slice == slice_(won.index(True), won.index(True) + 10)
+    assert read(tmp_path, entry.slice) == [record(9)]
+
+
+def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_PATIENCE_S", 0.2)
+    archive_of = FilesTarget(str(tmp_path))._archive()
+    with (
+        archive_of.store.alone(names.place_folder("t", 0)),
+        FilesTarget(str(tmp_path)).open("r") as writer,
+    ):
+        commit(writer, slice_(0, 5, 1), [])
+        with pytest.raises(StoreUnavailable, match="another writer has it"):
+            commit(writer, slice_(0, 5), [])
+
+
+def test_compare_tells_damage_from_differences(tmp_path: Path) -> None:
+    target = FilesTarget(str(tmp_path))
+    records = [record(n) for n in range(5)]
+    with target.open("r") as writer:
+        commit(writer, slice_(0, 10), records)
+        (entry,) = target.entries("r")
+        changed = [*records[1:4], record(4, value=None), record(7)]
+        found = writer.compare(entry, [Records.of(changed)])
+        assert [(each.kind, each.offset, each.text) for each in found.differences] == [
+            ("extra", 0, "the archive has a record that was not to be written"),
+            ("changed", 4, "differs in value"),
+            ("missing", 7, "the archive has no such record"),
+        ]
+        assert (found.expected, found.found, found.different) == (5, 5, 3)
+        turn_a_bit(data_files(tmp_path)[0])
+        found = writer.compare(entry, [Records.of(records)])
+    assert (found.found, found.different) == (0, 5)
+    assert "is damaged: its SHA-256" in found.differences[0].text
+
+
+# --- what is there already ---------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "some.parquet").write_bytes(b"")
+    for root in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(NotAnArchive, match=f"{root} is no archive of Playhead") as caught:
+            FilesSource(str(root)).bounds()
+        assert "_playhead" in caught.value.hint
+    (note,) = FilesTarget(str(tmp_path)).inspect(look()).notes
+    assert (note.code, note.weight) == ("files.not-empty", "warn")
+
+
+def test_an_archive_in_another_format(tmp_path: Path) -> None:
+    archive(str(tmp_path), "json")
+    for attempt in (
+        lambda: FilesTarget(str(tmp_path)).inspect(look()),
+        lambda: FilesTarget(str(tmp_path)).open("r").__enter__(),
+        lambda: FilesSource(str(tmp_path)).bounds(),
+    ):
+        with pytest.raises(OtherFormat, match="is an archive in json, not in parquet"):
+            attempt()
+
+
+def test_an_archive_of_a_later_version(tmp_path: Path) -> None:
+    archive(str(tmp_path))
+    (tmp_path / names.ABOUT).write_text('{"version": 2, "format": "parquet"}')
+    with pytest.raises(NotAnArchive, match="its version is 2, and 1 is known here"):
+        FilesSource(str(tmp_path)).bounds()
+
+
+def test_what_a_look_says(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "archive"
+    target = FilesTarget(str(root))
+    first = target.inspect(look())
+    assert first.creates == (f"an archive in parquet at {root}",)
+    assert first.notes == ()
+    assert not root.exists()
+    archive(str(root))
+    again = target.inspect(look())
+    assert again.creates == ()
+    assert [note.code for note in again.notes] == ["files.other-replays"]
+    assert "from replay one;" in again.notes[0].text
+    vast = SourceFacts("k", {"contract": TopicFacts(bytes_by_partition={0: 10**18})})
+    notes = target.inspect(replace(look(), source=vast)).notes
+    assert {note.code for note in notes} == {"files.other-replays", "files.little-room"}
+
+
+def test_a_root_that_cannot_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreFailed, match="it is a file, and a folder is needed"):
+        FilesTarget(str(tmp_path / "file")).inspect(look())
+    with pytest.raises(AccessDenied, match="cannot be written to"):
+        FilesTarget(str(tmp_path / "file" / "below")).inspect(look())
+
+
+@pytest.mark.parametrize("where", ["topic=t", "topic=t/partition=00000", "_playhead"])
+def test_links_inside_an_archive_are_not_followed(tmp_path: Path, where: str) -> None:
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "archive" / where
+    elsewhere.mkdir()
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    target = FilesTarget(str(tmp_path / "archive"))
+    with pytest.raises(LinkInside, match="inside the archive"), target.open("r") as writer:
+        commit(writer, slice_(0, 5), [record(1)])
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_file_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    archive(str(tmp_path / "archive"))
+    file = data_files(tmp_path / "archive")[0]
+    file.rename(tmp_path / "moved")
+    file.symlink_to(tmp_path / "moved")
+    with pytest.raises(LinkInside):
+        everything(str(tmp_path / "archive"))

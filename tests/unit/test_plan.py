@@ -1,0 +1,174 @@
+"""A plan survives a file whole, and a file that is no plan is refused by its name."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import UsageError
+from playhead.note import Note
+from playhead.plan import Estimate, PartitionPlan, Plan
+from playhead.record import Slice
+from playhead.source import SourceFacts, TopicFacts
+from playhead.target import Inspection
+from tests.unit.replaying import partition_plan, plan_of, request
+
+words = st.text(max_size=8)
+numbers = st.integers(0, 2**62)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | words | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+notes = st.lists(st.builds(Note, words, words, st.sampled_from(["info", "warn"])), max_size=2).map(
+    tuple
+)
+topics = st.dictionaries(
+    st.text("abc", min_size=1, max_size=3),
+    st.builds(
+        TopicFacts,
+        st.none() | words,
+        st.booleans(),
+        st.booleans(),
+        st.none() | numbers,
+        st.dictionaries(st.integers(0, 50), numbers, max_size=3),
+    ),
+    max_size=3,
+)
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> PartitionPlan:
+    start, span_end, to = sorted(draw(st.tuples(numbers, numbers, numbers)))
+    return PartitionPlan("laps", draw(st.integers(0, 99)), start, span_end, to, 0, to, to)
+
+
+plans = st.builds(
+    Plan,
+    replay_id=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True),
+    request=st.just(request(key=("car", "ts"), headers=("keep",))),
+    made_at_ms=numbers,
+    from_ms=st.none() | numbers,
+    to_ms=st.none() | numbers,
+    partitions=st.lists(partitions(), max_size=3).map(tuple),
+    source=st.builds(SourceFacts, words, topics, notes),
+    target=st.builds(
+        Inspection, words, notes, st.lists(words, max_size=2).map(tuple),
+        st.dictionaries(words, values, max_size=3),
+    ),
+    estimate=st.builds(Estimate, numbers, st.none() | numbers, st.none() | st.just(1.5), words),
+    notes=notes,
+    samples=st.lists(
+        st.dictionaries(words, values | st.binary() | st.dates() | st.decimals(), max_size=3),
+        max_size=2,
+    ).map(tuple),
+)  # fmt: skip
+
+
+@given(plans)
+def test_it_comes_back_from_a_file_as_it_was(plan):
+    text = plan.as_json()
+    text.encode()
+    again = Plan.from_json(text, where="a file")
+    assert again == plan
+    assert again.as_json() == text
+
+
+def test_samples_are_kept_as_a_person_reads_them():
+    row = {
+        "value": b"44 \xff",
+        "price": Decimal("1.10"),
+        "at": datetime(2021, 8, 4, tzinfo=UTC),
+        "times": (1, float("nan")),
+        "half": "\ud800",
+    }
+    [shown] = plan_of(samples=(row,)).samples
+    assert shown == {
+        "value": r"44 \xff",
+        "price": "1.10",
+        "at": "2021-08-04 00:00:00+00:00",
+        "times": [1, "nan"],
+        "half": r"\ud800",
+    }
+
+
+def test_slices_and_span_ends():
+    plan = plan_of(partition_plan(5, 9, span_end=7), partition_plan(3, 3, partition=1))
+    assert plan.slices() == [Slice("laps", 0, 5, 9)]
+    assert plan.span_ends() == {("laps", 0): 7, ("laps", 1): 3}
+    assert (plan.planned, plan.as_document()["planned"]) == (4, 4)
+
+
+@pytest.mark.parametrize("offsets", [(5, 4, 6), (5, 6, 4), (-1, 4, 6)])
+def test_offsets_stand_in_order(offsets):
+    with pytest.raises(ValueError, match="needed 0 <= from_offset <= span_end <= to_offset"):
+        PartitionPlan("laps", 0, *offsets, 0, 9, 9)
+
+
+@pytest.mark.parametrize("replay_id", ["", "../up", "a/b", "a b", ".hidden", "x" * 65])
+def test_an_id_is_fit_for_a_files_name(replay_id):
+    with pytest.raises(ValueError, match="replay id"):
+        replace(plan_of(), replay_id=replay_id)
+
+
+def test_a_plan_of_another_version_says_so():
+    document = {**plan_of(partition_plan(0, 5)).as_document(), "version": 2}
+    with pytest.raises(UsageError, match="a plan of version 2; this Playhead knows 1"):
+        Plan.from_json(json.dumps(document), where="p.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "5", "null", '"plan"', '{"version": 1}', "[" * 100_000, "\0"],
+    ids=["empty", "cut", "list", "number", "null", "text", "nothing in it", "deep", "zero"],
+)
+def test_what_is_no_plan_is_refused_by_its_name(text):
+    with pytest.raises(UsageError, match=r"^p\.json is not a plan: |a plan of version") as caught:
+        Plan.from_json(text, where="p.json")
+    assert caught.value.hint
+
+
+def test_what_it_lacks_is_named():
+    document = plan_of(partition_plan(0, 5)).as_document()
+    del document["partitions"]
+    with pytest.raises(UsageError, match="it has no 'partitions'"):
+        Plan.from_json(json.dumps(document), where="p.json")
+
+
+def places(document: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place of a document."""
+    held: Any = ()
+    if isinstance(document, dict | list):
+        held = document.items() if isinstance(document, dict) else enumerate(document)
+    inner = [place for name, value in held for place in places(value, (*at, name))]
+    return [*([at] if at else []), *inner]
+
+
+def put(document: Any, at: tuple[Any, ...], value: Any) -> None:
+    for name in at[:-1]:
+        document = document[name]
+    document[at[-1]] = value
+
+
+@given(st.data(), values)
+def test_an_edited_plan_is_refused_or_is_a_plan(data, value):
+    """Never another error, and what is accepted can be carried out: its slices and its file exist."""
+    plan = plan_of(
+        partition_plan(0, 5),
+        request=request(key=("car",)),
+        samples=({"a": 1},),
+        notes=(Note("c", "t"),),
+    )
+    document = json.loads(plan.as_json())
+    put(document, data.draw(st.sampled_from(places(document))), value)
+    try:
+        edited = Plan.from_json(json.dumps(document), where="p.json")
+    except UsageError:
+        return
+    edited.slices()
+    edited.as_json()

@@ -1,0 +1,350 @@
+"""Plans over lists: what is frozen, what is refused, what is said, and that samples are what would be played."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import Refused, UsageError
+from playhead.note import Note
+from playhead.plan import PartitionPlan, Plan
+from playhead.record import Record, TimestampType
+from playhead.records import Records
+from playhead.replay.build import Ends
+from playhead.replay.notes import MixedTimes
+from playhead.replay.planning import NothingThere, Planner, shown_span
+from playhead.source import Bounds, Place, SourceFacts, TopicFacts
+from playhead.target import Inspection, Look
+from playhead.testing import ListSource, ListTarget
+from tests.unit.replaying import TOPIC, record, request
+
+NOW_NS = 1_800_000_000_000_000_000
+TEN = [record(offset, 1_600_000_000_000 + 1_000 * offset) for offset in range(10)]
+T = 1_600_000_000_000
+
+
+class Shown(ListTarget):
+    """Remembers what it was shown."""
+
+    look: Look | None = None
+    identity = "shown"
+
+    def inspect(self, look: Look, /) -> Inspection:
+        self.look = look
+        return Inspection(
+            self.identity, (Note("target", "a word of the target's"),), ("a table",), {"a": 1}
+        )
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        return [{"offset": offset} for offset in records.offsets]
+
+
+def planned(
+    source: ListSource,
+    span: str = "start..end",
+    *,
+    target: ListTarget | None = None,
+    **changes: Any,
+) -> Plan:
+    how = {name: changes.pop(name) for name in ("transformed", "known_rate") if name in changes}
+    asked = request(span=span, **changes)
+    return Planner(asked, Ends(source, target or Shown(), None), NOW_NS, **how).plan("r1")
+
+
+def offsets(plan: Plan) -> list[tuple[int, int, int]]:
+    return [(each.from_offset, each.span_end, each.to_offset) for each in plan.partitions]
+
+
+def span_ms(from_ms: int, to_ms: int) -> str:
+    return f"{from_ms}..{to_ms}"
+
+
+# --- freezing
+
+
+def test_the_whole_log_is_what_can_be_read_of_it():
+    bounds = {(TOPIC, 0): Bounds(0, 10, 14), (TOPIC, 1): Bounds(3, 3, 3)}
+    plan = planned(ListSource(TEN, bounds=bounds))
+    assert plan.partitions == (
+        PartitionPlan(TOPIC, 0, 0, 10, 10, 0, 10, 14),
+        PartitionPlan(TOPIC, 1, 3, 3, 3, 3, 3, 3),
+    )
+    assert (plan.from_ms, plan.to_ms, plan.planned) == (None, None, 10)
+    assert shown_span(plan) == "[start, end)"
+
+
+def test_a_span_of_time_reads_on_for_late_records():
+    plan = planned(ListSource(TEN), span_ms(T + 1_500, T + 5_000), lateness_ms=3_000)
+    assert offsets(plan) == [(2, 5, 8)]
+    assert (plan.from_ms, plan.to_ms) == (T + 1_500, T + 5_000)
+    assert offsets(planned(ListSource(TEN), span_ms(T, T + 5_000), lateness_ms=0)) == [(0, 5, 5)]
+
+
+def test_a_time_past_the_last_record_is_the_end_and_not_the_beginning():
+    late = span_ms(T + 60_000, T + 90_000)
+    assert offsets(planned(ListSource(TEN), late)) == [(10, 10, 10)]
+    assert offsets(planned(ListSource(TEN), span_ms(T + 8_000, T + 90_000))) == [(8, 10, 10)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[ListSource, list[Record]]:
+    found, bounds = [], {}
+    for partition in range(draw(st.integers(1, 3))):
+        earliest, stable, high = sorted(draw(st.tuples(*[st.integers(0, 30)] * 3)))
+        bounds[TOPIC, partition] = Bounds(earliest, stable, high)
+        held = draw(st.sets(st.integers(earliest, high), max_size=12))
+        found += [
+            record(offset, T + draw(st.integers(0, 40)), partition=partition)
+            for offset in sorted(held - {high})
+        ]
+    return ListSource(found, bounds=bounds), found
+
+
+@given(logs(), st.integers(0, 40), st.integers(0, 40), st.integers(0, 20))
+def test_no_record_of_the_span_lies_before_what_is_planned(log, start, length, lateness_ms):
+    source, records = log
+    low, high = T + start, T + start + length + 1
+    plan = planned(source, span_ms(low, high), lateness_ms=lateness_ms)
+    held = source.bounds()
+    for each in plan.partitions:
+        bounds = held[each.place]
+        assert bounds.earliest <= each.from_offset <= each.span_end <= each.to_offset
+        assert each.to_offset <= bounds.stable_end
+        inside = [
+            r.offset
+            for r in records
+            if (r.partition, low <= r.timestamp_ms < high) == (each.partition, True)
+            and r.offset < bounds.stable_end
+        ]
+        assert all(offset >= each.from_offset for offset in inside)
+        late = [offset for offset in inside if offset >= each.to_offset]
+        assert not late or any(
+            r.timestamp_ms >= high + lateness_ms and r.offset == each.to_offset
+            for r in records
+            if r.partition == each.partition
+        )
+
+
+class Moving(ListSource):
+    """A log that grows, and loses its oldest records, between two questions."""
+
+    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+        return {(TOPIC, 0): 3 if instant_ms == T else 99, (TOPIC, 9): 5}
+
+
+def test_what_was_not_there_at_the_first_question_is_not_planned():
+    source = Moving(TEN[5:], bounds={(TOPIC, 0): Bounds(5, 10, 10)})
+    assert offsets(planned(source, span_ms(T, T + 9_000))) == [(5, 10, 10)]
+
+
+# --- by offsets
+
+
+def test_offsets_are_planned_as_they_were_asked_for():
+    source = ListSource([*TEN, record(0, partition=1)])
+    plan = planned(source, "laps:0:2-5")
+    assert [(each.place, each.planned) for each in plan.partitions] == [((TOPIC, 0), 3)]
+    assert offsets(plan) == [(2, 5, 5)]
+    assert offsets(planned(source, "1:-, 0:4-")) == [(4, 10, 10), (0, 1, 1)]
+    assert offsets(planned(source, "0:-3")) == [(0, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("span", "reason"),
+    [
+        ("laps:7:0-1", "the source has no partition laps:7"),
+        ("others:0:0-1", "the source has no partition others:0"),
+        ("0:0-1,0:3-4", "names laps:0 twice"),
+    ],
+)
+def test_what_is_not_there_is_named(span, reason):
+    with pytest.raises(NothingThere, match=reason):
+        planned(ListSource(TEN), span)
+
+
+def test_a_partition_of_several_topics_needs_its_topic():
+    source = ListSource([*TEN, replace(TEN[0], topic="other")])
+    with pytest.raises(NothingThere, match="without a topic, and the source has 2 topics"):
+        planned(source, "0:0-1")
+
+
+@pytest.mark.parametrize("span", ["0:1-9", "0:5-11", "0:1-"])
+def test_offsets_that_the_log_does_not_hold_are_refused_with_those_it_does(span):
+    source = ListSource(TEN[4:], bounds={(TOPIC, 0): Bounds(4, 10, 12)})
+    with pytest.raises(Refused, match="the partition holds 4-10") as caught:
+        planned(source, span)
+    assert "--offsets laps:0:" in caught.value.hint
+
+
+@pytest.mark.xfail(
+    strict=True, raises=ValueError, reason="an open side beyond the log's other end is not refused"
+)
+@pytest.mark.parametrize("span", ["0:50-", "0:-2"])
+def test_offsets_beyond_an_end_of_the_log_are_refused(span):
+    source = ListSource(TEN[4:], bounds={(TOPIC, 0): Bounds(4, 10, 10)})
+    with pytest.raises((Refused, UsageError)):
+        planned(source, span)
+
+
+# --- what is said
+
+
+def codes(plan: Plan) -> list[str]:
+    return [note.code for note in plan.notes]
+
+
+def test_the_targets_and_the_sources_words_are_in_the_plan():
+    plan = planned(ListSource(TEN))
+    assert codes(plan) == ["target"]
+    assert (plan.target.creates, plan.target.needs) == (("a table",), {"a": 1})
+
+
+def test_a_span_that_begins_before_the_log_says_what_may_be_gone():
+    source = ListSource(TEN[4:])
+    plan = planned(source, span_ms(T + 2_000, T + 9_000))
+    [note] = [note for note in plan.notes if note.code == "expired"]
+    assert "laps:0 from 4" in note.text
+    for start in (T + 4_000, T + 5_000):
+        assert "expired" not in codes(planned(source, span_ms(start, T + 9_000)))
+    assert "expired" not in codes(planned(source))
+    assert "expired" not in codes(planned(ListSource(TEN), span_ms(T - 5_000, T + 9_000)))
+
+
+def test_open_transactions_at_the_end_are_said():
+    source = ListSource(TEN, bounds={(TOPIC, 0): Bounds(0, 8, 10)})
+    [note] = [note for note in planned(source).notes if note.code == "open-transaction"]
+    assert "laps:0 ends at 8: 2 offsets" in note.text
+    assert "open-transaction" not in codes(planned(source, span_ms(T, T + 3_000)))
+
+
+def by_broker(records: list[Record]) -> list[Record]:
+    return [replace(each, timestamp_type=TimestampType.LOG_APPEND_TIME) for each in records]
+
+
+SPAN = span_ms(T, T + 9_000)
+
+
+def test_the_brokers_time_is_said_where_the_span_is_by_time():
+    source = ListSource(by_broker(TEN), topics={TOPIC: TopicFacts(sets_log_append_time=True)})
+    assert "log-append-time" in codes(planned(source, SPAN))
+    assert "log-append-time" not in codes(planned(source))
+
+
+def test_times_of_two_kinds_in_one_topic_are_refused_where_they_would_matter():
+    source = ListSource([*TEN[:5], *by_broker(TEN[5:])])
+    with pytest.raises(MixedTimes, match="topic laps has times set by producers and"):
+        planned(source, SPAN)
+    assert planned(source).planned == planned(source, "0:0-10").planned == 10
+
+
+def test_topics_with_times_of_two_kinds_are_refused():
+    others = [replace(each, topic="others") for each in by_broker(TEN)]
+    with pytest.raises(MixedTimes, match="others have the broker's times, laps producers'"):
+        planned(ListSource([*TEN, *others]), SPAN)
+
+
+def test_how_a_topic_is_set_today_does_not_refuse_what_was_written_before():
+    source = ListSource(TEN, topics={TOPIC: TopicFacts(sets_log_append_time=True)})
+    assert "timestamp-type" in codes(planned(source, SPAN))
+
+
+def test_an_empty_topic_has_no_times():
+    empty = {("empty", 0): Bounds(0, 0, 0)}
+    facts = {"empty": TopicFacts(sets_log_append_time=True)}
+    assert planned(ListSource(TEN, bounds=empty, topics=facts), SPAN).planned == 10
+
+
+class Cluster(Shown):
+    def __init__(self, identity: str) -> None:
+        super().__init__()
+        self.identity = identity
+
+
+def test_one_cluster_under_two_addresses_is_one():
+    source = ListSource(TEN)
+    same = Cluster(source.facts().identity)
+    for target in ("kafka:laps", "kafka://elsewhere:9/{topic}"):
+        with pytest.raises(Refused, match="laps would be replayed into itself"):
+            Planner(request(target=target), Ends(source, same, None), NOW_NS).plan()
+    assert Planner(request(target="kafka:copy"), Ends(source, same, None), NOW_NS).plan()
+    assert Planner(request(target="kafka:laps"), Ends(source, Shown(), None), NOW_NS).plan()
+
+
+# --- samples and estimates
+
+
+def test_samples_are_the_first_and_the_last_and_what_the_target_was_shown():
+    many = [record(offset, T + offset) for offset in range(2_000)]
+    target = Shown()
+    plan = planned(ListSource(many), target=target)
+    shown = [row["offset"] for row in plan.samples]
+    assert shown == [0, 1, 2, 497, 498, 499, 1997, 1998, 1999]
+    assert target.look.partitions == {TOPIC: 1}
+    assert target.look.oldest_ms == T
+    assert [len(records) for records in target.look.samples] == [500, 3]
+
+
+def test_samples_pass_through_the_transform():
+    target = Shown()
+    plan = planned(
+        ListSource(TEN),
+        target=target,
+        transformed=lambda samples: [each.pick([1, 4]) for each in samples],
+    )
+    assert [row["offset"] for row in plan.samples] == [1, 4]
+    assert [list(each.offsets) for each in target.look.samples] == [[1, 4]]
+
+
+@pytest.mark.xfail(strict=True, reason="samples reach into what is read for late records only")
+def test_samples_are_of_the_span():
+    plan = planned(ListSource(TEN), span_ms(T + 2_000, T + 5_000))
+    assert [row["offset"] for row in plan.samples] == [2, 3, 4]
+
+
+@pytest.mark.xfail(strict=True, reason="only the first 500 offsets are looked at, not records")
+def test_samples_are_found_behind_absent_offsets():
+    """As after a compaction; a table would be made without a column otherwise."""
+    source = ListSource(
+        [record(700), record(701), record(2_000)], bounds={(TOPIC, 0): Bounds(0, 2_500, 2_500)}
+    )
+    target = Shown()
+    planned(source, target=target)
+    assert [offset for each in target.look.samples for offset in each.offsets][:2] == [700, 701]
+
+
+def test_records_without_a_time_do_not_count_as_the_oldest():
+    none = replace(TEN[0], timestamp_ms=-1, timestamp_type=TimestampType.NONE)
+    target = Shown()
+    planned(ListSource([none, *TEN[1:]]), target=target)
+    assert target.look.oldest_ms == T + 1_000
+
+
+def test_an_estimate_tells_what_it_rests_on():
+    sizes = {TOPIC: TopicFacts(bytes_by_partition={0: 1_000})}
+    source = ListSource(TEN, topics=sizes)
+    plan = planned(source, "0:0-4", known_rate=2.0)
+    assert (plan.estimate.records, plan.estimate.size_bytes, plan.estimate.seconds) == (4, 400, 2.0)
+    assert "last run" in plan.estimate.based_on
+    assert "a guess" in planned(source).estimate.based_on
+    assert planned(ListSource(TEN)).estimate.size_bytes is None
+    paced = planned(source, pace="2x").estimate
+    assert (paced.seconds, paced.based_on) == (None, "pace 2x")
+
+
+def test_an_empty_source_can_be_planned():
+    plan = planned(ListSource([], bounds={(TOPIC, 0): Bounds(7, 7, 7)}))
+    assert (plan.planned, plan.samples, plan.slices()) == (0, (), [])
+
+
+@pytest.mark.xfail(strict=True, reason="the clock is read twice")
+def test_a_plan_is_made_when_it_was_said_to_be():
+    assert planned(ListSource(TEN)).made_at_ms == NOW_NS // 1_000_000
+
+
+def test_a_plan_of_a_live_source_survives_a_file():
+    plan = planned(ListSource(TEN), SPAN, target=ListTarget())
+    assert Plan.from_json(plan.as_json(), where="p.json") == plan
+    assert plan.source == SourceFacts(plan.source.identity, {TOPIC: TopicFacts()})

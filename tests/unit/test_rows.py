@@ -1,0 +1,158 @@
+"""Records make their way through Arrow rows and back, however Spark regroups them."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.cutter import FILTERED, KEPT, OUTSIDE
+from playhead.record import Headers
+from playhead.records import Records
+from playhead.spark import rows
+from playhead.spark.rows import Begin, End, Run
+
+body = st.none() | st.binary(max_size=5)
+headers = st.lists(st.tuples(st.text(max_size=3), body), max_size=3).map(tuple)
+
+
+@st.composite
+def some(draw: st.DrawFn, partition: int = 3) -> Records:
+    offsets = sorted(draw(st.sets(st.integers(0, 2**62), max_size=8)))
+    column = lambda each: [draw(each) for _ in offsets]  # noqa: E731
+    return Records(
+        "laps",
+        partition,
+        offsets,
+        column(st.integers(-(2**63), 2**63 - 1)),
+        column(st.sampled_from([-1, 0, 1])),
+        column(body),
+        column(body),
+        column(headers),
+    )
+
+
+def verdicts_for(draw: st.DrawFn, records: Records) -> list[int] | None:
+    some = st.lists(st.sampled_from([KEPT, OUTSIDE]), min_size=len(records), max_size=len(records))
+    return draw(st.none() | some)
+
+
+def joined(runs: list[Run]) -> tuple[Records, list[int]]:
+    whole, verdicts = Records("laps", 3), []
+    for run in runs:
+        for name in ("offsets", "timestamps_ms", "timestamp_types", "keys", "values", "headers"):
+            getattr(whole, name).extend(getattr(run.records, name))
+        verdicts += run.verdicts
+    return whole, verdicts
+
+
+def test_the_schema_is_told_to_spark_as_arrow_has_it():
+    """Two spellings of one thing."""
+    names = {
+        "int32": "int",
+        "bool": "boolean",
+        "int64": "long",
+        "string": "string",
+        "binary": "binary",
+    }
+    said = dict(each.split(" ", 1) for each in rows.SCHEMA.replace(": ", ":").split(", ")[:-1])
+    for field in rows.begin(0, 0).schema:
+        if field.name != "headers":
+            assert said[field.name] == names[str(field.type)]
+    assert rows.SCHEMA.endswith("headers array<struct<name: string, value: binary>>")
+
+
+@given(st.data())
+def test_records_come_back_as_they_were(data):
+    records = data.draw(some())
+    verdicts = verdicts_for(data.draw, records)
+    found = list(rows.read(rows.of(records, 7, verdicts)))
+    if not len(records):
+        assert found == []
+        return
+    assert found == [Run(records, verdicts or [KEPT] * len(records))]
+
+
+@given(st.data())
+def test_regrouped_rows_are_the_same_slices(data):
+    """Spark makes of ours what it likes: rows of several slices in one, one slice in many."""
+    slices = data.draw(st.lists(st.lists(some(), max_size=3), min_size=1, max_size=3))
+    parts = []
+    for number, runs in enumerate(slices):
+        parts += [
+            rows.begin(5, number),
+            *(rows.of(run, number, None) for run in runs),
+            rows.end(5, number),
+        ]
+    table = pa.Table.from_batches(parts).combine_chunks()
+    size = data.draw(st.integers(1, 12))
+    found = [each for part in table.to_batches(max_chunksize=size) for each in rows.read(part)]
+    for number, runs in enumerate(slices):
+        assert found.pop(0) == Begin(5, number)
+        held = []
+        while isinstance(found[0], Run):
+            held.append(found.pop(0))
+        assert found.pop(0) == End(number)
+        expected = joined([Run(run, [KEPT] * len(run)) for run in runs])
+        assert joined(held) == expected
+    assert found == []
+
+
+def kept(part: pa.RecordBatch, keep: list[bool | None]) -> pa.RecordBatch:
+    columns = [*part.columns, pa.array(keep, pa.bool_())]
+    return pa.RecordBatch.from_arrays(columns, names=[*part.schema.names, "keep"])
+
+
+def three() -> Records:
+    return Records("laps", 3, [1, 2, 3], [0] * 3, [0] * 3, [None] * 3, [b"x"] * 3, [()] * 3)
+
+
+@pytest.mark.parametrize(
+    ("keep", "found"),
+    [
+        ([True, True, True], [KEPT, OUTSIDE, KEPT]),
+        ([False, True, None], [FILTERED, OUTSIDE, FILTERED]),
+        ([None, False, True], [FILTERED, OUTSIDE, KEPT]),
+    ],
+)
+def test_what_an_expression_says_counts_for_records_of_the_span(keep, found):
+    """Null is not true; and what lies outside stays outside, whatever is said of it."""
+    part = kept(rows.of(three(), 0, [KEPT, OUTSIDE, KEPT]), keep)
+    [run] = rows.read(part)
+    assert run.verdicts == found
+
+
+def test_a_row_of_control_is_told_from_a_record_outside_the_span():
+    records = three()
+    records.offsets[:] = [0, 1, 2]
+    part = pa.Table.from_batches(
+        [rows.begin(0, 0), rows.of(records, 0, [OUTSIDE] * 3), rows.end(0, 0)]
+    ).combine_chunks()
+    [batch] = part.to_batches()
+    assert list(rows.read(batch)) == [Begin(0, 0), Run(records, [OUTSIDE] * 3), End(0)]
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ([None, [("a", b"x")], []], [(), (("a", b"x"),), ()]),
+        ([None, None, None], [(), (), ()]),
+    ],
+)
+def test_headers_that_an_expression_made_null_are_none(
+    written: list[list[tuple[str, bytes]] | None], found: list[Headers]
+):
+    part = rows.of(three(), 0, None)
+    at = part.schema.get_field_index("headers")
+    pairs = [
+        None if each is None else [{"name": n, "value": v} for n, v in each] for each in written
+    ]
+    [run] = rows.read(part.set_column(at, "headers", pa.array(pairs, part.schema.field(at).type)))
+    assert run.records.headers == found
+
+
+@given(some(), st.integers(0, 8), st.integers(0, 8))
+def test_a_part_cut_out_of_the_middle_is_read_as_it_is(records, start, length):
+    part = rows.of(records, 0, None).slice(start, length)
+    found = joined(list(rows.read(part)))[0]
+    assert found.headers == records.headers[start : start + length]
+    assert found.offsets == records.offsets[start : start + length]
