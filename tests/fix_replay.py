@@ -2,10 +2,14 @@
 
 import json
 import os
+import signal
+import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -21,6 +25,7 @@ from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.request import Request
 from playhead.sandbox import Endpoints
+from tests.fix_environment import processes_that_mention
 from tests.fix_topics import content, records_in, write
 
 if TYPE_CHECKING:
@@ -237,9 +242,160 @@ def odd_records(topic: str) -> list[Record]:
 
 def within(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Wait until it holds; fails at the deadline."""
-    import time
-
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.02)
+
+
+# --- replays as processes of their own
+
+
+@dataclass
+class End:
+    """A target of its own, and what has come to it: the laps' numbers, in order, as often as they are there."""
+
+    text: str
+    options: tuple[str, ...]
+    numbers: Callable[[], list[int]]
+
+
+def end_of(deck: Deck, kind: str, folder: Any, partitions: int = 2) -> End:
+    if kind == "kafka":
+        copy = deck.topic("copy", partitions)
+        return End(f"kafka:{copy}", (), lambda: _numbers(deck.records(copy)))
+    if kind == "postgres":
+        # Without a key: what came twice would be there twice.
+        table = deck.table("car text, seq int, speed float8", new_name("t").replace("-", "_"))
+        return End(f"postgres:{table}", (), lambda: _column(deck, table))
+    if kind == "staged":
+        table = deck.table("seq int PRIMARY KEY, car text", new_name("s").replace("-", "_"))
+        # So that each slice meets a row that is there, and takes the way of those that do.
+        deck.sql(f"INSERT INTO {table} SELECT n, 'old' FROM generate_series(0, 100000, 50) n")
+        return End(
+            f"postgres:{table}",
+            ("--on-conflict", "update"),
+            lambda: [n for (n,) in deck.rows(table, "seq", "WHERE car <> 'old' ORDER BY 1")],
+        )
+    from tests.fix_archives import everything
+
+    root = str(folder / new_name("archive"))
+    return End(f"{kind}:{root}", (), lambda: _numbers(everything(root, kind)))
+
+
+def _numbers(records: Iterable[Record]) -> list[int]:
+    return sorted(json.loads(each.value or b"")["seq"] for each in records)
+
+
+def _column(deck: Deck, table: str) -> list[int]:
+    return [n for (n,) in deck.rows(table, "seq", "ORDER BY 1")]
+
+
+@dataclass
+class Performance:
+    """One replay of a tape into an end, run and resumed by real commands."""
+
+    deck: Deck
+    topic: str
+    count: int
+    end: End
+    replay_id: str
+    start_playhead: Callable[..., "subprocess.Popen[str]"]
+    slice_records: int = 100
+
+    def environment(self) -> dict[str, str]:
+        own = {SMALL_SLICES: str(self.slice_records), "PLAYHEAD_TEST_RUN": self.replay_id}
+        return self.deck.environment() | own
+
+    def start(self, *more: str, **environment: str) -> "subprocess.Popen[str]":
+        """`playhead replay`, left running; all that it starts carries the replay's id around."""
+        words = ("replay", f"kafka:{self.topic}", self.end.text, *self.end.options, *more)
+        given = self.environment() | environment
+        return self.start_playhead(*words, "--yes", "--id", self.replay_id, "-o", "json", **given)
+
+    def resume(self, **environment: str) -> "subprocess.Popen[str]":
+        words = ("resume", self.replay_id, "--yes", "-o", "json")
+        return self.start_playhead(*words, **(self.environment() | environment))
+
+    def finish(self, **environment: str) -> dict[str, Any]:
+        """Resume to the end: everything is there once, and the proof says so."""
+        done = ended(self.resume(**environment))
+        assert done.code == 0, done.err
+        proof: dict[str, Any] = json.loads(done.out)
+        self.is_whole(proof)
+        return proof
+
+    def is_whole(self, proof: dict[str, Any]) -> None:
+        assert proof["adds_up"], proof["verdict"]
+        counts = {name: count for name, count in proof["totals"].items() if count}
+        absent = counts.pop("absent", 0)
+        assert counts == {"planned": self.count + absent, "written": self.count}, proof["verdict"]
+        assert self.end.numbers() == [*range(self.count)]
+
+    def processes(self) -> dict[int, str]:
+        """All that this replay has running."""
+        return {
+            pid: text
+            for pid, text in processes_that_mention(self.replay_id).items()
+            if "AOTCache" not in text and "warmup" not in text
+        }
+
+    def are_gone(self, *, seconds: float = 30.0) -> None:
+        within(lambda: not self.processes(), seconds=seconds, what="its processes are gone")
+
+    def progress(self) -> float:
+        """Part of the records that are in the target."""
+        return len(self.end.numbers()) / self.count
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def ended(process: "subprocess.Popen[str]", *, seconds: float = 150.0) -> Ended:
+    """Waits for a command; one that hangs is killed, and that is a failure."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"no end within {seconds:g} s: {err}")
+    return Ended(process.returncode, out, err)
+
+
+@pytest.fixture
+def perform(
+    servers: Deck,
+    schema: str,
+    tmp_path: Path,
+    start_playhead: Callable[..., "subprocess.Popen[str]"],
+) -> Iterator[Callable[..., Performance]]:
+    """Makes performances; what they leave running is killed at the end."""
+    made: list[Performance] = []
+    own = replace(servers, schema=schema)
+
+    def make(
+        kind: str, topic: str, count: int, *, slice_records: int = 100, deck: Deck = own
+    ) -> Performance:
+        end = end_of(own, kind, tmp_path)
+        name = new_name(kind)
+        made.append(Performance(deck, topic, count, end, name, start_playhead, slice_records))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for pid in each.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+LONG_TAPE = 2_000
+
+
+@pytest.fixture(scope="session")
+def long_tape(servers: Deck) -> str:
+    """A topic of `LONG_TAPE` laps on 2 partitions; nobody writes to it."""
+    return servers.laps(LONG_TAPE, 2, "long")

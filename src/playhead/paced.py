@@ -1,6 +1,7 @@
 """Holds records back until they are due, against one start that all tasks share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from playhead.clock import Clock
 from playhead.cutter import KEPT, Cutter, Drawn, Filter, Portion
@@ -14,6 +15,7 @@ COMMIT_EVERY_NS = 100_000_000
 _LOOK_EVERY_S = 0.2
 
 
+@dataclass(slots=True)
 class Pacer:
     """The clock's side of one partition's lane.
 
@@ -21,29 +23,26 @@ class Pacer:
     asked once, to find the shared start on it.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        filter_: Filter,
-        clock: Clock,
-        *,
-        start_ns: int,
-        errors: ScheduleError,
-        is_stopped: Callable[[], bool],
-        keeps_rate: bool = False,
-    ) -> None:
-        self._schedule, self._filter, self._clock = schedule, filter_, clock
-        self._errors, self._is_stopped = errors, is_stopped
-        self._start_ns = clock.monotonic_ns() - (clock.now_ns() - start_ns)
-        self._keeps_rate = keeps_rate
-        self._ordinal = 0
-        self._due_ns: dict[int, int] = {}
+    schedule: Schedule
+    filter_: Filter
+    clock: Clock
+    _: KW_ONLY
+    start_ns: int
+    errors: ScheduleError
+    is_stopped: Callable[[], bool]
+    keeps_rate: bool = False
+    _ordinal: int = field(default=0, init=False)
+    _due_ns: dict[int, int] = field(default_factory=dict, init=False)
+    _began_ns: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._began_ns = self.clock.monotonic_ns() - (self.clock.now_ns() - self.start_ns)
 
     def portions(self, cutter: Cutter, planned: Slice, drawn: Iterable[Drawn]) -> Iterator[Portion]:
         """As the cutter's, but each is given out when its first record is due, and ends soon after."""
         start = planned.from_offset
         for records, given in drawn:
-            verdicts = self._filter.verdicts(records) if given is None else given
+            verdicts = self.filter_.verdicts(records) if given is None else given
             verdicts = [KEPT] * len(records) if verdicts is None else verdicts
             for first, stop in self._stretches(records, verdicts):
                 end = records.offsets[stop - 1] + 1
@@ -65,11 +64,11 @@ class Pacer:
             while given < len(due):
                 now = self._now_ns()
                 if due[given] > now:
-                    self._clock.sleep((due[given] - now) / 1e9)
+                    self.clock.sleep((due[given] - now) / 1e9)
                     continue
                 stop = next((i for i in range(given, len(due)) if due[i] > now), len(due))
                 for each in due[given:stop]:
-                    self._errors.note(late_ns=now - each, due_ns=each)
+                    self.errors.note(late_ns=now - each, due_ns=each)
                 yield records.cut(given, stop)
                 given = stop
 
@@ -79,7 +78,7 @@ class Pacer:
         for index in range(len(records)):
             if verdicts[index] != KEPT:
                 continue
-            due = self._schedule.due_ns(self._ordinal, records.timestamps_ms[index])
+            due = self.schedule.due_ns(self._ordinal, records.timestamps_ms[index])
             self._ordinal += 1
             if end_ns is None or due >= end_ns:
                 if index > first:
@@ -98,18 +97,18 @@ class Pacer:
         make up for it; a speed is another matter, its records have their places in time.
         """
         behind_ns = self._now_ns() - due_ns
-        if not self._keeps_rate or behind_ns <= COMMIT_EVERY_NS:
+        if not self.keeps_rate or behind_ns <= COMMIT_EVERY_NS:
             return 0
-        self._schedule.put_off(behind_ns)
+        self.schedule.put_off(behind_ns)
         return behind_ns
 
     def _wait_until(self, due_ns: int | None) -> bool:
         """False when the run is to stop before that."""
         while due_ns is not None and (left := due_ns - self._now_ns()) > 0:
-            if self._is_stopped():
+            if self.is_stopped():
                 return False
-            self._clock.sleep(min(left / 1e9, _LOOK_EVERY_S))
+            self.clock.sleep(min(left / 1e9, _LOOK_EVERY_S))
         return True
 
     def _now_ns(self) -> int:
-        return self._clock.monotonic_ns() - self._start_ns
+        return self.clock.monotonic_ns() - self._began_ns

@@ -1,4 +1,4 @@
-"""Paced slices: nothing early, nothing lost, order kept, a stop is seen while waiting, a standstill is not made up for."""
+"""Paced slices: nothing early, nothing lost, order kept, stops seen while waiting, no flood after a standstill."""
 
 import itertools
 from collections.abc import Callable

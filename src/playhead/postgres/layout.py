@@ -78,7 +78,8 @@ def layout_of(table: Table, decode: str, extra: str = EXTRA) -> Layout:
         return Layout(table, metadata, tuple(map(_whole, _whole_column(others, decode))))
     kept = next((each for each in others if each.name == extra and each.base in JSONS), None)
     named = tuple(Field(each, route_of(each)) for each in others if each is not kept)
-    return Layout(table, metadata, named, kept and Field(kept, route_of(kept)))
+    rest = Field(kept, route_of(kept)) if kept is not None else None
+    return Layout(table, metadata, named, rest)
 
 
 def _whole_column(others: Sequence[Column], decode: str) -> list[Column]:

@@ -122,9 +122,10 @@ def read_table(ask: Ask, place: Place) -> Table | None:
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None
-    oid, kind, persistence, schema, name, *flags = found[0]
+    oid, kind, persistence, schema, name, triggers, security, deferred = found[0]
     columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
+    flags = (triggers, security, deferred)
     return Table(Place(schema, name), oid, kind, persistence, *flags, columns, keys)
 
 

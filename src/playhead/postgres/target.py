@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Refused
+from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.postgres.conflict import Rule
+from playhead.postgres.create import statement_for
 from playhead.postgres.layout import layout_of
 from playhead.postgres.ledger import Ledger
+from playhead.postgres.server import connect
 from playhead.postgres.session import Place, Session, open_session
-from playhead.postgres.table import read_table
+from playhead.postgres.table import Table, read_table
 from playhead.postgres.tables import Habits, OpenTable
 from playhead.postgres.writer import PostgresWriter
 from playhead.records import Records
@@ -46,15 +49,62 @@ class PostgresTarget(Target):
         return False
 
     def inspect(self, look: Look, /) -> Inspection:
+        statements: dict[Place, str] = {}
         with self._session() as session:
-            return Inspection(_identity(session))
+            for topic in look.partitions:
+                place = place_of(self.table.replace("{topic}", topic))
+                table = read_table(session.run, place)
+                if table is not None:
+                    self._refuse_rule_without_key(table)
+                elif self.create:
+                    samples = [each for each in look.samples if each.topic == topic]
+                    statements.setdefault(place, statement_for(place, samples, self.key or ()))
+                else:
+                    hint = "--create makes one, its columns inferred from a sample of the records"
+                    raise Refused(f"there is no table {place}", hint=hint)
+            made = tuple(statements.values())
+            return Inspection(_identity(session), creates=made, needs={"statements": list(made)})
+
+    def _refuse_rule_without_key(self, table: Table) -> None:
+        rule = self.on_conflict
+        if rule not in ("ignore", "newer", "update"):
+            return
+        key = self.key or table.primary_key or ()
+        if not key or not table.has_key(key):
+            columns = ", ".join(key) or "COLUMNS"
+            raise Refused(
+                f"the rule {rule} needs a unique key on ({columns}), and {table.place} has none",
+                hint=f"CREATE UNIQUE INDEX ON {table.place} ({columns})",
+            )
+        version = self.version_column or "_timestamp"
+        if rule == "newer" and table.column(version) is None:
+            raise Refused(
+                f"the rule newer compares {version}, and {table.place} has no such column",
+                hint="name one with --version-column, or add _timestamp timestamptz to the table",
+            )
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        return [{"offset": offset} for offset in records.offsets]
+        return [
+            {
+                "_topic": records.topic,
+                "_partition": records.partition,
+                "_offset": offset,
+                "_timestamp": show_ms(time_ms),
+                "value": None if value is None else value.decode("utf-8", "replace"),
+            }
+            for offset, time_ms, value in zip(
+                records.offsets, records.timestamps_ms, records.values, strict=True
+            )
+        ]
 
-    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+    def prepare(self, _replay_id: str, inspection: Inspection, /) -> None:
         with self._session() as session:
             Ledger(session, place_of(self.ledger_table)).make()
+        statements = inspection.needs.get("statements") or ()
+        if statements:
+            with connect(self.url) as connection:
+                for statement in statements:
+                    connection.execute(statement)
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:

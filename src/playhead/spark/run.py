@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from playhead.cutter import Drawn
@@ -45,12 +46,22 @@ def run(
         read = indexes.mapInArrow(_Drawer(job), rows.SCHEMA)
         frame = apply(read, transform).mapInArrow(_Committer(job), _REPORT)
     try:
-        return [json.loads(row.report) for row in frame.collect()]
+        # Spark Connect plans only now, so its rules for bad values must hold until the end.
+        with _rules(spark, transform):
+            return [json.loads(row.report) for row in frame.collect()]
     except Exception as exc:
         failure = _failure(str(exc))
         if failure is None:
             raise
         raise failure from exc
+
+
+def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContextManager[object]:
+    if transform is None:
+        return nullcontext()
+    from playhead.spark.transform import forgiving
+
+    return forgiving(spark)
 
 
 def transformed(
@@ -66,7 +77,9 @@ def transformed(
     drawn = []
     for number, records in enumerate(samples):
         table = pa.Table.from_batches([rows.of(records, number, None)])
-        for part in apply(spark.createDataFrame(table), transform).toArrow().to_batches():
+        with _rules(spark, transform):
+            arrow = apply(spark.createDataFrame(table), transform).toArrow()
+        for part in arrow.to_batches():
             for each in rows.read(part):
                 if isinstance(each, rows.Run):
                     kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]

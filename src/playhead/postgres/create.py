@@ -1,0 +1,89 @@
+"""A table for records that have none: its columns are inferred from a sample."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from psycopg import sql
+
+from playhead.errors import Refused
+from playhead.postgres.session import Place
+from playhead.records import Records
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
+_OFFSETS = ("_topic", "_partition", "_offset")
+_METADATA = (
+    ("_topic", "text"),
+    ("_partition", "integer"),
+    ("_offset", "bigint"),
+    ("_timestamp", "timestamptz"),
+)
+
+
+def statement_for(place: Place, samples: Iterable[Records], key: Sequence[str]) -> str:
+    """The statement that makes the table; its key is the one asked for, or the record's place."""
+    runs = list(samples)
+    fields = _fields(value for run in runs for value in run.values)
+    missing = [name for name in key if name not in fields]
+    if missing:
+        raise Refused(
+            f"no table {place}, and none can be made with key {', '.join(key)}: "
+            f"no sampled record has {', '.join(missing)}",
+            hint=f"fields found: {', '.join(fields) or 'none'}",
+        )
+    columns = [(name, _type(values)) for name, values in fields.items()]
+    columns += [each for each in _METADATA if each[0] not in fields]
+    columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
+    return (
+        sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
+        .format(
+            sql.Identifier(place.schema, place.name),
+            sql.SQL(", ").join(
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+                for name, kind in columns
+            ),
+            sql.SQL(", ").join(map(sql.Identifier, key or _OFFSETS)),
+        )
+        .as_string(None)
+    )
+
+
+def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
+    """Every field of the sampled values, in the order of their first sight; those not JSON are passed over."""
+    fields: dict[str, list[Any]] = {}
+    for value in values:
+        try:
+            document = json.loads(value) if value else None
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            for name, held in document.items():
+                if name:
+                    fields.setdefault(name, []).append(held)
+    return fields
+
+
+def _type(values: Sequence[Any]) -> str:
+    held = [value for value in values if value is not None]
+    kinds = {type(value) for value in held}
+    if not kinds:
+        return "text"
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int}:
+        return "bigint" if all(abs(value) < 1 << 62 for value in held) else "numeric"
+    if kinds <= {int, float}:
+        return "double precision"
+    if kinds == {str}:
+        return "timestamptz" if all(map(_INSTANT.fullmatch, held)) else "text"
+    return "jsonb"
+
+
+def _key_type(keys: Iterable[bytes | None]) -> str:
+    try:
+        for key in keys:
+            (key or b"").decode()
+    except UnicodeDecodeError:
+        return "bytea"
+    return "text"
