@@ -38,7 +38,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def demo(
     run: Run,
     records: Annotated[
-        int, typer.Option(help="How many records to write.", min=40, metavar="N")
+        int, typer.Option(help="How many records to write.", min=1, metavar="N")
     ] = 20_000,
     topic: Annotated[
         str,
