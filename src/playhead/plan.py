@@ -38,12 +38,16 @@ class PartitionPlan:
 
     def __post_init__(self) -> None:
         offsets = (self.from_offset, self.span_end, self.to_offset)
-        if not all(type(offset) is int for offset in (self.partition, *offsets)):
-            raise TypeError(f"PartitionPlan of {self.topic}: partition and offsets must be numbers")
-        if not 0 <= self.from_offset <= self.span_end <= self.to_offset:
+        if not (isinstance(self.topic, str) and self.topic):
+            raise TypeError(f"PartitionPlan: found {self.topic!r}, needed a topic's name")
+        if not all(type(each) is int and each >= 0 for each in (self.partition, *offsets)):
+            raise TypeError(
+                f"PartitionPlan of {self.topic}: partition and offsets must be numbers, 0 or more"
+            )
+        if not self.from_offset <= self.span_end <= self.to_offset:
             raise ValueError(
                 f"PartitionPlan of {self.topic}:{self.partition}: found {offsets}, "
-                "needed 0 <= from_offset <= span_end <= to_offset"
+                "needed from_offset <= span_end <= to_offset"
             )
 
     @property

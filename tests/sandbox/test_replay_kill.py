@@ -1,6 +1,5 @@
 """Killed at any step, a replay goes on from its ledger, and in the end everything is there once."""
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 import playhead
 from playhead.faults import abort_points
-from tests.fix_replay import LONG_TAPE, Performance, ended, within
+from tests.fix_replay import LONG_TAPE, Performance, ended
 
 Perform = Callable[..., Performance]
 POINTS = abort_points(Path(playhead.__file__).parent)

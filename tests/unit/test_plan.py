@@ -104,9 +104,9 @@ def test_slices_and_span_ends():
     assert (plan.planned, plan.as_document()["planned"]) == (4, 4)
 
 
-@pytest.mark.parametrize("offsets", [(5, 4, 6), (5, 6, 4), (-1, 4, 6)])
+@pytest.mark.parametrize("offsets", [(5, 4, 6), (5, 6, 4)])
 def test_offsets_stand_in_order(offsets):
-    with pytest.raises(ValueError, match="needed 0 <= from_offset <= span_end <= to_offset"):
+    with pytest.raises(ValueError, match="needed from_offset <= span_end <= to_offset"):
         PartitionPlan("laps", 0, *offsets, 0, 9, 9)
 
 

@@ -15,6 +15,7 @@ Rule = Literal["ignore", "newer", "update", "error"]
 REPLACING = ("newer", "update")
 STAGE, TEXTS = "playhead_rows", "playhead_texts"
 GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
+EXPECTED = "playhead_expected"
 AT = "playhead:at"
 # Types that cannot be compared with each other; their texts can.
 _INCOMPARABLE = ("json", "xml", "point", "polygon", "path", "line", "lseg", "box", "circle")
@@ -79,7 +80,7 @@ class Merge:
         columns = ", ".join(named(each.name) for each in self.fields)
         statement = (
             f"INSERT INTO {self.place.quoted} AS t ({columns}) "
-            f"{self._chosen()}{self._on_conflict()}"
+            f"{self._chosen(', '.join(map(self._given, self.fields)))}{self._on_conflict()}"
         )
         if not self.answers_counts:
             return statement
@@ -141,9 +142,19 @@ class Merge:
     def _keys(self) -> str:
         return ", ".join(self._held(each) for each in self.fields if each.name in self.key)
 
-    def _chosen(self) -> str:
+    def expected(self) -> str:
+        """The rows that a commit of the staged ones leaves, and what offset each is from."""
+        columns = ", ".join([_ORDER, *(named(each.name) for each in self.fields)])
+        held = ", ".join([f"s.{_ORDER}", *map(self._held, self.fields)])
+        return f"INSERT INTO {EXPECTED} ({columns}) {self._chosen(held)}"
+
+    def make_expected(self) -> str:
+        """In the table's own types, so that what these do to a value has been done."""
+        columns = [(each.name, each.column.type) for each in self.fields]
+        return make_temporary(EXPECTED, [(ORDER, "int8"), *columns])
+
+    def _chosen(self, held: str) -> str:
         """Of staged rows with one key, the one that the rule lets win."""
-        held = ", ".join(self._given(each) for each in self.fields)
         where = f"FROM {STAGE} s WHERE s.{_SOME}"
         if not self.key or self.is_distinct or self.rule in (None, "error"):
             return f"SELECT {held} {where}"

@@ -111,6 +111,10 @@ class PostgresWriter:
         return details
 
     def _close(self, account: Account, details: dict[str, Any]) -> None:
+        refused = sorted(account.refused_offsets)
+        if refused:
+            # So that `compare` need not find out again what only the whole table could tell.
+            details["refused"] = refused[:MOST_REFUSED]
         entry = account.close(details)
         abort_point("postgres.closed")
         self._ledger.add(self._replay_id, entry)
