@@ -117,6 +117,7 @@ class Transactions:
     is_lost: bool = False
     """An error has come up after which the producer cannot be used again."""
     _producer: Producer = field(init=False)
+    _failed: KafkaError | None = None
 
     def __post_init__(self) -> None:
         self._connect()
@@ -140,16 +141,17 @@ class Transactions:
         """Open a transaction; the cluster hears of it with its first record."""
         with self._translated("begin"):
             self._producer.begin_transaction()
-        self.is_open = True
+        self.is_open, self._failed = True, None
 
     def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
         """Hand over records, in their order; the last one's offset is told when it is known."""
         last = len(columns) - 1
 
         def hear(error: KafkaError | None, record: Any) -> None:
-            # What has failed is told by the transaction, whose error it is.
             if error is None:
                 acknowledge(record.offset())
+            else:
+                self._failed = self._failed or error
 
         with self._translated("send"):
             self._send_all(columns.cut(0, last), None)
@@ -195,6 +197,9 @@ class Transactions:
                 left = self._producer.flush(_LOOK_EVERY_S)
                 # Once a record has failed, those behind it stay in the queue and nobody says so.
                 self._raise_error_of_transaction()
+                if self._failed is not None:
+                    # One that took too long is an error of the transaction only when that is committed.
+                    raise KafkaException(self._failed)
             if left and time.monotonic() > deadline:
                 self.is_lost = True
                 raise TransactionLost(

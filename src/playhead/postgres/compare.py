@@ -35,7 +35,7 @@ class Comparison:
         self, session: Session, ledger: Ledger, replay_id: str, table: OpenTable, entry: Entry
     ) -> None:
         self._session, self._table, self._entry = session, table, entry
-        self._later = ledger.later(replay_id, entry.slice)
+        self._others = ledger.others(replay_id, entry.slice)
 
     def findings(self, whole: Records) -> Findings:
         """What is the same, and what is not."""
@@ -44,14 +44,11 @@ class Comparison:
         kept = [i for i, offset in enumerate(whole.offsets) if offset not in refused]
         written = whole if len(kept) == len(whole) else whole.pick(kept)
         decoded = self._table.decode(written, account)
-        self._session.run("BEGIN ISOLATION LEVEL READ COMMITTED")
-        try:
+        with self._session.undone():
             stage = Stage(self._session, self._table, decoded, written, account)
             stage.fill()
             stage.expect()
             return self._compared(stage)
-        finally:
-            self._session.run("ROLLBACK")
 
     def _compared(self, stage: Stage) -> Findings:
         fields = stage.merge.fields
@@ -88,63 +85,55 @@ class Comparison:
 
     def _held_by(self, by: Sequence[str], fields: Sequence[Field]) -> str:
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in by)
-        is_there = f"t.{named(by[0])} IS NOT NULL"
-        wanted, held = _texts(fields, "e"), _texts(fields, "t")
+        may_be_gone = _sql(self._others.deleted)
+        compared = (
+            f"SELECT e.{_ORDER} AS o, {_text(fields, 'e', 't')} AS wanted, {_text(fields, 't')} AS held, "
+            f"t.{named(by[0])} IS NOT NULL AS is_there, {may_be_gone} AS may_be_gone, "
+            f"row_number() OVER (PARTITION BY e.{_ORDER}) AS n, "
+            f"coalesce({self._excuse(fields)}, false) AS is_excused, {_differing(fields)} AS columns "
+            f"FROM {EXPECTED} e LEFT JOIN {self._table.place.quoted} t ON {same}"
+        )
         return (
-            f"CREATE TEMPORARY TABLE {_HELD} ON COMMIT DROP AS SELECT o, wanted, is_there, n, "  # noqa: S608
+            f"CREATE TEMPORARY TABLE {_HELD} ON COMMIT DROP AS SELECT o, wanted, n, columns, "  # noqa: S608
+            "CASE WHEN is_excused OR NOT is_there AND may_be_gone THEN wanted "
+            "WHEN is_there THEN held END AS held, "
             "CASE WHEN NOT is_there THEN CASE WHEN NOT may_be_gone THEN 'missing' END "
             "WHEN n > 1 THEN 'extra' "
-            "WHEN wanted IS DISTINCT FROM held AND NOT is_excused THEN 'changed' END AS what, "
-            "CASE WHEN is_excused OR (NOT is_there AND may_be_gone) THEN wanted ELSE held END AS held, "
-            "columns FROM ("
-            f"SELECT e.{_ORDER} AS o, {wanted} AS wanted, {held} AS held, {is_there} AS is_there, "
-            f"row_number() OVER (PARTITION BY e.{_ORDER}) AS n, "
-            f"coalesce({self._excuse(fields)}, false) AS is_excused, "
-            f"{'true' if self._later.tombstones else 'false'} AS may_be_gone, "
-            f"{_differing(fields)} AS columns "
-            f"FROM {EXPECTED} e LEFT JOIN {self._table.place.quoted} t ON {same}) compared"
+            "WHEN wanted <> held AND NOT is_excused THEN 'changed' END AS what "
+            f"FROM ({compared}) c"
         )
 
     def _excuse(self, fields: Sequence[Field]) -> str:
         """When a row that differs is one that the rule lets be there."""
-        habits, entry = self._table.habits, self._entry
-        if habits.rule not in ("ignore", *REPLACING):
+        habits = self._table.habits
+        has_place = set(_PLACE) <= {each.name for each in fields}
+        is_another = f"{_place('t')} IS DISTINCT FROM {_place('e')}"
+        if habits.rule == "ignore" and self._entry.details.get("left_alone"):
+            return is_another if has_place else "true"
+        if habits.rule not in REPLACING:
             return "false"
-        names = {each.name for each in fields}
-        place = [named(name) for name in _PLACE] if set(_PLACE) <= names else []
-        if habits.rule == "ignore":
-            if not entry.details.get("left_alone"):
-                return "false"
-            return (
-                f"({', '.join(f't.{n}' for n in place)}) IS DISTINCT FROM ({', '.join(f'e.{n}' for n in place)})"
-                if place
-                else "true"
-            )
         excuses = []
         if habits.rule == "newer":
             version = named(habits.version)
             excuses.append(f"t.{version} > e.{version}")
-        if place:
-            topic, partition, offset = place
-            excuses.append(
-                f"(t.{topic}, t.{partition}) IS DISTINCT FROM (e.{topic}, e.{partition}) "
-                f"OR t.{offset} > e.{offset}"
-            )
-        elif self._later.replaced or entry.details.get("left_alone"):
-            excuses.append("true")
-        return f"({' OR '.join(excuses)})" if excuses else "false"
+        if has_place:
+            topic, partition, offset = map(named, _PLACE)
+            here = f"(t.{topic}, t.{partition}) = (e.{topic}, e.{partition})"
+            excuses.append(f"NOT ({here} AND t.{offset} <= e.{offset})")
+        else:
+            excuses.append(_sql(self._others.replaced))
+        return f"({' OR '.join(excuses)})"
 
     def _held_by_all(self, fields: Sequence[Field]) -> str:
-        wanted, held = _texts(fields, "e"), _texts(fields, "t")
+        wanted, held = _text(fields, "e"), _text(fields, "t")
+        numbers = f"row_number() OVER (PARTITION BY {wanted} ORDER BY e.{_ORDER})"
         return (
-            f"CREATE TEMPORARY TABLE {_HELD} ON COMMIT DROP AS SELECT o, wanted, is_there, 1 AS n, "  # noqa: S608
-            "CASE WHEN NOT is_there THEN 'missing' END AS what, "
-            "CASE WHEN is_there THEN wanted END AS held, NULL AS columns FROM ("
-            "SELECT w.o, w.wanted, w.n <= coalesce(h.n, 0) AS is_there FROM ("
-            f"SELECT e.{_ORDER} AS o, {wanted} AS wanted, "
-            f"row_number() OVER (PARTITION BY {wanted} ORDER BY e.{_ORDER}) AS n FROM {EXPECTED} e) w "
-            f"LEFT JOIN (SELECT {held} AS held, count(*) AS n FROM {self._table.place.quoted} t "
-            "GROUP BY 1) h ON h.held = w.wanted) counted"
+            f"CREATE TEMPORARY TABLE {_HELD} ON COMMIT DROP AS SELECT o, wanted, 1 AS n, "  # noqa: S608
+            "NULL::text AS columns, CASE WHEN n <= coalesce(many, 0) THEN wanted END AS held, "
+            "CASE WHEN n > coalesce(many, 0) THEN 'missing' END AS what "
+            f"FROM (SELECT e.{_ORDER} AS o, {wanted} AS wanted, {numbers} AS n FROM {EXPECTED} e) w "
+            f"LEFT JOIN (SELECT {held} AS held, count(*) AS many FROM {self._table.place.quoted} t "
+            "GROUP BY 1) h ON h.held = w.wanted"
         )
 
     def _back_again(self, stage: Stage) -> str:
@@ -153,15 +142,16 @@ class Comparison:
         same = " AND ".join(f"t.{named(name)} = g.{named(name)}" for name in merge.key)
         staged = " AND ".join(f"e.{named(name)} = g.{named(name)}" for name in merge.key)
         names = {each.name for each in self._table.layout.fields}
+        later = []
         if merge.rule == "newer":
-            is_later = f"t.{named(merge.version)} > g.{named(AT)}"
-        elif set(_PLACE) <= names:
-            is_later = (
-                f"t.{named(TOPIC)} <> {literal(self._entry.slice.topic)} OR t.{named(PARTITION)} <> "
-                f"{self._entry.slice.partition} OR t.{named(OFFSET)} > g.{_ORDER}"
-            )
+            later.append(f"t.{named(merge.version)} > g.{named(AT)}")
+        if set(_PLACE) <= names:
+            topic, partition = literal(self._entry.slice.topic), self._entry.slice.partition
+            here = f"(t.{named(TOPIC)}, t.{named(PARTITION)}) = ({topic}, {partition})"
+            later.append(f"NOT ({here} AND t.{named(OFFSET)} < g.{_ORDER})")
         else:
-            is_later = "true" if self._later.any else "false"
+            later.append(_sql(self._others.wrote))
+        is_later = " OR ".join(later)
         return (
             f"SELECT max(g.{_ORDER}), 'extra', NULL::text FROM {GONE} g "  # noqa: S608
             f"JOIN {self._table.place.quoted} t ON {same} "
@@ -189,17 +179,26 @@ FROM {_HELD}
 """  # noqa: S608 - ours
 
 
-def _texts(fields: Sequence[Field], alias: str) -> str:
-    """A row as one text; what may not be null has got a default that nobody knows any more."""
+def _text(fields: Sequence[Field], alias: str, other: str | None = None) -> str:
+    """A row as one text; what may not be null may have got a default, which the other side knows."""
     columns = []
     for each in fields:
-        name = named(each.name)
-        is_given = alias == "e" and each.column.is_required and each.column.default is not None
-        columns.append(f"coalesce(e.{name}, t.{name})" if is_given else f"{alias}.{name}")
+        column = f"{alias}.{named(each.name)}"
+        is_given = other and each.column.is_required and each.column.default is not None
+        columns.append(f"coalesce({column}, {other}.{named(each.name)})" if is_given else column)
     return f"ROW({', '.join(columns)})::text"
 
 
+def _place(alias: str) -> str:
+    return f"({', '.join(f'{alias}.{named(name)}' for name in _PLACE)})"
+
+
+def _sql(truth: bool) -> str:
+    return "true" if truth else "false"
+
+
 def _differing(fields: Sequence[Field]) -> str:
+    """The names of columns in which two rows differ."""
     cases = ", ".join(
         f"CASE WHEN e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
         f"THEN {literal(each.name)} END"

@@ -1,8 +1,8 @@
 """Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from playhead.postgres.session import Session
 from playhead.postgres.tables import OpenTable
 from playhead.postgres.texts import Bad, text_for
 from playhead.records import Records
+
+Statement = Callable[[int, int], str]
+"""For the records from the first to the last of two offsets."""
 
 _KINDS = {
     "22001": "too_long",
@@ -70,7 +73,7 @@ class Stage:
         if self.has_tombstones:
             self._counts["deleted"] = self._session.count(self.merge.delete())
         sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
-        self._apply(self.merge.insert(), STAGE, sweeps, counts=True)
+        self._apply(self.merge.insert, STAGE, sweeps, counts=True)
         counts = self._counts
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
@@ -91,7 +94,7 @@ class Stage:
         """Beside them the rows that a commit should have left, in the table's own types."""
         self._session.run(self.merge.make_expected())
         sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
-        self._apply(self.merge.expected(), STAGE, sweeps)
+        self._apply(self.merge.expected, STAGE, sweeps)
 
     def _read_texts(self, loose: Any) -> None:
         metadata = self._table.layout.metadata
@@ -99,7 +102,7 @@ class Stage:
         self._session.run(self.merge.make_texts(as_text))
         self._copy(TEXTS, loose)
         sweeps = sweep.before_read(as_text, has_validity=self._session.has_validity)
-        self._apply(self.merge.read_texts(as_text), TEXTS, sweeps)
+        self._apply(partial(self.merge.read_texts, as_text), TEXTS, sweeps)
 
     def _copy(self, name: str, rows: Any) -> None:
         """Copy rows; where the server refuses, fewer, until one is left to refuse."""
@@ -117,7 +120,7 @@ class Stage:
             self._copy(name, rows.slice(half))
 
     def _apply(
-        self, statement: str, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
+        self, statement: Statement, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
     ) -> None:
         """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
         slice_ = self._account.slice
@@ -131,7 +134,7 @@ class Stage:
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
         self._bisect(statement, [row[0] for row in found], counts)
 
-    def _bisect(self, statement: str, orders: Sequence[int], counts: bool) -> None:
+    def _bisect(self, statement: Statement, orders: Sequence[int], counts: bool) -> None:
         if not orders:
             return
         refusal = self._refusal(statement, orders[0], orders[-1], counts)
@@ -144,15 +147,13 @@ class Stage:
         self._bisect(statement, orders[:half], counts)
         self._bisect(statement, orders[half:], counts)
 
-    def _refusal(self, statement: str, first: int, last: int, counts: bool) -> DataError | None:
+    def _refusal(
+        self, statement: Statement, first: int, last: int, counts: bool
+    ) -> DataError | None:
         """Run it for the records from the first to the last; why not, when the server refuses."""
         try:
             with self._session.savepoint():
-                if counts:
-                    inserted, written = self._written(statement, first, last)
-                else:
-                    inserted, written = 0, 0
-                    self._session.run(statement, (first, last))
+                inserted, written = self._run(statement(first, last), counts)
                 if self._table.layout.table.has_deferred:
                     self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
         except DataError as exc:
@@ -161,12 +162,13 @@ class Stage:
         self._counts["updated"] += written - inserted
         return None
 
-    def _written(self, statement: str, first: int, last: int) -> tuple[int, int]:
-        if self.merge.answers_counts:
-            [(inserted, written)] = self._session.run(statement, (first, last))
-            return inserted, written
-        inserted = self._session.count(statement, (first, last))
-        return inserted, inserted
+    def _run(self, statement: str, counts: bool) -> tuple[int, int]:
+        """How many rows were inserted, and how many written."""
+        if not (counts and self.merge.answers_counts):
+            inserted = self._session.count(statement)
+            return (inserted, inserted) if counts else (0, 0)
+        [(inserted, written)] = self._session.run(statement)
+        return inserted, written
 
     def _sweep(self, statement: str) -> None:
         """Forget records that a look at all of them at once finds to be bad."""
@@ -198,7 +200,7 @@ class Stage:
         session.run(merge.make_gone())
         self._copy(GONE_TEXTS, self._keys_of_tombstones())
         refused = self._counts["refused"]
-        self._apply(merge.read_gone(), GONE_TEXTS)
+        self._apply(merge.read_gone, GONE_TEXTS)
         # Those were no rows, so that they are not missing among these.
         self._counts["refused"] = refused
         self._counts["superseded"] = session.count(merge.supersede())
