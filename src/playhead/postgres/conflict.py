@@ -15,6 +15,7 @@ Rule = Literal["ignore", "newer", "update", "error"]
 REPLACING = ("newer", "update")
 STAGE, TEXTS = "playhead_rows", "playhead_texts"
 GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
+EXPECTED = "playhead_expected"
 AT = "playhead:at"
 # Types that cannot be compared with each other; their texts can.
 _INCOMPARABLE = ("json", "xml", "point", "polygon", "path", "line", "lseg", "box", "circle")
@@ -31,7 +32,6 @@ def literal(text: str) -> str:
 
 
 _ORDER = named(ORDER)
-_SOME = f"{_ORDER} BETWEEN $1 AND $2"
 
 
 def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -42,7 +42,7 @@ def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """How staged rows meet those that are there; all statements but some are for records of [$1, $2]."""
+    """How staged rows meet those that are there; those that take numbers are for records from the first to the last."""
 
     place: Place
     fields: tuple[Field, ...]
@@ -66,20 +66,21 @@ class Merge:
         columns = [(each.name, "text" if each in as_text else each.aside) for each in self.fields]
         return make_temporary(TEXTS, [(ORDER, "int8"), *columns])
 
-    def read_texts(self, as_text: Sequence[Field]) -> str:
+    def read_texts(self, as_text: Sequence[Field], first: int, last: int) -> str:
         """Let the server read the texts."""
         held = ", ".join(
             f"{named(each.name)}::{each.aside}" if each in as_text else named(each.name)
             for each in self.fields
         )
-        return f"INSERT INTO {STAGE} SELECT {_ORDER}, {held} FROM {TEXTS} WHERE {_SOME}"  # noqa: S608
+        return f"INSERT INTO {STAGE} SELECT {_ORDER}, {held} FROM {TEXTS} s {_some(first, last)}"  # noqa: S608
 
-    def insert(self) -> str:
+    def insert(self, first: int, last: int) -> str:
         """Rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
+        held = ", ".join(map(self._given, self.fields))
+        chosen = self._chosen(held, _some(first, last))
         statement = (
-            f"INSERT INTO {self.place.quoted} AS t ({columns}) "
-            f"{self._chosen()}{self._on_conflict()}"
+            f"INSERT INTO {self.place.quoted} AS t ({columns}) {chosen}{self._on_conflict()}"
         )
         if not self.answers_counts:
             return statement
@@ -112,12 +113,12 @@ class Merge:
         key = [(each.name, "text") for each in self.fields if each.name in self.key]
         return make_temporary(GONE_TEXTS, [(ORDER, "int8"), (AT, "timestamptz"), *key])
 
-    def read_gone(self) -> str:
+    def read_gone(self, first: int, last: int) -> str:
         """Let the server read the keys of tombstones."""
         key = [each for each in self.fields if each.name in self.key]
         held = ", ".join(f"{named(each.name)}::{_type_of_key(each)}" for each in key)
         columns = f"{_ORDER}, {named(AT)}, {held}"
-        return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} WHERE {_SOME}"  # noqa: S608
+        return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} s {_some(first, last)}"  # noqa: S608
 
     def known(self) -> str:
         """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
@@ -141,10 +142,20 @@ class Merge:
     def _keys(self) -> str:
         return ", ".join(self._held(each) for each in self.fields if each.name in self.key)
 
-    def _chosen(self) -> str:
+    def expected(self, first: int, last: int) -> str:
+        """The rows that a commit of the staged ones leaves, and what offset each is from."""
+        columns = ", ".join([_ORDER, *(named(each.name) for each in self.fields)])
+        held = ", ".join([f"s.{_ORDER}", *map(self._held, self.fields)])
+        return f"INSERT INTO {EXPECTED} ({columns}) {self._chosen(held, _some(first, last))}"
+
+    def make_expected(self) -> str:
+        """In the table's own types, so that what these do to a value has been done."""
+        columns = [(each.name, each.column.type) for each in self.fields]
+        return make_temporary(EXPECTED, [(ORDER, "int8"), *columns])
+
+    def _chosen(self, held: str, some: str) -> str:
         """Of staged rows with one key, the one that the rule lets win."""
-        held = ", ".join(self._given(each) for each in self.fields)
-        where = f"FROM {STAGE} s WHERE s.{_SOME}"
+        where = f"FROM {STAGE} s {some}"
         if not self.key or self.is_distinct or self.rule in (None, "error"):
             return f"SELECT {held} {where}"
         wins = f"s.{_ORDER}" if self.rule == "ignore" else f"s.{_ORDER} DESC"
@@ -182,6 +193,10 @@ class Merge:
             version = named(self.version)
             differs += f" AND (t.{version} IS NULL OR t.{version} <= EXCLUDED.{version})"
         return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
+
+
+def _some(first: int, last: int) -> str:
+    return f"WHERE s.{_ORDER} BETWEEN {first} AND {last}"
 
 
 def _type_of_key(field: Field) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from psycopg import sql
 
@@ -33,6 +34,15 @@ class NoLedger(PlayheadError):
     def __init__(self, table: Place, *, reason: str, hint: str) -> None:
         self.table, self.reason = table, reason
         super().__init__(f"no ledger in {table}: {reason}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What other slices of a replay and a topic have done to rows that were there."""
+
+    wrote: bool
+    replaced: bool
+    deleted: bool
 
 
 class Ledger:
@@ -94,6 +104,16 @@ class Ledger:
             committed = Slice(slice_.topic, slice_.partition, *found[0])
             raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
 
+    def others(self, replay_id: str, slice_: Slice) -> Others:
+        """What may have come over the rows of a slice since."""
+        [(wrote, replaced, deleted)] = self._session.run(
+            f"SELECT count(*) > 0, {_any('updated')}, {_any('tombstones')} "  # noqa: S608 - ours
+            f"FROM {self._table.quoted} "
+            "WHERE replay = $1 AND topic = $2 AND (partition, from_offset) <> ($3::int8, $4::int8)",
+            (replay_id, slice_.topic, slice_.partition, slice_.from_offset),
+        )
+        return Others(wrote, replaced, deleted)
+
     def add(self, replay_id: str, entry: Entry) -> None:
         place: Sequence[object] = (
             replay_id,
@@ -115,3 +135,7 @@ class Ledger:
             "somebody who may: CREATE SCHEMA playhead AUTHORIZATION this_user; or name a table that "
             f"may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
         )
+
+
+def _any(detail: str) -> str:
+    return f"coalesce(bool_or((entry->'details'->>'{detail}')::int8 > 0), false)"

@@ -83,10 +83,10 @@ class Session:
             cursor.execute(statement, list(parameters) or None)
             return list(cursor.fetchall())
 
-    def count(self, statement: str, parameters: Sequence[Any] = ()) -> int:
-        """How many rows one statement has changed."""
+    def count(self, statement: str) -> int:
+        """How many rows one statement has changed; without parameters, with which nobody would know."""
         with self._cursor() as cursor:
-            cursor.execute(statement, list(parameters) or None)
+            cursor.execute(statement)
             cursor.fetchall()
             return max(0, int(cursor.rowcount))  # the driver says -1 for none
 
@@ -113,6 +113,16 @@ class Session:
             with contextlib.suppress(Exception):
                 self.run("ROLLBACK")
             raise
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """A transaction of which nothing stays, however its block ends."""
+        self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                self.run("ROLLBACK")
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

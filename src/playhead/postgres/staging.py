@@ -1,8 +1,8 @@
 """Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from playhead.postgres.session import Session
 from playhead.postgres.tables import OpenTable
 from playhead.postgres.texts import Bad, text_for
 from playhead.records import Records
+
+Statement = Callable[[int, int], str]
+"""For the records from the first to the last of two offsets."""
 
 _KINDS = {
     "22001": "too_long",
@@ -59,17 +62,18 @@ class Stage:
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
-        self._merge = table.merge(decoded)
+        self.merge = table.merge(decoded)
+        self.has_tombstones = table.habits.tombstones == "delete" and bool(decoded.tombstones)
         self._counts: Counter[str] = Counter()
 
     def write(self) -> dict[str, int]:
         """Rows into the table; says how many were inserted, updated, left alone and deleted."""
         self.fill()
         abort_point("postgres.stage.copied")
-        if self._table.habits.tombstones == "delete" and self._decoded.tombstones:
-            self._delete()
-        sweeps = sweep.before_insert(self._merge, has_validity=self._session.has_validity)
-        self._apply(self._merge.insert(), STAGE, sweeps, counts=True)
+        if self.has_tombstones:
+            self._counts["deleted"] = self._session.count(self.merge.delete())
+        sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
+        self._apply(self.merge.insert, STAGE, sweeps, counts=True)
         counts = self._counts
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
@@ -77,18 +81,28 @@ class Stage:
         return found | ({"deleted": counts["deleted"]} if "deleted" in counts else {})
 
     def fill(self) -> None:
-        """The temporary table; its rows are read, but for the types that have no form in a COPY."""
-        decoded, merge = self._decoded, self._merge
-        self._session.run(merge.make_stage())
+        """The temporary tables: rows, read but for the types that have no form in a COPY, and tombstones."""
+        decoded = self._decoded
+        self._session.run(self.merge.make_stage())
         self._copy(STAGE, decoded.ready)
-        if decoded.loose is None:
-            return
-        layout = self._table.layout
-        as_text = [each for each in decoded.fields if each not in layout.metadata]
-        self._session.run(merge.make_texts(as_text))
-        self._copy(TEXTS, decoded.loose)
+        if decoded.loose is not None:
+            self._read_texts(decoded.loose)
+        if self.has_tombstones:
+            self._read_tombstones()
+
+    def expect(self) -> None:
+        """Beside them the rows that a commit should have left, in the table's own types."""
+        self._session.run(self.merge.make_expected())
+        sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
+        self._apply(self.merge.expected, STAGE, sweeps)
+
+    def _read_texts(self, loose: Any) -> None:
+        metadata = self._table.layout.metadata
+        as_text = [each for each in self._decoded.fields if each not in metadata]
+        self._session.run(self.merge.make_texts(as_text))
+        self._copy(TEXTS, loose)
         sweeps = sweep.before_read(as_text, has_validity=self._session.has_validity)
-        self._apply(merge.read_texts(as_text), TEXTS, sweeps)
+        self._apply(partial(self.merge.read_texts, as_text), TEXTS, sweeps)
 
     def _copy(self, name: str, rows: Any) -> None:
         """Copy rows; where the server refuses, fewer, until one is left to refuse."""
@@ -106,7 +120,7 @@ class Stage:
             self._copy(name, rows.slice(half))
 
     def _apply(
-        self, statement: str, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
+        self, statement: Statement, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
     ) -> None:
         """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
         slice_ = self._account.slice
@@ -120,7 +134,7 @@ class Stage:
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
         self._bisect(statement, [row[0] for row in found], counts)
 
-    def _bisect(self, statement: str, orders: Sequence[int], counts: bool) -> None:
+    def _bisect(self, statement: Statement, orders: Sequence[int], counts: bool) -> None:
         if not orders:
             return
         refusal = self._refusal(statement, orders[0], orders[-1], counts)
@@ -133,15 +147,13 @@ class Stage:
         self._bisect(statement, orders[:half], counts)
         self._bisect(statement, orders[half:], counts)
 
-    def _refusal(self, statement: str, first: int, last: int, counts: bool) -> DataError | None:
+    def _refusal(
+        self, statement: Statement, first: int, last: int, counts: bool
+    ) -> DataError | None:
         """Run it for the records from the first to the last; why not, when the server refuses."""
         try:
             with self._session.savepoint():
-                if counts:
-                    inserted, written = self._written(statement, first, last)
-                else:
-                    inserted, written = 0, 0
-                    self._session.run(statement, (first, last))
+                inserted, written = self._run(statement(first, last), counts)
                 if self._table.layout.table.has_deferred:
                     self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
         except DataError as exc:
@@ -150,12 +162,13 @@ class Stage:
         self._counts["updated"] += written - inserted
         return None
 
-    def _written(self, statement: str, first: int, last: int) -> tuple[int, int]:
-        if self._merge.answers_counts:
-            [(inserted, written)] = self._session.run(statement, (first, last))
-            return inserted, written
-        inserted = self._session.count(statement, (first, last))
-        return inserted, inserted
+    def _run(self, statement: str, counts: bool) -> tuple[int, int]:
+        """How many rows were inserted, and how many written."""
+        if not (counts and self.merge.answers_counts):
+            inserted = self._session.count(statement)
+            return (inserted, inserted) if counts else (0, 0)
+        [(inserted, written)] = self._session.run(statement)
+        return inserted, written
 
     def _sweep(self, statement: str) -> None:
         """Forget records that a look at all of them at once finds to be bad."""
@@ -169,9 +182,9 @@ class Stage:
 
     def _refuse(self, order: int, sqlstate: str, reason: str) -> None:
         record = self._whole.record(self._indexes[order])
-        if sqlstate == UNIQUE_VIOLATION and self._merge.rule is None:
+        if sqlstate == UNIQUE_VIOLATION and self.merge.rule is None:
             place = f"{record.topic}:{record.partition} offset {record.offset}"
-            raise ConflictFound(place, table=str(self._merge.place), reason=reason)
+            raise ConflictFound(place, table=str(self.merge.place), reason=reason)
         self._counts["refused"] += 1
         kind = _KINDS.get(sqlstate, "check" if sqlstate.startswith("23") else "type")
         self._account.refuse(record, kind=kind, reason=reason)
@@ -180,21 +193,20 @@ class Stage:
     def _indexes(self) -> dict[int, int]:
         return {offset: index for index, offset in enumerate(self._whole.offsets)}
 
-    def _delete(self) -> None:
-        """The rows of tombstones' keys, and the staged rows that tombstones come after."""
-        merge, session = self._merge, self._session
+    def _read_tombstones(self) -> None:
+        """Their keys; staged rows that they come after are forgotten."""
+        merge, session = self.merge, self._session
         session.run(merge.make_gone_texts())
         session.run(merge.make_gone())
         self._copy(GONE_TEXTS, self._keys_of_tombstones())
         refused = self._counts["refused"]
-        self._apply(merge.read_gone(), GONE_TEXTS)
+        self._apply(merge.read_gone, GONE_TEXTS)
         # Those were no rows, so that they are not missing among these.
         self._counts["refused"] = refused
         self._counts["superseded"] = session.count(merge.supersede())
-        self._counts["deleted"] = session.count(merge.delete())
 
     def _keys_of_tombstones(self) -> Any:
-        layout, names = self._table.layout, self._merge.key
+        layout, names = self._table.layout, self.merge.key
         key = [each for each in layout.fields if each.name in names]
         offsets, times, texts = [], [], []
         for index in self._decoded.tombstones:

@@ -104,9 +104,11 @@ class OpenTable:
 
     def remarks(self, decoded: Decoded) -> dict[str, Any]:
         """What an entry says beside the counts of rows."""
-        if self.habits.tombstones == "skip" and decoded.tombstones:
-            return {"tombstones_skipped": len(decoded.tombstones)}
-        return {}
+        found = len(decoded.tombstones)
+        habit = self.habits.tombstones
+        if not found or habit not in ("skip", "delete"):
+            return {}
+        return {"tombstones_skipped": found} if habit == "skip" else {"tombstones": found}
 
     def refuse_change(self, session: Session) -> None:
         """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""

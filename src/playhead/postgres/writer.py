@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
-from playhead.errors import PlayheadError
 from playhead.faults import abort_point
 from playhead.ledger import Entry
+from playhead.postgres.compare import Comparison
 from playhead.postgres.decode import Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
 from playhead.postgres.ledger import Ledger
@@ -20,6 +20,8 @@ from playhead.target import Findings
 
 # After so many slices in which nothing collided, the direct way is tried again.
 _CLEAN_ENOUGH = 8
+# More of them would be a ledger of dead letters, which is not its business.
+_MOST_REFUSED = 10_000
 
 
 @dataclass(slots=True)
@@ -71,10 +73,10 @@ class PostgresWriter:
             course.was_clean()
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
-        del entry, records
-        raise PlayheadError(
-            "a table cannot be read back and compared yet",
-            hint="the proof counts what was committed: `playhead runs ID`",
+        table = self._table_of(entry.slice.topic)
+        whole = gathered(entry.slice, records)
+        return Comparison(self._session, self._ledger, self._replay_id, table, entry).findings(
+            whole
         )
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
@@ -111,6 +113,10 @@ class PostgresWriter:
         return details
 
     def _close(self, account: Account, details: dict[str, Any]) -> None:
+        refused = sorted(account.refused_offsets)
+        if refused:
+            # So that `compare` need not find out again what only the whole table could tell.
+            details["refused"] = refused[:_MOST_REFUSED]
         entry = account.close(details)
         abort_point("postgres.closed")
         self._ledger.add(self._replay_id, entry)
