@@ -22,9 +22,7 @@ from playhead.settings import SETTINGS, Setting
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "playhead"
-ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REFERENCE = ROOT / "docs" / "reference"
-MAP_BEGINS, MAP_ENDS = "<!-- file map: generated -->", "<!-- end of the file map -->"
 HEAD = "<!-- Written by tools/generate.py from the code; change the code, then run `make docs`. -->"
 
 Row = tuple[str, ...]
@@ -66,14 +64,12 @@ def file_map() -> str:
     return table(("file", "what it is"), rows)
 
 
-def architecture() -> str:
-    """The page as it stands, with the map between its markers written anew."""
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    before, begins, rest = text.partition(MAP_BEGINS)
-    _, ends, after = rest.partition(MAP_ENDS)
-    if not begins or not ends:
-        sys.exit(f"error: {relative(ARCHITECTURE)} has lost its markers {MAP_BEGINS}, {MAP_ENDS}")
-    return f"{before}{begins}\n\n{file_map()}\n{ends}{after}"
+def files() -> str:
+    introduction = (
+        "Every module of the package and the sentence it opens with: the package's own modules first, "
+        "then those of its folders. How they work together is in [Architecture](../ARCHITECTURE.md)."
+    )
+    return page("File map", introduction, file_map())
 
 
 # --- the command line ---------------------------------------------------------------------------
@@ -303,7 +299,7 @@ def abort_points() -> str:
 # --- writing and checking -----------------------------------------------------------------------
 
 PAGES: dict[Path, Callable[[], str]] = {
-    ARCHITECTURE: architecture,
+    REFERENCE / "files.md": files,
     REFERENCE / "cli.md": cli,
     REFERENCE / "settings.md": settings,
     REFERENCE / "kafka-properties.md": kafka_properties,

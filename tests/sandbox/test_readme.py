@@ -23,7 +23,9 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-MAY_BE_LEFT_OUT = re.compile(r"make demo|make test|pip install |git clone ")
+MAY_BE_LEFT_OUT = re.compile(
+    r"make demo|make test|pip install |git clone |playhead (?:replay|resume|runs)\b"
+)
 OURS = re.compile(r"PLAYHEAD_|KAFKA_|SPARK_|PYSPARK_|DATABASE_URL$|PG|XDG_|_TYPER|VISUAL$|EDITOR$")
 WITHIN_S = 120
 
@@ -75,7 +77,9 @@ class Reader:
             (self.home / "work" / name).write_text(block.text, encoding="utf-8")
             return ""
         if block.language == "python":
-            return self._run(block, [sys.executable, "-W", "error", "-c", block.text])
+            (self.home / "block.py").write_text(block.text, encoding="utf-8")
+            run = f'"{sys.executable}" -W error "$HOME/block.py"'
+            return self._run(block, ["bash", "-c", self._in_one_session(run)])
         return self._run(block, ["bash", "-c", self._in_one_session(block.text)])
 
     def _in_one_session(self, text: str) -> str:

@@ -22,7 +22,7 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
     *(ROOT / f"{n}.md" for n in ("README", "CHANGELOG", "CONTRIBUTING")),
 ]
-LONGEST_ARCHITECTURE = 330
+LONGEST_ARCHITECTURE = 250
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # A folder of some machine, as a path that begins with it. Absolute paths of every system are fine.
 MACHINE_PATH = re.compile(r"(?<![\w.$~{/])/(?:root|work|home|Users|tmp/[\w.-]+)(?:/|\b)")

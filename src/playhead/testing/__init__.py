@@ -2,7 +2,7 @@
 
 `ListSource([r0, r1, Abort(), r2])` fails once between `r1` and `r2`, `ListTarget` keeps what is
 committed and can fail before or after, so a recovery test reads like its specification: run, see
-`Aborted`, run again, compare `target.records`. `ManualClock` moves by hand, `LinkProxy` stands
+`Aborted`, run again, compare `target.records`; `replay` is the run. `ManualClock` moves by hand, `LinkProxy` stands
 between a client and a real server and breaks their link, `armed("NAME=raise")` fires a named abort
 point. A new system passes `exercise_source` and `exercise_target`; `sample_records` shows what both
 look at.
@@ -12,6 +12,7 @@ from playhead.faults import Aborted, abort_points, armed
 from playhead.testing.clock import ManualClock
 from playhead.testing.lists import Abort, ListSource, ListTarget
 from playhead.testing.proxy import LinkProxy
+from playhead.testing.replaying import replay
 from playhead.testing.source_contract import exercise_source, sample_records
 from playhead.testing.target_contract import exercise_target
 
@@ -26,5 +27,6 @@ __all__ = [
     "armed",
     "exercise_source",
     "exercise_target",
+    "replay",
     "sample_records",
 ]
