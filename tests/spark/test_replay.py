@@ -233,7 +233,7 @@ def test_an_open_transaction_at_the_end_is_said_and_not_replayed(deck: Deck) -> 
     holding = log.leave_open(0, *rows)
     try:
         planned = deck.plan(f"kafka:{topic}", f"postgres:{table}")
-        assert [note.code for note in planned.plan.notes] == ["open-transaction"]
+        assert [note.code for note in planned.plan.notes].count("open-transaction") == 1
         # Three records and a marker of each of the two, and four of the one that was aborted.
         assert totals(ran(planned)) == {"written": 6, "absent": 6}
         assert deck.rows(table, "_offset", "ORDER BY 1") == [(0,), (1,), (2,), (8,), (9,), (10,)]

@@ -1,8 +1,8 @@
 """Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from playhead.account import Account
@@ -13,11 +13,18 @@ from playhead.kafka.commits import Lane
 from playhead.kafka.comparison import Comparison
 from playhead.kafka.headers import HeaderRules
 from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive
-from playhead.kafka.ledger import Ledger, fence_unfinished, make_ledger, settle, transactional_id
+from playhead.kafka.ledger import (
+    Ledger,
+    fence_unfinished,
+    make_ledger,
+    settle,
+    settled,
+    transactional_id,
+)
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.origins import origin_of
 from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
-from playhead.kafka.target_topics import TargetTopic, look_up, make_topic
+from playhead.kafka.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
@@ -100,17 +107,22 @@ class KafkaTarget:
         }
 
     def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
-        """Make the ledger and missing topics, and settle how the records are spread."""
+        """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
         needs = inspection.needs
         with Admin(self.connection) as admin:
             make_ledger(admin)
+            terms = settled(self.connection, replay_id)
+            if terms:
+                confirm_same(admin, terms.get("topic_ids") or {})
+                return
             for topic, made in needs.get("create", {}).items():
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
-        settle(
-            self.connection,
-            replay_id,
-            {name: needs.get(name) for name in ("partitions", "same_cluster")},
-        )
+            terms = {name: needs.get(name) for name in ("partitions", "same_cluster")}
+            names = () if self.redrive else {*map(self.topic_for, needs.get("partitions") or ())}
+            found = look_up(admin, names)
+        ids = {name: topic.topic_id for name, topic in found.items()}
+        counts = {name: topic.partitions for name, topic in found.items()}
+        settle(self.connection, replay_id, {**terms, "topic_ids": ids, "counts": counts})
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -142,6 +154,7 @@ class KafkaWriter:
         self._ledger = Ledger(target.connection, replay_id)
         self._lanes: dict[Place, Lane] = {}
         self._topics: dict[str, TargetTopic | None] = {}
+        self._admin: Admin | None = None
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Records, entry and progress in one transaction."""
@@ -168,11 +181,21 @@ class KafkaWriter:
         """What the replay has committed of a source partition; from now on only this writer adds to it."""
         return tuple(self._lane(place).committed)
 
+    def confirm(self, topics: Collection[str]) -> None:
+        """Refuse topics that were deleted since this replay first saw them."""
+        began_with = self._ledger.terms().get("topic_ids") or {}
+        seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
+        ids = {name: began_with.get(name) or seen.get(name) for name in topics}
+        confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
+
     def close(self) -> None:
         """Let the producers go."""
         while self._lanes:
             _, lane = self._lanes.popitem()
             lane.transactions.close()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
 
     def _lane(self, place: Place) -> Lane:
         lane = self._lanes.pop(place, None)
@@ -197,8 +220,9 @@ class KafkaWriter:
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
+            committed = self._ledger.slices(place)
             route = self._route(place[0])
-            return Lane(transactions, route, self._replay_id, group, self._ledger.slices(place))
+            return Lane(transactions, route, self._replay_id, group, committed, self.confirm)
         except BaseException:
             transactions.close()
             raise
@@ -219,17 +243,23 @@ class KafkaWriter:
         topic = self._find(name)
         if topic is None:
             raise NoSuchTopic(name, existing=())
-        partitions = (self._ledger.terms().get("partitions") or {}).get(source_topic)
         # What was settled when the replay began holds to its end, or a key's records would part.
+        terms = self._ledger.terms()
+        topic = replace(topic, partitions=(terms.get("counts") or {}).get(name, topic.partitions))
+        partitions = (terms.get("partitions") or {}).get(source_topic)
         rule = target.partition_rule
         keeps = rule == "keep" or (rule == "auto" and partitions in (None, topic.partitions))
         return CopyRoute(topic, keeps, shape)
 
     def _find(self, topic: str) -> TargetTopic | None:
         if topic not in self._topics:
-            with Admin(self._target.connection) as admin:
-                self._topics[topic] = look_up(admin, [topic]).get(topic)
+            self._topics[topic] = look_up(self._asking(), [topic]).get(topic)
         return self._topics[topic]
+
+    def _asking(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self._target.connection)
+        return self._admin
 
 
 def _text(value: bytes | None) -> str | None:
