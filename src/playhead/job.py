@@ -236,7 +236,8 @@ class _Desk:
 
 
 def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
-    pacer = _pacer(desk, lane)
+    place = (lane[0].topic, lane[0].partition)
+    pacer = _pacer(desk, place, desk.writer.expect(place))
     for slice_ in lane:
         if desk.is_stopped():
             return
@@ -249,11 +250,10 @@ def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
                 _commit_all(desk, portions, pacer.release)
 
 
-def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
+def _pacer(desk: _Desk, place: Place, wait_for_writer: Callable[[], None]) -> Pacer | None:
     pacing = desk.job.pacing
     if pacing is None:
         return None
-    place = (lane[0].topic, lane[0].partition)
     schedule = pacing.pace.schedule(
         first_ms=pacing.first_ms,
         share=pacing.shares.get(place, 1),
@@ -262,7 +262,7 @@ def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
     )
 
     def start() -> int | None:
-        _make_ready(desk.writer, place)
+        wait_for_writer()
         return pacing.start(desk.clock, desk.is_stopped)
 
     return Pacer(
@@ -275,13 +275,6 @@ def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
         keeps_rate=pacing.pace.per_second is not None,
         first_commit_ns=_staggered_ns(desk.job, place),
     )
-
-
-def _make_ready(writer: Writer, place: Place) -> None:
-    """Let a writer that connects for each partition do so before the first record is due."""
-    committed = getattr(writer, "committed", None)
-    if committed is not None:
-        committed(place)
 
 
 def _staggered_ns(job: Job, place: Place) -> int:

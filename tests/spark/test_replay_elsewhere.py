@@ -12,7 +12,12 @@ from tests.fix_environment import processes_that_mention
 from tests.fix_replay import LONG_TAPE, Performance, ended, parent_of
 
 Perform = Callable[..., Performance]
-TRANSFORM = ("--where", "value:seq >= 0 AND partition < 9", "--select", "value:seq AS seq, value:car AS car")
+TRANSFORM = (
+    "--where",
+    "value:seq >= 0 AND partition < 9",
+    "--select",
+    "value:seq AS seq, value:car AS car",
+)
 
 
 @pytest.fixture

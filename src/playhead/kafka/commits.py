@@ -46,6 +46,8 @@ class Lane:
     """What was committed when `transactions` was made, in order; nobody else adds to it since."""
     confirm: Callable[[Collection[str]], None] = lambda _: None
     """Raises when topics are not those any more that the replay began to write to."""
+    is_paced: bool = False
+    """Whether each record leaves at once: it has waited until it was due."""
     _refused: dict[int, Refusal] = field(default_factory=dict)
 
     def commit(self, account: Account, records: Iterable[Records]) -> None:
@@ -100,7 +102,7 @@ class Lane:
         for records in drawn:
             waiting.append(records)
             count += len(records)
-            if count < _WORTH_OPENING:
+            if count < (1 if self.is_paced else _WORTH_OPENING):
                 continue
             if not self.transactions.is_open:
                 self._begin()

@@ -1,6 +1,7 @@
 """Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,11 +31,12 @@ from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
-from playhead.target import Findings, Inspection, Look
+from playhead.target import Findings, Inspection, Look, at_once
 
 # Each is a client with threads and connections of its own.
 _MOST_PRODUCERS = 16
 _SET_BYTES = 1_000_000
+_PACED_LINGER_MS = 5
 # The limits of topics that are met on the way are not known before.
 _REDRIVE_SET_BYTES = 100_000
 
@@ -66,6 +68,8 @@ class KafkaTarget:
     create: bool = False
     partition_rule: PartitionRule = "auto"
     """Keep the number, go by the key, or keep it where both topics have as many."""
+    is_paced: bool = False
+    """Whether each record comes when it is due, and is to leave at once, in a transaction that waits."""
     moves_group: bool = True
     """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
 
@@ -155,6 +159,19 @@ class KafkaWriter:
         self._lanes: dict[Place, Lane] = {}
         self._topics: dict[str, TargetTopic | None] = {}
         self._admin: Admin | None = None
+        self._expected: dict[Place, Future[Lane]] = {}
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="opening")
+
+    def expect(self, place: Place, /) -> Callable[[], None]:
+        """Make the partition's producer while its first records are being read."""
+        if place in self._lanes or place in self._expected:
+            return at_once
+        self._expected[place] = self._opening.submit(self._open_lane, place)
+
+        def wait() -> None:
+            self._lane(place)
+
+        return wait
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Records, entry and progress in one transaction."""
@@ -190,6 +207,11 @@ class KafkaWriter:
 
     def close(self) -> None:
         """Let the producers go."""
+        self._opening.shutdown()
+        for opened in self._expected.values():
+            if opened.exception() is None:
+                opened.result().transactions.close()
+        self._expected.clear()
         while self._lanes:
             _, lane = self._lanes.popitem()
             lane.transactions.close()
@@ -202,7 +224,8 @@ class KafkaWriter:
         if lane is None:
             if len(self._lanes) >= _MOST_PRODUCERS:
                 self._lanes.pop(next(iter(self._lanes))).transactions.close()
-            lane = self._open_lane(place)
+            expected = self._expected.pop(place, None)
+            lane = self._open_lane(place) if expected is None else expected.result()
         # The last in order is the one used last.
         self._lanes[place] = lane
         return lane
@@ -222,12 +245,24 @@ class KafkaWriter:
             group = f"playhead.{self._replay_id}" if shows_group else None
             committed = self._ledger.slices(place)
             route = self._route(place[0])
-            return Lane(transactions, route, self._replay_id, group, committed, self.confirm)
+            return Lane(
+                transactions,
+                route,
+                self._replay_id,
+                group,
+                committed,
+                self.confirm,
+                is_paced=target.is_paced,
+            )
         except BaseException:
             transactions.close()
             raise
 
     def _settings(self, source_topic: str) -> Mapping[str, Any]:
+        paced = {"linger.ms": _PACED_LINGER_MS} if self._target.is_paced else {}
+        return {**paced, **self._set_bytes(source_topic)}
+
+    def _set_bytes(self, source_topic: str) -> Mapping[str, Any]:
         if self._target.redrive:
             return {"batch.size": _REDRIVE_SET_BYTES}
         found = self._find(self._target.topic_for(source_topic))

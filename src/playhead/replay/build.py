@@ -12,6 +12,7 @@ from playhead.context import Configuration
 from playhead.endpoint import FILE_FORMS, BadEndpoint, Endpoint
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
+from playhead.pace import Pace
 from playhead.request import Request
 from playhead.source import Source, SourceFacts
 from playhead.target import Target
@@ -150,6 +151,7 @@ def _kafka_target(
         redrive=request.redrive,
         partition_rule=cast(PartitionRule, request.partition),
         create=True,
+        is_paced=not Pace.parse(request.pace).is_max,
         moves_group=same_cluster,
     )
 
