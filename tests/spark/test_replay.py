@@ -241,6 +241,20 @@ def test_an_open_transaction_at_the_end_is_said_and_not_replayed(deck: Deck) -> 
         holding.abort_transaction(30)
 
 
+def test_a_span_with_nothing_in_it_is_done_and_proved(deck: Deck) -> None:
+    from tests.sandbox.kafka_log import Log
+
+    topic, table = deck.topic("nothing"), deck.table(COLUMNS)
+    assert totals(deck.play(f"kafka:{topic}", f"postgres:{table}")) == {}
+    # Records that were taken back, and a marker at each end of what is planned.
+    log = Log(deck.connection, topic)
+    log.abort(0, *[(T0_MS, b"k", b"v", ())] * 3)
+    log.abort(0, (T0_MS, b"k", b"v", ()))
+    asked = f"{topic}:0:3-6"
+    assert totals(deck.play(f"kafka:{topic}", f"postgres:{table}", span=asked)) == {"absent": 3}
+    assert deck.rows(table, "count(*)") == [(0,)]
+
+
 # --- transforms, several topics, rules for errors
 
 
