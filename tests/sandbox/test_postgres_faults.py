@@ -240,16 +240,16 @@ class TestTheServerGoesAway:
 def test_a_full_disk_is_said_and_the_resume_goes_on_when_there_is_room(table: Table) -> None:
     """The server's own error, raised where it would be: by the statement that adds the rows."""
     table.run(
-        f"""CREATE FUNCTION "{table.schema}".full() RETURNS trigger LANGUAGE plpgsql AS $$
+        f"""CREATE FUNCTION "{table.schema}".no_room() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN RAISE EXCEPTION 'could not extend file "base/1/2": No space left on device'
             USING ERRCODE = 'disk_full'; END $$;
-            CREATE TRIGGER full BEFORE INSERT ON {{table}} FOR EACH ROW
-            WHEN (NEW.id = 30) EXECUTE FUNCTION "{table.schema}".full()"""
+            CREATE TRIGGER no_room BEFORE INSERT ON {{table}} FOR EACH ROW
+            WHEN (NEW.id = 30) EXECUTE FUNCTION "{table.schema}".no_room()"""
     )
     with pytest.raises(SliceNotWritten, match="the server's disk is full: could not extend"):
         run(table.url, table.schema)
     assert assert_whole_slices(table) == 1
-    table.run("DROP TRIGGER full ON {table}")
+    table.run("DROP TRIGGER no_room ON {table}")
     run(table.url, table.schema)
     assert assert_whole_slices(table) == 3
 
