@@ -14,6 +14,7 @@ COMMANDS = {
     "runs": "The replays of this machine, and how far they are.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",
     "verify": "Read a target back and compare it with its source.",
+    "groups": "Consumer groups: who reads, how far behind, and the safe reset.",
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
     "context": "Named clusters with their databases.",
