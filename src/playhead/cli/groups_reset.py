@@ -103,10 +103,12 @@ def clone(
     ] = None,
 ) -> None:
     """Give another group the offsets of GROUP; with --through, those of the copy a replay made."""
-    from playhead.cli.groups_desk import cloned, desk, through_replay
+    from playhead.cli.groups_desk import cloned, desk
 
     scope = scope_of(run)
     if through is not None:
+        from playhead.cli.groups_copied import through_replay
+
         with through_replay(run, through, group, scope) as (here, offsets):
             does = f"clone of {group} through replay {through}"
             plan = here.plan_copy(group, other, offsets, does=does)

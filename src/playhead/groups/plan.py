@@ -130,7 +130,9 @@ class GroupPlan:
             parts.append(f"{self.skipped:,} records will be skipped")
         gone = sum(move.after is None for move in self.moves)
         if gone:
-            parts.append(f"{gone} partitions lose their offset: auto.offset.reset says where to begin")
+            parts.append(
+                f"{gone} partitions lose their offset: auto.offset.reset says where to begin"
+            )
         if not parts:
             parts.append("no record comes again, and none is skipped")
         nowhere = sum(move.before is None and move.after is not None for move in self.moves)
