@@ -66,7 +66,7 @@ class NotAsWritten(PlayheadError):
 def carry_out(admin: Admin, connection: KafkaConnection, plan: GroupPlan) -> None:
     """Write what the plan says, read it back, compare."""
     wanted = {move.place: move.after for move in plan.moves}
-    _commit(admin, plan.group, {place: at for place, at in wanted.items() if at is not None})
+    commit(admin, plan.group, {place: at for place, at in wanted.items() if at is not None})
     gone = [place for place, at in wanted.items() if at is None]
     forget_offsets(admin, connection, plan.group, gone)
     found = committed(admin, plan.group)
@@ -97,7 +97,8 @@ def forget_offsets(
             raise KafkaException(error)
 
 
-def _commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None:
+def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None:
+    """Write these offsets, trying again while the group's coordinator is on its way."""
     if not offsets:
         return
     deadline = time.monotonic() + admin.timeout_s
