@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from py4j.java_gateway import JavaGateway
 
 from playhead import jars
 from playhead.connection import KafkaConnection
@@ -18,7 +18,8 @@ from playhead.groups.plan import Committed
 from playhead.kafka.admin import Admin
 from playhead.kafka.groups import committed
 from playhead.kafka.groups_write import commit
-from playhead.runtime import find_java
+from playhead.runtime import find_java, find_spark_home
+from playhead.sandbox import Endpoints
 from playhead.source import Place
 from playhead.testing.fixtures import MakeTopic
 
@@ -30,24 +31,46 @@ KafkaGroups = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def kafka_groups(sandbox) -> KafkaGroups:  # type: ignore[no-untyped-def]
-    """Runs Kafka's ConsumerGroupCommand on the run's broker; gives what it printed."""
+def kafka_jvm() -> Iterator[JavaGateway]:
+    """A JVM with Kafka's tools, so that a command costs no start of one."""
+    (py4j_jar,) = find_spark_home().glob("jars/py4j-*.jar")
     class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
-    java = [str(find_java().program), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    where = ["--bootstrap-server", sandbox.bootstrap_servers]
+    gateway = JavaGateway.launch_gateway(
+        jarpath=str(py4j_jar),
+        classpath=class_path,
+        java_path=str(find_java().program),
+        javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"],
+        die_on_exit=True,
+        enable_auth=True,
+    )
+    yield gateway
+    process = gateway.java_process
+    gateway.shutdown()
+    process.stdin.close()
+    process.terminate()
+    process.wait(_WITHIN_S)
+
+
+@pytest.fixture
+def kafka_groups(kafka_jvm: JavaGateway, sandbox: Endpoints) -> KafkaGroups:
+    """Runs Kafka's ConsumerGroupCommand on the run's broker; gives what it printed."""
+    java = kafka_jvm.jvm
+    command = java.org.apache.kafka.tools.consumer.group.ConsumerGroupCommand
 
     def run(*words: str) -> str:
-        done = subprocess.run(
-            [*java, "-cp", class_path, command, *where, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_WITHIN_S,
-        )
-        assert "Error:" not in done.stdout, done.stdout + done.stderr
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        given = ["--bootstrap-server", sandbox.bootstrap_servers, *words]
+        arguments = kafka_jvm.new_array(java.String, len(given))
+        for place, word in enumerate(given):
+            arguments[place] = word
+        kept, said = java.System.out, java.java.io.ByteArrayOutputStream()
+        java.System.setOut(java.java.io.PrintStream(said, True, "UTF-8"))
+        try:
+            command.main(arguments)
+        finally:
+            java.System.setOut(kept)
+        text = str(said.toString("UTF-8"))
+        assert "Error:" not in text, text
+        return text
 
     return run
 
