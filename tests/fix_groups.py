@@ -142,7 +142,7 @@ def readers(kafka: KafkaConnection) -> Iterator[Readers]:
 def tape(make_topic: MakeTopic, kafka: KafkaConnection) -> str:
     """Four partitions: 100 records, 100 of which 30 were removed, none, 50 with times back and forth."""
     topic = make_topic(4)
-    producer = Producer(kafka.for_librdkafka("producer"))
+    producer = Producer(kafka.for_librdkafka("producer") | {"log_level": 0})
     for number in range(100):
         for partition in (0, 1):
             producer.produce(topic, b"v", partition=partition, timestamp=T0_MS + 1000 * number)

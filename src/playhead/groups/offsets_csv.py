@@ -1,6 +1,7 @@
 """The CSV files of Kafka's own tool: `topic,partition,offset`, or with the group in front."""
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -86,11 +87,12 @@ def read(text: str, groups: Sequence[str], *, where: str) -> ByGroup:
 
 def _rows(text: str, where: str) -> Iterable[tuple[int, list[str]]]:
     """Number and values of every line that is not empty."""
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+                # A group's name may begin with a space; nothing else may.
+                yield reader.line_num, [*cells[:-3], *(cell.strip() for cell in cells[-3:])]
     except csv.Error as exc:
         raise BadOffsetsFile(where, reader.line_num, reason=str(exc)) from exc
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from playhead.connection import KafkaConnection
 from playhead.errors import UsageError
+from playhead.faults import abort_point
 from playhead.groups.mode import Mode
 from playhead.groups.plan import Committed, GroupPlan, Move, decide
 from playhead.groups.scope import Scope
@@ -119,6 +120,7 @@ class Desk:
         """Save what is there, write, read back, compare."""
         snapshots = self.snapshots()
         snapshot = snapshots.take(plan, is_undo=is_undo)
+        abort_point("groups.snapshot_saved")
         try:
             carry_out(self._admin, self._connection, plan)
         except KafkaRefused:
@@ -141,6 +143,7 @@ class Desk:
     def undo(self, plan: GroupPlan, snapshot: Snapshot) -> None:
         """Carry out the plan of an undo; a group that the change had made goes again."""
         self.write(plan, is_undo=True)
+        abort_point("groups.put_back")
         if not snapshot.was_there and not committed(self._admin, plan.group):
             # With its last offset the cluster may have dropped it already.
             with suppress(KafkaRefused):

@@ -107,4 +107,4 @@ def _next_times(
     try:
         return first_times(connection, reaches, patience_s=PATIENCE_S), None
     except PlayheadError as exc:
-        return {}, exc.message
+        return {}, str(exc)

@@ -61,7 +61,7 @@ def read_log(admin: Admin, connection: KafkaConnection, group: str) -> GroupLog:
             for key, value, timestamp_ms in _records(connection, place, start, held.stable_end):
                 _take(found, group, key, value, timestamp_ms)
     except PlayheadError as exc:
-        found.reason = exc.message
+        found.reason = str(exc)
     except (struct.error, IndexError, UnicodeDecodeError):
         found.reason = f"{TOPIC} holds records of a form that is not known here"
     return found

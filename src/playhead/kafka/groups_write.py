@@ -7,6 +7,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 
 from playhead.connection import KafkaConnection
 from playhead.errors import EXIT_DIFFERENT, PlayheadError
+from playhead.faults import abort_point
 from playhead.groups.plan import Committed, GroupPlan
 from playhead.kafka.access import Need, needing
 from playhead.kafka.admin import Admin, KafkaRefused
@@ -68,6 +69,7 @@ def carry_out(admin: Admin, connection: KafkaConnection, plan: GroupPlan) -> Non
     wanted = {move.place: move.after for move in plan.moves}
     commit(admin, plan.group, {place: at for place, at in wanted.items() if at is not None})
     gone = [place for place, at in wanted.items() if at is None]
+    abort_point("groups.written")
     forget_offsets(admin, connection, plan.group, gone)
     found = committed(admin, plan.group)
     different = {
