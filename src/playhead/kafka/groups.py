@@ -1,6 +1,7 @@
 """Asks a cluster for its consumer groups, classic and new: states, members, committed offsets."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -15,6 +16,16 @@ from playhead.source import Place
 
 IDLE = frozenset({"empty", "dead"})
 """States in which offsets may be written from outside."""
+ON_ITS_WAY = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""A coordinator that has just been made, or moves, is found again in a moment."""
+_AGAIN_AFTER_S = 0.1
 
 
 class NoSuchGroup(UsageError):
@@ -84,24 +95,44 @@ def listed(admin: Admin) -> list[Listed]:
 
 def described(admin: Admin, groups: Sequence[str]) -> dict[str, Group]:
     """The groups by name; a missing one is dead, and has no members."""
-    found = {}
-    with (
-        needing(*(Need("Describe", "group", group) for group in groups)),
-        admin.asking(f"describing {_names(groups)}") as client,
-    ):
-        asked = client.describe_consumer_groups(list(groups), request_timeout=admin.timeout_s)
+    deadline = time.monotonic() + admin.timeout_s
+    found: dict[str, Group] = {}
+    while True:
+        left = [group for group in groups if group not in found]
+        answers, is_late = _describe(admin, left), time.monotonic() > deadline
+        with (
+            needing(*(Need("Describe", "group", group) for group in left)),
+            admin.asking(f"describing {_names(left)}"),
+        ):
+            for group, answer in answers.items():
+                if isinstance(answer, Group):
+                    found[group] = answer
+                elif is_late or answer.args[0].code() not in ON_ITS_WAY:
+                    raise answer
+        if len(found) == len(set(groups)):
+            return found
+        time.sleep(_AGAIN_AFTER_S)
+
+
+def _describe(admin: Admin, groups: Sequence[str]) -> dict[str, Group | KafkaException]:
+    found: dict[str, Group | KafkaException] = {}
+    with admin.asking(f"describing {_names(groups)}") as client:
+        asked = client.describe_consumer_groups(groups, request_timeout=admin.timeout_s)
         for group, answer in asked.items():
             try:
                 found[group] = _group(answer.result(admin.timeout_s))
             except KafkaException as exc:
-                if exc.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise
-                found[group] = Group(group, "unknown", "dead", None, None, None, ())
+                is_missing = exc.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+                dead = Group(group, "unknown", "dead", None, None, None, ())
+                found[group] = dead if is_missing else exc
     return found
 
 
 def committed(admin: Admin, group: str) -> dict[Place, Committed]:
     """Everything that the group has committed."""
+    # Asked before the coordinator knows the group, as on a new cluster, librdkafka makes our process
+    # die (its issue 5040); a description waits for the coordinator, and is answered with an error.
+    described(admin, [group])
     with (
         needing(Need("Describe", "group", group)),
         admin.asking(f"reading the offsets of group {group}") as client,
@@ -173,8 +204,3 @@ def _word(name: Any) -> str:
 
 def _names(groups: Sequence[str]) -> str:
     return f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
-
-
-def holders(groups: Mapping[str, Group], group: str) -> dict[Place, Member]:
-    """Who reads each partition for the group now."""
-    return {place: member for member in groups[group].members for place in member.places}

@@ -11,18 +11,11 @@ from playhead.faults import abort_point
 from playhead.groups.plan import Committed, GroupPlan
 from playhead.kafka.access import Need, needing
 from playhead.kafka.admin import Admin, KafkaRefused
-from playhead.kafka.groups import committed
+from playhead.kafka.groups import ON_ITS_WAY, committed
 from playhead.kafka.groups_forget import forget
 from playhead.source import Place
 
 _AGAIN_AFTER_S = 0.1
-# A coordinator that has just been made, or moves, is found again in a moment.
-_PASSING = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.REQUEST_TIMED_OUT,
-}
 # What a coordinator says to one who is not a member of a group that has some.
 _NOT_IDLE = {
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -109,7 +102,7 @@ def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None
         refused = _ask(admin, group, left)
         if any(error.code() in _NOT_IDLE for error in refused.values()):
             raise JoinedMeanwhile(group, reason=next(iter(refused.values())).str())
-        lasting = [e for e in refused.values() if e.code() not in _PASSING]
+        lasting = [e for e in refused.values() if e.code() not in ON_ITS_WAY]
         if lasting or (refused and time.monotonic() > deadline):
             with (
                 needing(*_read_topics(refused), Need("Read", "group", group)),
