@@ -131,6 +131,22 @@ def test_plans_of_several_groups_travel_too(
     assert readers.offsets(one) == readers.offsets(other) == {(tape, 0): 34}
 
 
+def test_all_groups_are_the_same_groups(
+    tape: str,
+    readers: Readers,
+    playhead: Playhead,
+    sandbox: Endpoints,
+    kafka_groups: KafkaGroups,
+) -> None:
+    readers.group({(tape, 0): 50})
+    words = ["--all-groups", "--all-topics", "--to-earliest", "--export"]
+    theirs = kafka_groups("--reset-offsets", *words)
+    ours = playhead("groups", "reset", *words, **address_of(sandbox))
+    assert ours.returncode == 0, ours.stderr
+    assert tape in theirs
+    assert sorted(ours.stdout.split()) == sorted(theirs.split())
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_descriptions_have_the_same_numbers(
     protocol: str,

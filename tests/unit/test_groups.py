@@ -98,6 +98,17 @@ def test_current_is_the_end_where_nothing_is_committed_and_shifting_that_is_refu
         ShiftBy(-1).answer(nowhere)
 
 
+def test_a_time_outside_of_the_log_goes_to_its_nearest_end_and_says_so():
+    held = Bounds(3, 10, 10)
+    assert AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, 3)) == (
+        3,
+        "the first record there is",
+    )
+    late = AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, None))
+    assert late == (10, "no record is so late: the end")
+    assert AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, 4)) == (4, None)
+
+
 def test_the_end_says_how_much_of_open_transactions_it_skips():
     assert "4 offsets" in Latest().answer(Facts("g", PLACE, Bounds(0, 6, 10), 0)).note
 

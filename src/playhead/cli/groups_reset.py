@@ -72,18 +72,17 @@ def reset(run: Run, group: Groups = None) -> None:
     modes, scope = Modes(run, named), scope_of(run)
     if scope.is_empty and not values["from_file"]:
         raise UsageError("it is not said which topics", hint="--topic TOPIC, or --all-topics")
+    if values["from_file"] and not scope.is_empty:
+        run.output.say("--topic and --all-topics do not count here: the file names the partitions")
     from playhead.cli.groups_desk import desk
     from playhead.kafka.groups_change import Reset
 
     with desk(run) as here:
         groups = _groups(run, named, modes, here)
         _need_one_target(values["to_group"], groups)
-        plans = [
-            here.plan_reset(
-                Reset(each, modes.of(each), scope, values["to_group"], bool(values["create"]))
-            )
-            for each in groups
-        ]
+        to_group, create = values["to_group"], bool(values["create"])
+        asked = [Reset(each, modes.of(each), scope, to_group, create) for each in groups]
+        plans = [here.plan_reset(each) for each in asked]
         _carry_out(run, here, plans, is_single=len(groups) == 1 and not values["all_groups"])
 
 
@@ -131,10 +130,19 @@ def _groups(run: Run, named: list[str], modes: Modes, here: "Desk") -> list[str]
             for left in sorted(set(every) - set(modes.named)):
                 run.output.say(f"group {left} is left out: the file has no offsets for it")
             return [each for each in every if each in modes.named]
+        if run.values["all_topics"]:
+            return [each for each in every if _has_offsets(run, each, here)]
         return every
     if named or modes.named:
         return named or modes.named
     raise UsageError("no group is named", hint="name some, or --all-groups")
+
+
+def _has_offsets(run: Run, group: str, here: "Desk") -> bool:
+    found = bool(here.committed(group))
+    if not found:
+        run.output.say(f"group {group} is left out: it has committed no offsets")
+    return found
 
 
 def _need_one_target(to_group: str | None, groups: list[str]) -> None:

@@ -161,7 +161,8 @@ class AtInstant:
                 if facts.bounds.high_watermark > facts.bounds.earliest
                 else "empty: the end",
             )
-        return Answer(facts.at_instant)
+        is_first = facts.at_instant == facts.bounds.earliest
+        return Answer(facts.at_instant, "the first record there is" if is_first else None)
 
     def __str__(self) -> str:
         return self.written
