@@ -1,6 +1,8 @@
 """What a cluster with an authorizer does not allow is named, with the permission that is missing."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from confluent_kafka import Producer
@@ -22,6 +24,7 @@ from playhead.sandbox.ground import LOOPBACK, free_port
 from tests.fix_commands import Playhead
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+Guarded = tuple[KafkaConnection, str, CompletedProcess[str]]
 GROUP, TOPIC = "guarded-group", "guarded"
 WITHIN_S = 30.0
 
@@ -42,9 +45,10 @@ def settings(port: int) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def guarded(servers_folder) -> Iterator[tuple[KafkaConnection, str]]:  # type: ignore[no-untyped-def]
+def guarded(servers_folder: Path, playhead: Playhead) -> Iterator[Guarded]:
     port = free_port()
     with Sandbox(servers_folder / "guarded", broker_settings=settings(port)).running() as endpoints:
+        first = playhead("groups", "describe", "nobody", "-b", endpoints.bootstrap_servers)
         connection = KafkaConnection(endpoints.bootstrap_servers)
         with Admin(connection) as admin:
             admin.create_topic(TOPIC, partitions=1)
@@ -52,12 +56,12 @@ def guarded(servers_folder) -> Iterator[tuple[KafkaConnection, str]]:  # type: i
             producer.produce(TOPIC, b"v")
             producer.flush(WITHIN_S)
             commit(admin, GROUP, {(TOPIC, 0): Committed(1)})
-        yield connection, f"{LOOPBACK}:{port}"
+        yield connection, f"{LOOPBACK}:{port}", first
 
 
 @pytest.fixture
-def as_alice(playhead: Playhead, guarded: tuple[KafkaConnection, str]) -> Callable:  # type: ignore[type-arg]
-    _, servers = guarded
+def as_alice(playhead: Playhead, guarded: Guarded) -> Callable:  # type: ignore[type-arg]
+    _, servers, _ = guarded
     login = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=alice"]
     login.append("sasl.password=${ALICE}")
     options = [word for each in login for word in ("-X", each)]
@@ -73,11 +77,18 @@ def allow(connection: KafkaConnection, kind: ResourceType, name: str, what: AclO
         future.result(WITHIN_S)
 
 
+def test_the_first_question_to_a_new_cluster_waits_for_its_coordinator(guarded: Guarded) -> None:
+    """librdkafka would end the process: its issue 5040."""
+    _, _, first = guarded
+    assert first.returncode == 2, first.stderr
+    assert "no consumer group 'nobody'" in first.stderr
+
+
 def test_the_missing_permission_is_named_step_by_step(
     as_alice: Callable,  # type: ignore[type-arg]
-    guarded: tuple[KafkaConnection, str],
+    guarded: Guarded,
 ) -> None:
-    connection, _ = guarded
+    connection, _, _ = guarded
     reset = ["reset", GROUP, "--topic", TOPIC, "--to-earliest", "--yes"]
     steps = [
         ("Describe on group", ResourceType.GROUP, GROUP, AclOperation.DESCRIBE),
