@@ -302,6 +302,20 @@ def test_lag_is_in_records_and_in_time_and_null_where_nothing_is_committed(
     assert (third["lag"], third["lag_ms"], third["next_record"]) == (0, 0, None)
 
 
+def test_an_offset_of_a_topic_that_was_made_anew_has_no_lag(
+    make_topic: MakeTopic, kafka: KafkaConnection, readers: Readers, groups: Groups
+) -> None:
+    topic = make_topic()
+    write(kafka, [_record(topic, 0)])
+    group = readers.group({(topic, 0): 7})
+    said = groups("describe", group, "-o", "jsonl")
+    row = json.loads(said.stdout)
+    assert (row["committed"], row["end"], row["lag"], row["lag_ms"]) == (7, 1, None, None)
+    assert "beyond the end; was the topic made anew?" in said.stderr
+    assert groups("reset", group, "--topic", topic, "--to-latest", "--yes").returncode == 0
+    assert readers.offsets(group) == {(topic, 0): 1}
+
+
 def test_a_restored_topic_is_looked_up_by_its_records_not_by_markers_of_transactions(
     make_topic: MakeTopic, kafka: KafkaConnection, readers: Readers, groups: Groups
 ) -> None:

@@ -20,15 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
-_STATES = (
-    "stable",
-    "empty",
-    "dead",
-    "assigning",
-    "reconciling",
-    "preparing_rebalancing",
-    "completing_rebalancing",
-)
+_STATES = ("stable", "empty", "dead", "preparingrebalance", "completingrebalance", "unknown")
 _KINDS = ("classic", "consumer")
 
 
@@ -95,7 +87,8 @@ def describe(
                 run.output.say(f"group {name} is {found[name].state}: nobody reads for it now")
             documents.append(_described(found[name], seen.behind))
     rows = [{"group": d["group"]} | row for d in documents for row in d["partitions"]]
-    run.output.emit({"groups": documents}, [_as_text(row) for row in rows])
+    is_read_by_people = run.output.form in ("table", "csv")
+    run.output.emit({"groups": documents}, list(map(_as_text, rows)) if is_read_by_people else rows)
 
 
 @app.command()

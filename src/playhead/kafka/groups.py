@@ -199,7 +199,10 @@ def _member(found: Any) -> Member:
 
 
 def _word(name: Any) -> str:
-    return str(name.name).lower() if name is not None else "unknown"
+    """As Kafka says it; the states of a new group that rebalances, librdkafka does not know."""
+    if name is None:
+        return "unknown"
+    return str(name.name).lower().replace("rebalancing", "rebalance").replace("_", "")
 
 
 def _names(groups: Sequence[str]) -> str:

@@ -30,10 +30,17 @@ class Behind:
 
     @property
     def lag(self) -> int | None:
-        """Offsets from the committed one to the end; None, never 0, where nothing is committed."""
-        if self.committed is None or self.bounds is None:
+        """Offsets from the committed one to the end; None, never 0, where that says nothing."""
+        if self.committed is None or self.bounds is None or self.is_beyond:
             return None
-        return max(0, self.bounds.high_watermark - self.committed.offset)
+        return self.bounds.high_watermark - self.committed.offset
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the offset is of another log than this: the topic was made anew, or cut."""
+        if self.committed is None or self.bounds is None:
+            return False
+        return self.committed.offset > self.bounds.high_watermark
 
     @property
     def expired(self) -> int:
@@ -90,6 +97,11 @@ def lags(
         )
         for place in sorted([*there, *gone])
     )
+    remarks += [
+        f"{each.place[0]}:{each.place[1]}: the committed offset is beyond the end; was the topic made anew?"
+        for each in behind
+        if each.is_beyond
+    ]
     return Lags(behind, tuple(remarks))
 
 
