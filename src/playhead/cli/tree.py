@@ -7,6 +7,8 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from playhead.cli.lighter import lighten, lightened
+
 COMMANDS = {
     "demo": "Real servers, a topic just written, a span of it replayed into a database.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
@@ -14,6 +16,7 @@ COMMANDS = {
     "runs": "The replays of this machine, and how far they are.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",
     "verify": "Read a target back and compare it with its source.",
+    "groups": "Consumer groups: who reads, how far behind, and the safe reset.",
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
     "context": "Named clusters with their databases.",
@@ -32,7 +35,7 @@ class Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         if name not in self._loaded:
-            command = get_command(import_module(f"playhead.cli.{name}").app)
+            command = lighten(get_command(import_module(f"playhead.cli.{name}").app))
             command.name = name
             self._loaded[name] = command
         return self._loaded[name]
@@ -50,6 +53,9 @@ class Tree(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = Commands()  # type: ignore[assignment]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return lightened(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
