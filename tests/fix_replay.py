@@ -270,10 +270,11 @@ def end_of(deck: Deck, kind: str, folder: Any, partitions: int = 2) -> End:
         # Without a key: what came twice would be there twice.
         table = deck.table("car text, seq int, speed float8", new_name("t").replace("-", "_"))
         return End(f"postgres:{table}", (), lambda: _column(deck, table))
-    if kind == "staged":
+    if kind in ("staged", "apart"):
         table = deck.table("seq int PRIMARY KEY, car text", new_name("s").replace("-", "_"))
-        # So that each slice meets a row that is there, and takes the way of those that do.
-        deck.sql(f"INSERT INTO {table} SELECT n, 'old' FROM generate_series(0, 100000, 50) n")
+        # So that each slice meets as many rows that are there as sends it on that way.
+        every = 1 if kind == "staged" else 5
+        deck.sql(f"INSERT INTO {table} SELECT n, 'old' FROM generate_series(0, 20000, {every}) n")
         return End(
             f"postgres:{table}",
             ("--on-conflict", "update"),

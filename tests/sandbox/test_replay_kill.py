@@ -17,8 +17,16 @@ Perform = Callable[..., Performance]
 POINTS = abort_points(Path(playhead.__file__).parent)
 AREAS = {
     "kafka": ("kafka.", "job.", "run."),
-    "postgres": ("postgres.direct.", "postgres.closed", "postgres.ledger.", "job.", "run."),
-    "staged": ("postgres.stage.", "postgres.closed", "postgres.ledger.", "job."),
+    "postgres": (
+        "postgres.begun",
+        "postgres.direct.",
+        "postgres.closed",
+        "postgres.ledger.",
+        "job.",
+        "run.",
+    ),
+    "staged": ("postgres.begun", "postgres.stage.", "postgres.closed", "postgres.ledger.", "job."),
+    "apart": ("postgres.apart.", "postgres.ledger."),
     "parquet": ("files.", "job.", "run."),
 }
 CASES = [

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,12 @@ def test_the_session_is_named_quiet_and_on_loopback(spark: "SparkSession") -> No
 
 def test_the_active_session_is_taken_as_it_is(spark: "SparkSession") -> None:
     assert session.session("another") is spark
+
+
+def test_the_session_of_another_thread_is_taken_as_it_is(spark: "SparkSession") -> None:
+    with ThreadPoolExecutor(1) as elsewhere:
+        assert elsewhere.submit(session.session, "another").result() is spark
+    assert spark.conf.get("spark.app.name") == "playhead tests"
 
 
 def start(program: str, **more: str) -> "subprocess.Popen[str]":

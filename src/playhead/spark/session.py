@@ -157,9 +157,13 @@ def _require(*packages: str) -> None:
 def _active() -> "SparkSession | None":
     if "pyspark" not in sys.modules:
         return None
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    if (found := SparkSession.getActiveSession()) is not None:
+        return found
+    # Active is a matter of one thread; the session that another has started is as good.
+    return SparkSession._instantiatedSession if SparkContext._active_spark_context else None
 
 
 def _settings(name: str, master: str, ui: bool) -> dict[str, str]:
