@@ -9,7 +9,7 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.decoding import DECODING, decoders
 from playhead.cli.incoming import SHOWN, Picked, Printer, printer
-from playhead.cli.options import CONNECTION, TIME, Parameters, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, TIME, Parameters, Run, with_options
 from playhead.cli.output import ReaderGone, tell
 from playhead.cli.sentence import SPAN, span
 from playhead.errors import BadValue, UsageError
@@ -41,7 +41,7 @@ CONSUME_SPAN: Parameters = SPAN | {
 
 
 @app.command()
-@with_options(CONNECTION, TIME, CONSUME_SPAN, SHOWN, DECODING)
+@with_options(CONNECTION, REGISTRY, TIME, CONSUME_SPAN, SHOWN, DECODING)
 def consume(
     run: Run,
     topics: Annotated[
@@ -75,7 +75,7 @@ def consume(
 
     picked = Picked(_pattern("--grep", grep), _pattern("--grep-key", grep_key), most)
     decoded = decoders(run)
-    shown = printer(run, decoded, picked)
+    shown = printer(run, decoded)
     source = _source(run, topics)
     resolved = _resolved(run)
     picked.from_ms, picked.to_ms = resolved.from_ms, resolved.to_ms
@@ -84,7 +84,8 @@ def consume(
         found = _only(found, partition)
     scan = Scan(source.connection, found, source.patience_s)
     planned = "and what comes" if scan.planned is None else f"{scan.planned:,} offsets"
-    run.output.say(f"reading {', '.join(topics)} {_told_span(resolved)}: {planned}")
+    told = _told_span(resolved) if _says_from(run) or not run.values["follow"] else "from now on"
+    run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
     _read(run, scan, picked, shown)
 
 
@@ -99,6 +100,9 @@ def _read(run: Run, scan: "Scan", picked: Picked, shown: Printer) -> None:
                 tell(f"waiting: {scan.trouble}")
             indexes, is_full = picked.pick(records, shown.decoded)
             shown.show(records, indexes)
+            if (trouble := shown.decoded.trouble) is not None:
+                _stop_at(scan, trouble.topic, trouble.partition, trouble.offset)
+                raise trouble
             if is_full:
                 _stop_at(scan, records.topic, records.partition, records.offsets[indexes[-1]])
                 why = f"--max {picked.most}"
@@ -168,13 +172,16 @@ def _stretches(run: Run, source: "KafkaSource", resolved: "Resolved") -> "list[S
     from playhead.kafka.scan import from_now, stretches
 
     values = run.values
-    says_from = any(values[name] is not None for name in ("from_", "last", "offsets"))
     late = values["lateness"]
     lateness_ms = _LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
     with needing("Read", f"topic {', '.join(source.topics) or source.pattern}"):
-        if values["follow"] and not says_from:
+        if values["follow"] and not _says_from(run):
             return from_now(source)
         return stretches(source, resolved, lateness_ms=lateness_ms, is_open=values["follow"])
+
+
+def _says_from(run: Run) -> bool:
+    return any(run.values[name] is not None for name in ("from_", "last", "offsets"))
 
 
 def _only(found: "list[Stretch]", partitions: list[int]) -> "list[Stretch]":

@@ -169,7 +169,7 @@ class Json:
         self.count += len(indexes)
         if indexes:
             picked = records.pick(indexes)
-            text = list(jsonl.lines(picked, self.decoded.as_json(picked)))
+            text = list(jsonl.lines(picked, self.decoded.as_json()))
             if self.is_document:
                 sys.stdout.write(self._between + ",\n".join(text))
                 self._between = ",\n"
@@ -183,7 +183,7 @@ class Json:
         sys.stdout.flush()
 
 
-def printer(run: Run, decoded: Decoded, picked: Picked) -> Printer:  # noqa: ARG001
+def printer(run: Run, decoded: Decoded) -> Printer:
     """The form that the options ask for."""
     if run.output.form == "csv":
         raise BadValue("-o", found="csv", needed="table (lines), jsonl or json", where="consume")

@@ -10,7 +10,7 @@ from playhead.cli.moments import instant_ms
 from playhead.cli.options import Run
 from playhead.duration import MS
 from playhead.errors import BadValue, PlayheadError, UsageError
-from playhead.instant import read_point
+from playhead.instant import Instant, read_point
 from playhead.phrase import NotUnderstood, Phrase
 from playhead.record import Headers
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("lines", "jsonl")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
-_STAMP = re.compile(rb"(?:CreateTime:|LogAppendTime:)?(-?[0-9]+)")
+_STAMP = re.compile(rb"(CreateTime:|LogAppendTime:)?(-?[0-9]+)")
 _MS_DIGITS = 13
 _UNITS = {10: "seconds", 16: "microseconds", 19: "nanoseconds"}
 _SHOWN_COMPLAINTS = 5
@@ -106,18 +106,20 @@ class Reading:
 
     def _time(self, text: bytes, number: int) -> int:
         exact = _STAMP.fullmatch(text)
-        if exact and (len(exact[1]) == _MS_DIGITS or exact[1].startswith(b"-")):
-            return int(exact[1])
+        if exact and (exact[1] or len(exact[2]) == _MS_DIGITS or exact[2].startswith(b"-")):
+            return int(exact[2])
         from playhead.kafka.lines import BadLine
 
-        said = (exact[1] if exact else text).decode("utf-8", "replace")
+        said = text.decode("utf-8", "replace")
         try:
-            ns = read_point(Phrase.of(said, "timestamp"), self.timezone).point.at_ns(0)
+            point = read_point(Phrase.of(said, "timestamp"), self.timezone).point
         except NotUnderstood as exc:
             raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
+        if not isinstance(point, Instant):
+            raise BadLine(number, reason=f"timestamp {said!r} is no instant")
         if exact:
             self._units.add(_UNITS.get(len(said), "other units"))
-        return -(-ns // MS)
+        return -(-point.ns // MS)
 
     def _number(self, text: bytes, number: int) -> int:
         digits = text.removeprefix(b"Partition:")
