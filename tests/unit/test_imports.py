@@ -31,6 +31,8 @@ HEAVY = {
     "pytest",
     "hypothesis",
     "rich",
+    "fastavro",
+    "google",
 }
 
 
@@ -64,8 +66,11 @@ def before_anything() -> set[str]:
     return loaded_after("") | {"__main__", "__mp_main__"}
 
 
+HELPS = [[*words, "--help"] for words in (["topics", "create"], ["produce"], ["consume"])]
+
+
 @pytest.mark.parametrize(
-    "words", [["--help"], ["sandbox", "up", "--help"], ["doctor", "--help"], ["--version"]]
+    "words", [["--help"], ["sandbox", "up", "--help"], ["doctor", "--help"], ["--version"], *HELPS]
 )
 def test_help_loads_nothing_heavy(words):
     program = (

@@ -52,7 +52,9 @@ Fits = Callable[[bytes | None, bytes | None], bool]
 class NotDecoded(PlayheadError):
     """A record whose key or value is not what it was said to be."""
 
-    def __init__(self, topic: str, place: tuple[int, int], part: str, *, reason: PlayheadError) -> None:
+    def __init__(
+        self, topic: str, place: tuple[int, int], part: str, *, reason: PlayheadError
+    ) -> None:
         self.topic, self.part = topic, part
         self.partition, self.offset = place
         super().__init__(

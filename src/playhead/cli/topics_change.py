@@ -97,8 +97,8 @@ def create(
     from playhead.kafka.topics import create as make
 
     check_name(topic)
-    configuration = run.configuration()
     shape = NewShape(topic, partitions, replication, settings_of(run))
+    configuration = run.configuration()
     if not dry_run:
         # Nothing that is there changes: read-only and production contexts are all that can object.
         ask(f"creating topic {topic}", topic, configuration, yes=True)

@@ -156,7 +156,9 @@ def _state(said: Any, settings: tuple[TopicSetting, ...] | None) -> TopicState:
         )
         for each in sorted(said.partitions, key=lambda each: each.id)
     ]
-    return TopicState(said.name, str(said.topic_id), said.is_internal, tuple(partitions), settings)
+    # As Kafka's tools write it; the client's text of an id has '+' and '/' where they have '-' and '_'.
+    topic_id = str(said.topic_id).translate(str.maketrans("+/", "-_"))
+    return TopicState(said.name, topic_id, said.is_internal, tuple(partitions), settings)
 
 
 _SOURCES = {
