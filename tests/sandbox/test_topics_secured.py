@@ -1,4 +1,4 @@
-"""Brokers that want TLS, a login or an ACL: log directories over our own socket, and the ACL that is missing by name."""
+"""Brokers that want TLS, a login or an ACL: log directories over our own socket, and a missing ACL by its name."""
 
 from collections.abc import Iterator
 from contextlib import closing

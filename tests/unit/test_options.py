@@ -7,7 +7,16 @@ import typer
 from typer.testing import CliRunner
 
 from playhead.cli import options
-from playhead.cli.options import CONNECTION, OUTPUT, SANDBOX, SPARK, TIME, Run, with_options
+from playhead.cli.options import (
+    CONNECTION,
+    OUTPUT,
+    REGISTRY,
+    SANDBOX,
+    SPARK,
+    TIME,
+    Run,
+    with_options,
+)
 from playhead.errors import BadValue
 from playhead.settings import BY_NAME
 
@@ -16,6 +25,7 @@ GROUPS = {
     "SPARK": SPARK,
     "TIME": TIME,
     "SANDBOX": SANDBOX,
+    "REGISTRY": REGISTRY,
     "OUTPUT": OUTPUT,
 }
 
@@ -29,7 +39,7 @@ class Command:
         self.app = typer.Typer(rich_markup_mode=None)
 
         @self.app.command()
-        @with_options(CONNECTION, SPARK, TIME, SANDBOX)
+        @with_options(CONNECTION, SPARK, REGISTRY, TIME, SANDBOX)
         def command(
             run: Run,
             name: Annotated[str, typer.Argument(help="A name of its own.")],

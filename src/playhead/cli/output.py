@@ -170,17 +170,39 @@ def _write_csv(rows: Sequence[Row]) -> None:
 
 
 def _write_table(rows: Sequence[Row]) -> None:
+    columns = _columns(rows)
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    heads = [column.upper().replace("_", "-") for column in columns]
+    if columns and not sys.stdout.isatty() and not colour_is_wanted() and _is_simple(cells):
+        _write(_plain_table([heads, *cells]))
+    else:
+        _write_rich_table(heads, cells)
+
+
+def _is_simple(cells: Sequence[Sequence[str]]) -> bool:
+    """Whether every character is one column wide, so that no table library is needed to line them up."""
+    return all(cell.isascii() and cell.isprintable() for row in cells for cell in row)
+
+
+def _plain_table(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in lines
+    )
+
+
+def _write_rich_table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    columns = _columns(rows)
-    for column in columns:
-        table.add_column(column.upper().replace("_", "-"), overflow="fold")
-    for row in rows:
-        cells = [_cell(row.get(column)) for column in columns]
-        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in cells))
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
     console = Console(
         file=sys.stdout,
         width=None if sys.stdout.isatty() else _UNFOLDED,

@@ -7,6 +7,8 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from playhead.cli.lighter import lighten, lighten_own
+
 COMMANDS = {
     "demo": "Real servers, a topic just written, a span of it replayed into a database.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
@@ -35,7 +37,7 @@ class Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         if name not in self._loaded:
-            command = get_command(import_module(f"playhead.cli.{name}").app)
+            command = lighten(get_command(import_module(f"playhead.cli.{name}").app))
             command.name = name
             self._loaded[name] = command
         return self._loaded[name]
@@ -53,6 +55,10 @@ class Tree(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = Commands()  # type: ignore[assignment]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        lighten_own(self)
+        return list(super().parse_args(ctx, args))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)

@@ -24,9 +24,12 @@ ACKS: Mapping[str, str] = {
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SERVE_EVERY = 1_000
 _FULL_QUEUE_WAIT_S = 0.2
+_AFTER_THE_END_S = 5.0
 _MOST_BYTES = 1_000_000_000  # the broker's limit is the one that counts
 _MOST_FAILURES = 10
 _NOW = 0
+# Without Write on any topic a client that writes each record once is not even given its number.
+_NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
 class NotSendable(PlayheadError):
@@ -80,9 +83,9 @@ class Sender:
     sent: int = 0
     failed: int = 0
     transactions: int = 0
-    failures: list[tuple[int, str]] = field(default_factory=list)
-    """The first of those that failed: their numbers, and why."""
     _producer: Producer = field(init=False)
+    _fatal: KafkaError | None = None
+    _noted: Any = None
     _in_transaction: int = 0
     _committed: int = 0
 
@@ -106,7 +109,7 @@ class Sender:
             "enable.idempotence": self.delivery.acks == "all",
             # As Java's producer does it, so that a key's records stay together whoever writes them.
             "partitioner": "murmur2_random",
-            "message.timeout.ms": round(self.delivery.timeout_s * 1000),
+            "delivery.timeout.ms": round(self.delivery.timeout_s * 1000),
             "delivery.report.only.error": True,
             "log_level": 0,
         }
@@ -131,7 +134,7 @@ class Sender:
         self._produce(record)
         self.sent += 1
         if self.sent % _SERVE_EVERY == 0:
-            self._producer.poll(0)
+            self._serve(None)
         if self.delivery.transactional_id is not None:
             self._in_transaction += 1
             if self._in_transaction == self.delivery.records_in_transaction:
@@ -152,8 +155,11 @@ class Sender:
                 )
             except BufferError:
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
-            except KafkaException as exc:
-                # Told at once, as when it is larger than anything can be.
+            except (KafkaException, SystemError) as exc:
+                # Told at once: it is larger than anything can be, or the client has ended for good.
+                if isinstance(exc, SystemError):
+                    self._end_for_good(exc)
+                    continue
                 self._note(record.number, exc.args[0], None)
                 return
             else:
@@ -163,7 +169,7 @@ class Sender:
         """Return when each record is delivered or has failed; commits what is open."""
         if self._in_transaction:
             self._commit()
-        left = self._producer.flush(self.delivery.timeout_s + 5)
+        left = self._serve(self.delivery.timeout_s + 5)
         for _ in range(left):
             self._note(0, None, None)
 
@@ -173,12 +179,12 @@ class Sender:
             self._in_transaction = 0
             self._call(lambda: self._producer.abort_transaction(self.delivery.timeout_s))
         else:
-            self._producer.flush(5)
+            self._serve(5)
 
     def _commit(self) -> None:
         count = self._in_transaction
-        self._producer.flush(self.delivery.timeout_s)
-        if self.failures:
+        self._serve(self.delivery.timeout_s)
+        if self.failed:
             number, reason = self.failures[0]
             self.abandon()
             raise TransactionFailed(
@@ -208,13 +214,47 @@ class Sender:
             action = f"producing to {self.topic}"
             raise KafkaRefused(action, reason=f"{error.str()} ({error.name()})") from exc
 
+    def _serve(self, wait_s: float | None) -> int:
+        """Poll, or flush for so long: how many are on their way still."""
+        try:
+            if wait_s is None:
+                return int(self._producer.poll(0))
+            return int(self._producer.flush(wait_s))
+        except (KafkaException, SystemError) as exc:
+            # What ends the client for good is raised in whatever is called next, once.
+            self._end_for_good(exc)
+            return int(self._producer.flush(_AFTER_THE_END_S))
+
+    def _end_for_good(self, exc: BaseException) -> None:
+        cause = exc.__cause__ if isinstance(exc, SystemError) else exc
+        if not isinstance(cause, KafkaException):
+            raise exc
+        self._fatal = cause.args[0]
+
     def _note(self, number: int, error: KafkaError | None, _: object) -> None:
+        # The client may come here with an error of its own raised already, and then nothing works that
+        # is written in C: no list, no text, no len. What was noted is understood later.
         self.failed += 1
-        if len(self.failures) < _MOST_FAILURES:
-            reason = "no answer in time" if error is None else f"{error.str()} ({error.name()})"
-            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                reason += f"; the ACL that is missing is Write on topic {self.topic}"
-            self.failures.append((number, reason))
+        if self.failed <= _MOST_FAILURES:
+            self._noted = (number, error, self._noted)
+
+    @property
+    def failures(self) -> list[tuple[int, str]]:
+        """The first of those that failed: their numbers, and why."""
+        found: list[tuple[int, str]] = []
+        noted = self._noted
+        while noted is not None:
+            number, error, noted = noted
+            found.append((number, self._reason(self._fatal or error)))
+        return found[::-1]
+
+    def _reason(self, error: KafkaError | None) -> str:
+        if error is None:
+            return "no answer in time"
+        reason = f"{error.str()} ({error.name()})"
+        if error.code() in _NOT_ALLOWED:
+            reason += f"; the ACL that is missing is Write on topic {self.topic}"
+        return reason
 
 
 def _need_sendable(record: Outgoing) -> None:

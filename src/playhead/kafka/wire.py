@@ -35,8 +35,8 @@ class Wire:
         host, _, port = host_and_port.rpartition(":")
         with self._translated(), ExitStack() as stack:
             plain = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
-            stack.callback(plain.close)
             self._socket = plain
+            stack.callback(self.close)
             if connection.protocol.endswith("SSL"):
                 self._socket = tls_context(connection).wrap_socket(plain, server_hostname=host)
             if connection.protocol.startswith("SASL"):
