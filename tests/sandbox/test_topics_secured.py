@@ -22,9 +22,10 @@ from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka import topics
 from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.lines import Outgoing
 from playhead.kafka.log_dirs import sizes
 from playhead.kafka.permissions import NotAllowed, needing
-from playhead.kafka.sending import Outgoing, Sender
+from playhead.kafka.sending import Sender
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.wire import Wire
 from playhead.kafka.writer import Writer

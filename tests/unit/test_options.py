@@ -110,7 +110,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "d",
     ]
     words += ["--master", "local", "--spark-remote", "sc://h", "--spark-memory", "2g"]
-    words += ["--timezone", "+02:00", "--dir", "/d"]
+    words += ["--timezone", "+02:00", "--dir", "/d", "--schema-registry", "http://r"]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {
         "bootstrap_servers": "h:1",
@@ -121,6 +121,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "spark_master": "local",
         "spark_remote": "sc://h",
         "spark_memory": "2g",
+        "schema_registry": "http://r",
         "timezone": "+02:00",
         "directory": "/d",
     }

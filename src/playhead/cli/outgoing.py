@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from playhead.cli import jsonl
 from playhead.cli.moments import instant_ms
@@ -11,12 +10,9 @@ from playhead.cli.options import Run
 from playhead.duration import MS
 from playhead.errors import BadValue, PlayheadError, UsageError
 from playhead.instant import Instant, read_point
+from playhead.kafka.lines import BEFORE_THE_VALUE, BadLine, LineReader, Outgoing, Separators
 from playhead.phrase import NotUnderstood, Phrase
 from playhead.record import Headers
-
-if TYPE_CHECKING:
-    from playhead.kafka.lines import LineReader, Separators
-    from playhead.kafka.sending import Outgoing
 
 FORMATS = ("lines", "jsonl")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
@@ -30,7 +26,7 @@ _SHOWN_COMPLAINTS = 5
 class Reading:
     """Makes records of lines, and counts."""
 
-    lines: "LineReader | None"
+    lines: LineReader | None
     """None for JSON Lines."""
     headers: Headers = ()
     timestamp_ms: int | None = None
@@ -44,14 +40,12 @@ class Reading:
     complaints: list[str] = field(default_factory=list)
     _units: set[str] = field(default_factory=set)
 
-    def record(self, line: bytes, number: int) -> "Outgoing":
+    def record(self, line: bytes, number: int) -> Outgoing:
         """The record that a line is."""
         self.read = number
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         found = self._of_line(line, number) if self.lines else self._of_json(line, number)
         if found.partition is not None and not 0 <= found.partition < self.partitions:
-            from playhead.kafka.lines import BadLine
-
             raise BadLine(
                 number,
                 reason=f"partition {found.partition}, and the topic has 0 to {self.partitions - 1}",
@@ -72,7 +66,7 @@ class Reading:
             for unit in sorted(self._units)
         ]
 
-    def _of_line(self, line: bytes, number: int) -> "Outgoing":
+    def _of_line(self, line: bytes, number: int) -> Outgoing:
         assert self.lines is not None  # noqa: S101  asked by the caller
         parts = self.lines.read(line, number)
         stamp, place = self.timestamp_ms, None
@@ -82,7 +76,7 @@ class Reading:
             place = self._number(parts.partition, number)
         return self._outgoing(number, parts.key, parts.value, parts.headers, (stamp, place))
 
-    def _of_json(self, line: bytes, number: int) -> "Outgoing":
+    def _of_json(self, line: bytes, number: int) -> Outgoing:
         document = jsonl.read_document(line, number)
         key, value = (jsonl.body(document, name, number) for name in ("key", "value"))
         said = self.timestamp_ms
@@ -98,9 +92,7 @@ class Reading:
         value: bytes | None,
         headers: Headers,
         said: tuple[int | None, int | None],
-    ) -> "Outgoing":
-        from playhead.kafka.sending import Outgoing
-
+    ) -> Outgoing:
         partition = None if self.by_key else said[1] if self.partition is None else self.partition
         return Outgoing(number, key, value, headers + self.headers, said[0], partition)
 
@@ -108,8 +100,6 @@ class Reading:
         exact = _STAMP.fullmatch(text)
         if exact and (exact[1] or len(exact[2]) == _MS_DIGITS or exact[2].startswith(b"-")):
             return int(exact[2])
-        from playhead.kafka.lines import BadLine
-
         said = text.decode("utf-8", "replace")
         try:
             point = read_point(Phrase.of(said, "timestamp"), self.timezone).point
@@ -124,8 +114,6 @@ class Reading:
     def _number(self, text: bytes, number: int) -> int:
         digits = text.removeprefix(b"Partition:")
         if not digits.isdigit():
-            from playhead.kafka.lines import BadLine
-
             raise BadLine(
                 number, reason=f"partition {text.decode('utf-8', 'replace')!r} is no number"
             )
@@ -164,19 +152,15 @@ def _refuse_line_options(run: Run) -> None:
             raise UsageError(f"{flag} is about lines, and these are JSON Lines")
 
 
-def _line_reader(run: Run) -> "LineReader":
-    from playhead.kafka.lines import BEFORE_THE_VALUE, LineReader
-
+def _line_reader(run: Run) -> LineReader:
     values = run.values
     asked = fields("--with", values["with_"], BEFORE_THE_VALUE)
     ordered = [name for name in BEFORE_THE_VALUE if name in asked]
     return LineReader(ordered, separators(run))
 
 
-def separators(run: Run, *, null: bytes | None = None) -> "Separators":
+def separators(run: Run, *, null: bytes | None = None) -> Separators:
     """What stands between the parts of a line."""
-    from playhead.kafka.lines import Separators
-
     values, usual = run.values, Separators()
 
     def said(option: str, otherwise: bytes) -> bytes:

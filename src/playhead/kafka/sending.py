@@ -12,8 +12,8 @@ from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import AWAY, KafkaRefused
 from playhead.kafka.headers import unsendable
+from playhead.kafka.lines import Outgoing
 from playhead.kafka.permissions import needing
-from playhead.record import Headers
 
 Acks = Literal["0", "1", "all"]
 ACKS: Mapping[str, str] = {
@@ -45,18 +45,6 @@ class TransactionFailed(PlayheadError):
             f"transaction of {transactional_id} was given up: {reason}",
             hint=f"{committed:,} records of earlier transactions are in the topic, and none of this one",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A record on its way; `number` is where it was found, None leaves partition and time to Kafka."""
-
-    number: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-    timestamp_ms: int | None = None
-    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
