@@ -15,6 +15,9 @@ import pytest
 from confluent_kafka import Producer
 
 from playhead.connection import KafkaConnection
+from playhead.kafka.admin import Admin
+from playhead.kafka.scan import LogMovedOn, Scan, Stretch
+from playhead.kafka.trim import Trim, carry_out
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
 from playhead.testing import LinkProxy
@@ -354,6 +357,56 @@ def test_a_broker_that_goes_away_in_the_middle_is_a_failure_with_a_number(
     assert b"line 2 was not delivered" in err
 
 
+def test_reading_waits_while_the_queue_is_full_and_then_all_arrives(
+    linked_kafka: KafkaConnection,
+    broker_link: LinkProxy,
+    topic: str,
+    kafka: KafkaConnection,
+) -> None:
+    total, queue = 130_000, 100_000
+    process = subprocess.Popen(
+        [*COMMAND, "produce", topic, "-o", "json", "-b", linked_kafka.bootstrap_servers or ""],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"first\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not records_in(kafka, topic) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    broker_link.stall()
+    written = 0
+
+    def feed() -> None:
+        nonlocal written
+        assert process.stdin is not None
+        for _ in range(total // 1_000):
+            process.stdin.write(b"0123456789\n" * 1_000)
+            process.stdin.flush()
+            written += 1_000
+        process.stdin.close()
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        before, still = -1, 0
+        while (still < 5 or written < queue) and time.monotonic() < deadline + 30:
+            still = still + 1 if written == before else 0
+            before = written
+            time.sleep(0.2)
+        assert queue <= written < total, "the queue and a pipe hold so much, and the rest waits"
+    finally:
+        broker_link.resume()
+    feeding.join(60)
+    said = json.loads(process.stdout.read())
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert (said["delivered"], said["failed"]) == (total + 1, 0)
+    with Admin(kafka) as admin:
+        assert admin.bounds(topic) == {0: (0, total + 1)}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -545,7 +598,19 @@ def test_a_pattern_of_topics_and_their_names(
     assert {json.loads(line)["topic"] for line in both} == {one, other}
 
 
-def test_compacted_offsets_are_scanned_and_not_counted_as_records(
+def test_records_that_went_meanwhile_are_an_error_and_no_shorter_answer(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    write(kafka, timed(topic, 0, 1, 2, 3))
+    scan = Scan(kafka, [Stretch(topic, 0, 0, 3)], patience_s=20)
+    with Admin(kafka) as admin:
+        carry_out(admin, [Trim(topic, 0, 0, 2, 3)])
+    with pytest.raises(LogMovedOn, match="does not hold offset 0 any more"):
+        list(scan.run())
+    assert scan.scanned == 0
+
+
+def test_offsets_in_the_middle_of_a_partition_by_the_topics_name(
     run: Run, kafka: KafkaConnection, topic: str
 ) -> None:
     write(kafka, timed(topic, 0, 1, 2, 3))

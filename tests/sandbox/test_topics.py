@@ -285,6 +285,7 @@ def test_if_not_exists_takes_a_topic_as_it_is_and_says_how_it_differs(
         (["delete", "{topic}"], 6, "--yes"),
         (["trim", "{topic}", "--to", "end"], 6, "--yes"),
         (["trim", "{topic}"], 2, "--to or --offsets"),
+        (["trim", "{topic}", "--to", ""], 2, "needed a time"),
         (["trim", "{topic}", "--offsets", "9:-1"], 2, "a partition of the topic: 0, 1"),
         (["trim", "{topic}", "--offsets", "0:-9"], 2, "the end, which is 1"),
         (["trim", "{topic}", "--offsets", "0:1-"], 2, "a span from the log's start"),

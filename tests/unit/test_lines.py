@@ -39,6 +39,11 @@ def test_what_was_decoded_stands_beside_and_does_not_count(key, value):  # type:
     assert (found.key, found.value) == (key, value)
 
 
+def test_half_a_character_in_what_was_decoded_is_still_json_and_utf8() -> None:
+    (line,) = jsonl.lines(one(None, b"x", (), 5), {"decoded_value": [{"a": "\ud800", "b": "Å"}]})
+    assert json.loads(line.encode())["decoded_value"] == {"a": "\ud800", "b": "Å"}
+
+
 plain = some.binary(max_size=8).filter(lambda b: not set(b) & set(b"\t\n\r,:") and b != b"null")
 
 

@@ -163,7 +163,7 @@ class Json:
 
     def begin(self) -> None:
         if self.is_document:
-            sys.stdout.write('{"records": [')
+            _write('{"records": [')
 
     def show(self, records: Records, indexes: Sequence[int], /) -> None:
         self.count += len(indexes)
@@ -171,16 +171,21 @@ class Json:
             picked = records.pick(indexes)
             text = list(jsonl.lines(picked, self.decoded.as_json()))
             if self.is_document:
-                sys.stdout.write(self._between + ",\n".join(text))
+                _write(self._between + ",\n".join(text))
                 self._between = ",\n"
             else:
-                sys.stdout.write("\n".join(text) + "\n")
-        sys.stdout.flush()
+                _write("\n".join(text) + "\n")
+        sys.stdout.buffer.flush()
 
     def end(self, scanned: int, why: str, /) -> None:
         if self.is_document:
-            sys.stdout.write(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
-        sys.stdout.flush()
+            _write(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
+        sys.stdout.buffer.flush()
+
+
+def _write(text: str) -> None:
+    """As UTF-8, whatever the terminal's own encoding: JSON has no other."""
+    sys.stdout.buffer.write(text.encode())
 
 
 def printer(run: Run, decoded: Decoded) -> Printer:

@@ -24,10 +24,7 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
     shown = shown_times(records.timestamps_ms)
     for index, offset in enumerate(records.offsets):
         timestamp = "null" if shown[index] is None else f'"{shown[index]}"'
-        more = "".join(
-            f',"{name}":{json.dumps(column[index], ensure_ascii=False)}'
-            for name, column in decoded.items()
-        )
+        more = "".join(f',"{name}":{_dumped(column[index])}' for name, column in decoded.items())
         yield (
             f'{place},"offset":{offset},"timestamp_ms":{records.timestamps_ms[index]},'
             f'"timestamp":{timestamp},"timestamp_type":{records.timestamp_types[index]},'
@@ -35,6 +32,16 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
             f'"value":{bytes_as_json(records.values[index])},'
             f'"headers":{headers_as_json(records.headers[index])}{more}}}'
         )
+
+
+def _dumped(decoded: Any) -> str:
+    text = json.dumps(decoded, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half a character, which JSON can spell and UTF-8 cannot.
+        return json.dumps(decoded)
+    return text
 
 
 def read_document(line: bytes, number: int) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from playhead.cli.options import CONNECTION, TIME, Run, with_options
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from playhead.connection import KafkaConnection
-    from playhead.context import Configuration
     from playhead.kafka.trim import Trim
     from playhead.source import Bounds, Place
 
@@ -60,10 +58,11 @@ def trim(
     connection = configuration.kafka()
     with Admin(connection) as admin:
         held = bounds_of(admin, places_of(describe(admin, [topic])))
-        if offsets is not None:
-            trims = _by_offsets(topic, offsets, held)
-        else:
-            trims = _by_time(topic, to or "", held, configuration, connection)
+        trims = (
+            _by_time(run, topic, to or "", held)
+            if offsets is None
+            else _by_offsets(topic, offsets, held)
+        )
         rows = [each.row() for each in trims]
         deleted = sum(each.deleted for each in trims)
         run.output.emit({"topic": topic, "deleted": deleted, "partitions": rows}, rows)
@@ -89,18 +88,16 @@ def _by_offsets(topic: str, text: str, held: "dict[Place, Bounds]") -> "list[Tri
     return by_offsets(spans, held)
 
 
-def _by_time(
-    topic: str,
-    to: str,
-    held: "dict[Place, Bounds]",
-    configuration: "Configuration",
-    connection: "KafkaConnection",
-) -> "list[Trim]":
+def _by_time(run: Run, topic: str, to: str, held: "dict[Place, Bounds]") -> "list[Trim]":
     from playhead.cli.moments import instant_ms
+    from playhead.instant import show_ms
     from playhead.kafka.source import KafkaSource
     from playhead.kafka.trim import before
 
     if to == "end":
         return before({place: each.high_watermark for place, each in held.items()}, held)
-    source = KafkaSource(connection, topics=(topic,), patience_s=_PATIENCE_S)
-    return before(source.offsets_at(instant_ms("--to", to, configuration)), held)
+    configuration = run.configuration()
+    to_ms = instant_ms("--to", to, configuration)
+    run.output.say(f"all records before the first of {show_ms(to_ms)} or later")
+    source = KafkaSource(configuration.kafka(), topics=(topic,), patience_s=_PATIENCE_S)
+    return before(source.offsets_at(to_ms), held)

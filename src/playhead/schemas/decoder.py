@@ -97,7 +97,9 @@ def as_json(value: Any) -> Any:
         return [as_json(each) for each in value]
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, float):
+        return plain.finite(value)
+    if value is None or isinstance(value, str | bool | int):
         return value
     shown = getattr(value, "isoformat", None)
     return shown() if shown is not None else str(value)

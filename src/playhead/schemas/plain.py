@@ -2,20 +2,28 @@
 
 import base64
 import json
+import math
 import struct
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 
-def _number(form: str) -> Callable[[bytes], int | float]:
+def finite(number: float) -> float | str:
+    """The number, or its name where JSON has no number for it."""
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _number(form: str) -> Callable[[bytes], float | str]:
     packed = struct.Struct(form)
 
-    def read(data: bytes) -> int | float:
+    def read(data: bytes) -> float | str:
         if len(data) != packed.size:
             raise ValueError(f"found {len(data)} bytes, needed {packed.size}")
         (number,) = packed.unpack(data)
-        return number  # type: ignore[no-any-return]
+        return finite(number)
 
     return read
 
@@ -36,9 +44,13 @@ def _uuid(data: bytes) -> str:
     return str(uuid.UUID(_string(data)))
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(_string(data))
+        return json.loads(_string(data), parse_constant=_refuse_constant)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
 
