@@ -35,6 +35,8 @@ T0_MS = 1_628_080_200_000
 """2021-08-04T12:30, when the first lap of every tape begins."""
 SMALL_SLICES = "PLAYHEAD_SLICE_RECORDS"
 _FOREVER = str(2**62)
+# The start-up cache's training outlives its command by design.
+_TRAINING = ("playhead.warmup", "AOTCacheOutput", "AOTConfiguration")
 
 
 def lap(number: int, topic: str, partitions: int) -> Record:
@@ -337,15 +339,54 @@ class Performance:
         return {
             pid: text
             for pid, text in processes_that_mention(self.replay_id).items()
-            if "AOTCache" not in text and "warmup" not in text
+            if not any(word in text for word in _TRAINING)
         }
+
+    def carried_on(self, command: "subprocess.Popen[str]", *, seconds: float = 150.0) -> "Ended":
+        """Wake whoever stops at a point, each worker by itself, until the command ends."""
+
+        def has_ended() -> bool:
+            self.wake()
+            return command.poll() is not None
+
+        within(has_ended, seconds=seconds, what="it ends when all are awake")
+        return ended(command)
+
+    def wake(self) -> None:
+        for pid in self.processes():
+            if has_stopped(pid):
+                os.kill(pid, signal.SIGCONT)
 
     def are_gone(self, *, seconds: float = 30.0) -> None:
         within(lambda: not self.processes(), seconds=seconds, what="its processes are gone")
 
-    def progress(self) -> float:
-        """Part of the records that are in the target."""
-        return len(self.end.numbers()) / self.count
+    def kill(self) -> None:
+        """Driver, engine and workers at once."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.are_gone()
+
+    def comes_to(self, part: float, *, seconds: float = 60.0) -> None:
+        """Wait until so much of it is in the target."""
+        what = f"{part:.0%} of the records are there"
+        within(lambda: len(self.end.numbers()) >= part * self.count, seconds=seconds, what=what)
+
+
+def has_stopped(pid: int) -> bool:
+    """By SIGSTOP."""
+    return _stat(pid)[:1] == ["T"]
+
+
+def parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent and so on; nothing of a process that has gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 @dataclass(frozen=True)
@@ -387,9 +428,7 @@ def perform(
 
     yield make
     for each in made:
-        for pid in each.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        each.kill()
 
 
 LONG_TAPE = 2_000

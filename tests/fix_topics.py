@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
+from playhead.kafka.offsets import bounds_of
 from playhead.record import Record, TimestampType
+from playhead.source import Place
 
 _SILENCE_S = 10.0
 
@@ -32,11 +35,24 @@ def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
             "fetch.wait.max.ms": 20,
         }
     )
+    _await_markers(connection, [(each.topic, each.partition) for each in places])
     try:
         consumer.assign(places)
         return sorted(_read(consumer, len(places)), key=lambda r: (r.topic, r.partition, r.offset))
     finally:
         consumer.close()
+
+
+def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> None:
+    """A commit is answered before its markers stand in every partition; an open one is not waited for long."""
+
+    def are_there() -> bool:
+        with Admin(connection) as admin:
+            return all(
+                it.stable_end == it.high_watermark for it in bounds_of(admin, places).values()
+            )
+
+    wait_until(are_there, deadline_s=3, clock=SystemClock(), every_s=0.05)
 
 
 def _read(consumer: Consumer, partitions: int) -> list[Record]:

@@ -4,9 +4,10 @@ It knows sources and targets by their contracts alone, so it is the same in a Sp
 of one, and in a test with lists. Everything in a `Job` is picklable, because tasks are elsewhere.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -18,12 +19,20 @@ from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
 from playhead.errors import Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.ledger import Entry
+from playhead.meeting import Meeting
 from playhead.pace import Pace, ScheduleError, Share, Silence
-from playhead.paced import Pacer
+from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, Source
 from playhead.target import AlreadyCommitted, Findings, Target, Writer
+
+_MEET_WITHIN_NS = 30_000_000_000
+_MEET_EVERY_S = 0.005
+
+# Records come and go by the hundred thousand and are in no cycle: to look for cycles as often as Python
+# does of itself takes a fifth of all the time.
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 Lane = tuple[Slice, ...]
 """Slices of one partition, in order."""
@@ -43,10 +52,26 @@ class Pacing:
 
     pace: Pace
     start_ns: int
-    """By the wall clock: all tasks count from this instant."""
+    """By the wall clock: all tasks count from this instant, unless they can meet."""
     first_ms: int | None
     shares: Mapping[Place, Share] = field(default_factory=dict)
     silences: tuple[Silence, ...] = ()
+    latest_ms: int | None = None
+    """Record times after this one are nobody's to wait for."""
+    meeting: Meeting | None = None
+    """Where the lanes say that they are ready; None where they see no common folder."""
+
+    def start(self, clock: Clock, is_stopped: Callable[[], bool]) -> int | None:
+        """Say that one is ready, wait for the others, and learn when it starts; None when it will not."""
+        if self.meeting is None:
+            return self.start_ns
+        self.meeting.arrive()
+        latest_ns = clock.now_ns() + _MEET_WITHIN_NS
+        while (found := self.meeting.start_ns(clock, latest_ns=latest_ns)) is None:
+            if is_stopped():
+                return None
+            clock.sleep(_MEET_EVERY_S)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +95,16 @@ class Job:
     what the target has."""
 
     def is_stopped(self) -> bool:
-        return self.stop_file is not None and self.stop_file.exists()
+        """Whether somebody asked, or a paced task elsewhere had to give up."""
+        if self.stop_file is not None and self.stop_file.exists():
+            return True
+        meeting = self.pacing.meeting if self.pacing is not None else None
+        return meeting is not None and meeting.is_over
+
+    def tell_the_others(self) -> None:
+        """A paced task cannot go on: those elsewhere stop at their next slice boundary, too."""
+        if self.pacing is not None and self.pacing.meeting is not None:
+            self.pacing.meeting.end()
 
 
 @dataclass(slots=True)
@@ -107,9 +141,20 @@ Draw = Callable[[Slice], Iterable[Drawn]]
 def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
     """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
     lanes = job.works[index]
-    if job.pacing is None or len(lanes) == 1 or draw is not None:
-        return [_play_lanes(job, index, lanes, draw, Event())]
-    return _side_by_side(job, index, lanes)
+    with _seldom_collecting():
+        if job.pacing is None or len(lanes) == 1 or draw is not None:
+            return [_play_lanes(job, index, lanes, draw, Event())]
+        return _side_by_side(job, index, lanes)
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]:
@@ -164,6 +209,7 @@ def _play_lanes(
         # already is what an engine meets that starts a lost task again: the ledger has moved.
         report.away = exc.message
         is_over.set()
+        job.tell_the_others()
     return report
 
 
@@ -190,7 +236,8 @@ class _Desk:
 
 
 def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
-    pacer = _pacer(desk, lane)
+    place = (lane[0].topic, lane[0].partition)
+    pacer = _pacer(desk, place, desk.writer.expect(place))
     for slice_ in lane:
         if desk.is_stopped():
             return
@@ -198,27 +245,42 @@ def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
         if pacer is None:
             _commit_all(desk, desk.cutter.portions(slice_, drawn), lambda portion: portion.runs)
         else:
-            _commit_all(desk, pacer.portions(desk.cutter, slice_, drawn), pacer.release)
+            with closing(ahead(drawn)) as ready:
+                portions = pacer.portions(desk.cutter, slice_, ready)
+                _commit_all(desk, portions, pacer.release)
 
 
-def _pacer(desk: _Desk, lane: Lane) -> Pacer | None:
+def _pacer(desk: _Desk, place: Place, wait_for_writer: Callable[[], None]) -> Pacer | None:
     pacing = desk.job.pacing
     if pacing is None:
         return None
     schedule = pacing.pace.schedule(
         first_ms=pacing.first_ms,
-        share=pacing.shares.get((lane[0].topic, lane[0].partition), 1),
+        share=pacing.shares.get(place, 1),
         silences=pacing.silences,
+        latest_ms=pacing.latest_ms,
     )
+
+    def start() -> int | None:
+        wait_for_writer()
+        return pacing.start(desk.clock, desk.is_stopped)
+
     return Pacer(
         schedule,
         desk.job.filter,
         desk.clock,
-        start_ns=pacing.start_ns,
+        start=start,
         errors=desk.report.schedule,
         is_stopped=desk.is_stopped,
         keeps_rate=pacing.pace.per_second is not None,
+        first_commit_ns=_staggered_ns(desk.job, place),
     )
+
+
+def _staggered_ns(job: Job, place: Place) -> int:
+    """When a lane commits first, so that not all lanes commit at one moment."""
+    places = sorted({(lane[0].topic, lane[0].partition) for work in job.works for lane in work})
+    return COMMIT_EVERY_NS * (places.index(place) + 1) // len(places)
 
 
 def _commit_all(

@@ -19,10 +19,11 @@ from playhead.schedule import (
     silences_of,
 )
 
-__all__ = ["Pace", "Schedule", "ScheduleError", "Share", "Silence", "silences_of"]
+__all__ = ["Pace", "Schedule", "ScheduleError", "Share", "Silence", "horizon_of", "silences_of"]
 
 _FORMS: Final = "max, 2x, 0.5x, 5000/s, 1000/m, 100/h"
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
+_CLOCKS_DIFFER_MS: Final = 3_600_000
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600}
 
 
@@ -91,6 +92,7 @@ class Pace:
         first_ms: int | None = None,
         share: Share | Fraction | float = 1,
         silences: Iterable[Silence] = (),
+        latest_ms: int | None = None,
     ) -> Schedule:
         """The due times of one partition.
 
@@ -100,7 +102,7 @@ class Pace:
         turns meet. `silences` are those that all partitions have in common.
         """
         if self.times is not None:
-            return Schedule(AtSpeed(self.times, first_ms, silences, self.max_gap_ms))
+            return Schedule(AtSpeed(self.times, first_ms, silences, self.max_gap_ms, latest_ms))
         if self.per_second is not None:
             part = share if isinstance(share, Share) else _positive(share, "share")
             return Schedule(AtRate(self.per_second, part))
@@ -115,6 +117,11 @@ class Pace:
             if (shown := _decimal(self.per_second * seconds)) is not None:
                 return f"{shown}/{unit}"
         return f"{float(self.per_second):.9f}/s"
+
+
+def horizon_of(made_at_ms: int) -> int:
+    """Up to where a record's time can be believed in a plan that was made then; clocks differ a little."""
+    return made_at_ms + _CLOCKS_DIFFER_MS
 
 
 def _positive(number: float | Fraction, name: str) -> Fraction:

@@ -52,7 +52,10 @@ def at_once(_ordinal: int, _timestamp_ms: int) -> int:
 
 
 class AtSpeed:
-    """Record time since the first record, cut by long silences, divided by the speed."""
+    """Record time since the first record, cut by long silences, divided by the speed.
+
+    What is later than `latest_ms`, or has no time, is due together with what stands before it.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,11 @@ class AtSpeed:
         first_ms: int | None,
         silences: Iterable[Silence] = (),
         max_gap_ms: int | None = None,
+        latest_ms: int | None = None,
     ) -> None:
+        # Where the replay begins after it, nothing is out of place.
+        is_bounded = latest_ms is not None and (first_ms is None or first_ms <= latest_ms)
+        self._latest_ms = latest_ms if is_bounded else None
         self._multiplier, self._divisor = MS * times.denominator, times.numerator
         # What is left out of each silence begins when its allowed part is over.
         long = [] if max_gap_ms is None else joined(silences)
@@ -74,6 +81,8 @@ class AtSpeed:
         self._first = None if first_ms is None else self._played_ms(first_ms)
 
     def __call__(self, _ordinal: int, timestamp_ms: int) -> int:
+        if timestamp_ms < 0 or (self._latest_ms is not None and timestamp_ms > self._latest_ms):
+            return 0  # without a time, or with one that nobody can wait for: due in its place
         played = self._played_ms(timestamp_ms)
         if self._first is None:
             self._first = played

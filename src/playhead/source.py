@@ -57,6 +57,8 @@ class TopicFacts:
     retention_ms: int | None = None
     """None when records do not expire by age."""
     bytes_by_partition: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What a topic made for copies of its records takes over, in its system's own names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What every system that records go to must do: commit slices with their ledger entry."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -11,7 +11,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import SourceFacts
+from playhead.source import Place, SourceFacts
 
 
 class AlreadyCommitted(Refused):
@@ -89,8 +89,19 @@ class Findings:
     """How many there are in all."""
 
 
+def at_once() -> None:
+    """What `Writer.expect` gives when there is nothing to wait for."""
+
+
 class Writer(Protocol):
     """An open target; belongs to one thread and to one replay."""
+
+    def expect(self, place: Place, /) -> Callable[[], None]:
+        """Slices of this partition come next: begin what their first commit would have to wait for.
+
+        What it gives waits until that is done. A `commit` without it is no less right.
+        """
+        ...
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Make the records of `account.slice` and the slice's ledger entry visible together, or not at all.

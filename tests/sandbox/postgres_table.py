@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from playhead.account import Account, Bury, ErrorRule
 from playhead.ledger import Entry
@@ -51,7 +52,8 @@ class Table:
         cls, url: str, schema: str, columns: str, name: str = "cars", **options: Any
     ) -> "Table":
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f'CREATE TABLE "{schema}"."{name}" ({columns})')
+            quoted = sql.Identifier(schema, name).as_string()
+            connection.execute(f"CREATE TABLE {quoted} ({columns})".encode())
         target = PostgresTarget(url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options)
         target.prepare(REPLAY, Inspection("", needs={}))
         return cls(url, schema, name, target)
@@ -62,7 +64,8 @@ class Table:
     def run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """`{table}` stands for the table."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            named = statement.replace("{table}", f'"{self.schema}"."{self.name}"')
+            quoted = sql.Identifier(self.schema, self.name).as_string()
+            named = statement.replace("{table}", quoted).encode()
             cursor = connection.execute(named, parameters or None)
             return cursor.fetchall() if cursor.description else []
 

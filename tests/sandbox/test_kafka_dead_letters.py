@@ -10,6 +10,7 @@ from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
+from playhead.kafka.ledger import LEDGER_TOPIC
 from playhead.kafka.origins import COUNT_HEADER, origin_of
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget
@@ -194,6 +195,20 @@ def test_letters_without_a_way_back(kafka: KafkaConnection, make_topic: Callable
     assert {"redrive-no-origin", "redrive-topic-gone"} <= codes
     assert account.refused_offsets == {0, 2, 3}
     assert [each.value for each in records_in(kafka, orders)] == [b"1"]
+
+
+@pytest.mark.parametrize("topic", [LEDGER_TOPIC, "__consumer_offsets", "no name/at all", "..", "é"])
+def test_headers_lead_nowhere_they_should_not(
+    kafka: KafkaConnection, make_topic: Callable[..., str], topic: str
+) -> None:
+    orders, dlq = make_topic(3), make_topic()
+    forged = record(0, dlq, 0, headers=connect_says(topic), key=b"7f3a|orders|0|0")
+    write(kafka, [forged, record(1, dlq, 0, headers=connect_says(orders))])
+    inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
+    assert "redrive-topic-gone" in {note.code for note in inspection.notes}
+    assert account.refused_offsets == {0}
+    assert [each.value for each in records_in(kafka, orders)] == [b"1"]
+    assert forged.key not in [each.key for each in records_in(kafka, LEDGER_TOPIC)]
 
 
 def test_there_and_back_and_dead_again(

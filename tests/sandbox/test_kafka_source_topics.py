@@ -1,5 +1,7 @@
 """Which topics the Kafka source takes, and what it says of them and of those who read them."""
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import Consumer
 
@@ -68,7 +70,15 @@ def test_the_facts_are_the_topics_settings(kafka, make_topic, source):
     )
     facts = KafkaSource(kafka, (topic,)).facts()
     told = facts.topics[topic]
-    assert told == TopicFacts(told.topic_id, sets_log_append_time=True, retention_ms=86_400_000)
+    expected = TopicFacts(told.topic_id, sets_log_append_time=True, retention_ms=86_400_000)
+    assert replace(told, settings={}) == expected
+    # What need not be said is not: an older broker might not know it.
+    assert told.settings == {
+        "cleanup.policy": "delete",
+        "retention.ms": "86400000",
+        "retention.bytes": "4000000",
+        "max.message.bytes": "1048588",
+    }
     assert told.topic_id
     assert [note.code for note in facts.notes] == ["retention-bytes"]
     with Admin(kafka) as admin:

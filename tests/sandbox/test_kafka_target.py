@@ -6,16 +6,20 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from playhead.account import Account, ErrorRule, RecordRefused
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.errors import BadValue
 from playhead.kafka.admin import Admin
+from playhead.kafka.facts import settings_of
 from playhead.kafka.inspection import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
 from playhead.kafka.ledger import LEDGER_TOPIC
 from playhead.kafka.partitioner import KeyPartitioner
+from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget
+from playhead.kafka.target_topics import TargetReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
@@ -117,6 +121,19 @@ def test_copies_are_exact(kafka: KafkaConnection, topic: str) -> None:
     assert found.expected == found.found == len(ODD)
 
 
+def test_a_topic_that_sets_its_own_times_is_compared_without_them(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(message_timestamp_type="LogAppendTime")
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    records = [record(n, value=b"%d" % n) for n in range(5)]
+    commit(target, replay_id, records)
+    assert min(each.timestamp_ms for each in records_in(kafka, topic)) > 1_600_000_000_000
+    assert compare(target, replay_id, records).different == 0
+    assert compare(target, replay_id, [*records[:4], record(4, value=b"x")]).different == 1
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -180,6 +197,28 @@ def test_records_go_by_their_key_when_the_counts_differ(
 def test_partition_keep_needs_as_many(kafka: KafkaConnection, topic: str) -> None:
     with pytest.raises(TooFewPartitions):
         KafkaTarget(kafka, topic, partition_rule="keep").inspect(look(2))
+
+
+def test_partitions_that_are_added_meanwhile_move_no_key(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    kept, spread = make_topic(2), make_topic(2)
+    targets = KafkaTarget(kafka, kept), KafkaTarget(kafka, spread, partition_rule="key")
+    replay_ids = [prepared(target, 2) for target in targets]
+    for start in (0, 50):
+        records = [record(n, 1, key=b"%d" % (n % 50)) for n in range(start, start + 50)]
+        for target, replay_id in zip(targets, replay_ids, strict=True):
+            commit(target, replay_id, records)
+        if start == 0:
+            admin = AdminClient(kafka.for_librdkafka("client"))
+            more = [NewPartitions(name, 3) for name in (kept, spread)]
+            for answer in admin.create_partitions(more).values():
+                answer.result(10)
+    assert {each.partition for each in records_in(kafka, kept)} == {1}
+    places = [(each.key, each.partition) for each in records_in(kafka, spread)]
+    assert len(places) == 100
+    assert len(set(places)) == 50
+    assert {partition for _, partition in places} == {0, 1}
 
 
 def test_headers_by_rules_and_provenance(kafka: KafkaConnection, topic: str) -> None:
@@ -253,6 +292,70 @@ def test_a_missing_topic_is_made_only_when_told(kafka: KafkaConnection) -> None:
     prepared(target, 4)
     with Admin(kafka) as admin:
         assert admin.cluster().topics[name] == 4
+
+
+def test_a_topic_that_is_made_takes_and_keeps_what_its_source_does(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    wanted = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(HOUR_MS),
+        "max.message.bytes": "5000000",
+        "message.timestamp.after.max.ms": str(HOUR_MS * 48),
+        "message.timestamp.type": "LogAppendTime",
+    }
+    source = make_topic(**{name.replace(".", "_"): value for name, value in wanted.items()})
+    facts = SourceFacts("elsewhere", KafkaSource(kafka, (source,)).facts().topics)
+    name = f"made-{new_id()}"
+    target = KafkaTarget(kafka, name, create=True)
+    samples = [Records.of([record(0, topic=source)])]
+    inspection = target.inspect(Look(facts, {source: 1}, samples))
+    # Said although the topic is still to be made.
+    assert {note.code for note in inspection.notes} == {"target-retention", "target-compacted"}
+    target.prepare(new_id(), inspection)
+    with Admin(kafka) as admin:
+        made = settings_of(admin, [name])[name]
+    assert made is not None
+    # A copy keeps the timestamps of its records, whoever set them.
+    wanted["message.timestamp.type"] = "CreateTime"
+    assert {each: made[each] for each in wanted} == wanted
+
+
+def test_a_topic_made_anew_while_a_replay_writes_to_it(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    name = f"gone-{new_id()}"
+    target = KafkaTarget(kafka, name, create=True)
+    replay_id = prepared(target)
+    slices = [Slice("laps", 0, start, start + 10) for start in (0, 10)]
+    with target.open(replay_id) as writer:
+        writer.commit(Account(slices[0]), [Records.of([record(n) for n in range(10)])])
+        made_anew(kafka, name)
+        with pytest.raises(TargetReplaced, match="lost"):
+            writer.commit(Account(slices[1]), [Records.of([record(n) for n in range(10, 20)])])
+    assert [entry.slice for entry in target.entries(replay_id)] == slices[:1]
+    assert records_in(kafka, name) == []
+    with pytest.raises(TargetReplaced):
+        target.prepare(replay_id, target.inspect(look()))
+    with target.open(replay_id) as writer, pytest.raises(TargetReplaced):
+        writer.commit(Account(slices[1]), [Records.of([record(n) for n in range(10, 20)])])
+    admin = AdminClient(kafka.for_librdkafka("client"))
+    admin.delete_topics([name])[name].result(10)
+    with pytest.raises(TargetReplaced, match="it is gone"):
+        target.prepare(replay_id, target.inspect(look()))
+    with Admin(kafka) as ours:
+        assert name not in ours.cluster().topics, "nothing is made in its place"
+
+
+def made_anew(kafka: KafkaConnection, name: str) -> None:
+    admin = AdminClient(kafka.for_librdkafka("client"))
+    admin.delete_topics([name])[name].result(10)
+
+    def made() -> bool:
+        with Admin(kafka) as ours:
+            return ours.create_topic(name, partitions=1)
+
+    assert wait_until(made, deadline_s=10, clock=SystemClock(), every_s=0.1)
 
 
 def test_settings_of_the_topic_that_hurt_are_named(

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread, Timer
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 
 import playhead
 from playhead.account import Account, ErrorRule
@@ -23,10 +23,13 @@ from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.errors import Unavailable
 from playhead.faults import abort_points
-from playhead.kafka import commits
+from playhead.kafka import commits, comparison, transactions
+from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
+from playhead.kafka.failures import LedgerWaits
 from playhead.kafka.ledger import LEDGER_TOPIC, transactional_id
 from playhead.kafka.offset_map import OffsetMap
+from playhead.kafka.offsets import stable_ends
 from playhead.kafka.target import KafkaTarget
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import remaining
@@ -36,6 +39,7 @@ from playhead.source import SourceFacts
 from playhead.target import AlreadyCommitted, InUse, Look
 from playhead.testing.proxy import LinkProxy
 from tests.fix_topics import records_in
+from tests.fix_torture import SEED
 
 POINTS = sorted(
     name for name in abort_points(Path(playhead.__file__).parent) if name.startswith("kafka.")
@@ -65,9 +69,14 @@ def new_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
-def prepared(target: KafkaTarget) -> str:
-    replay_id = new_id()
-    look = Look(SourceFacts("elsewhere", {}), {"laps": 1}, [])
+def prepared(target: KafkaTarget, *, within_one_cluster: bool = False) -> str:
+    replay_id, identity = new_id(), "elsewhere"
+    if within_one_cluster:
+        with Admin(target.connection) as admin:
+            # Its offsets are moved, so it has to be there; what it holds is nobody's business.
+            admin.create_topic("laps", partitions=1)
+            identity = admin.cluster().cluster_id
+    look = Look(SourceFacts(identity, {}), {"laps": 1}, [])
     target.prepare(replay_id, target.inspect(look))
     return replay_id
 
@@ -137,19 +146,41 @@ def assert_once(target: KafkaTarget, replay_id: str, dlq: str | None) -> None:
 # --- death ------------------------------------------------------------------------------------
 
 
+# A slice and its dead letters, which are committed before it, pass each point; the group is moved only
+# with the slice.
+PASSINGS = [
+    (point, passing)
+    for point in POINTS
+    for passing in range(1, 3 if point == "kafka.group_moved" else 5)
+]
+SAMPLE = random.Random(f"{SEED} kafka target").sample(PASSINGS, 3)
+
+
 def test_there_are_points_to_die_at() -> None:
-    assert {"kafka.records_sent", "kafka.ledger_sent", "kafka.committed"} <= set(POINTS)
+    steps = ("begun", "records_sent", "ledger_sent", "group_moved", "committed")
+    assert {f"kafka.{step}" for step in steps} == set(POINTS)
 
 
-@pytest.mark.torture
-@pytest.mark.parametrize("passing", [1, 2, 3, 4])
-@pytest.mark.parametrize("point", ["kafka.records_sent", "kafka.ledger_sent", "kafka.committed"])
+@pytest.mark.parametrize(("point", "passing"), SAMPLE)
 def test_killed_at(
     kafka: KafkaConnection, make_topic: Callable[..., str], point: str, passing: int
 ) -> None:
-    """The first and third passings are those of the dead letters, which are committed before."""
+    killed_at(kafka, make_topic, point, passing)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("point", "passing"), [each for each in PASSINGS if each not in SAMPLE])
+def test_killed_anywhere(
+    kafka: KafkaConnection, make_topic: Callable[..., str], point: str, passing: int
+) -> None:
+    killed_at(kafka, make_topic, point, passing)
+
+
+def killed_at(
+    kafka: KafkaConnection, make_topic: Callable[..., str], point: str, passing: int
+) -> None:
     target, dlq = KafkaTarget(kafka, make_topic()), make_topic()
-    replay_id = prepared(target)
+    replay_id = prepared(target, within_one_cluster=True)
     dead = in_a_process(target, replay_id, dlq, f"{point}#{passing}")
     _, said = dead.communicate(timeout=120)
     assert dead.returncode == -signal.SIGKILL, f"it died at {point}#{passing}: {said}"
@@ -157,12 +188,10 @@ def test_killed_at(
     resume(target, replay_id, dlq)
     assert time.monotonic() - began < 20, "a dead run's transaction was waited for, not ended"
     assert_once(target, replay_id, dlq)
-
-
-def test_killed_with_the_ledger_sent(
-    kafka: KafkaConnection, make_topic: Callable[..., str]
-) -> None:
-    test_killed_at(kafka, make_topic, "kafka.ledger_sent", 2)
+    with Admin(kafka) as admin, admin.asking("asking for a group") as client:
+        asked = [ConsumerGroupTopicPartitions(f"playhead.{replay_id}")]
+        found = client.list_consumer_group_offsets(asked)[asked[0].group_id].result(10)
+    assert [(each.topic, each.offset) for each in found.topic_partitions] == [("laps", 600)]
 
 
 @pytest.mark.parametrize("point", ["kafka.records_sent", "kafka.ledger_sent"])
@@ -288,6 +317,37 @@ def test_a_link_that_stays_away(
     assert_once(target, replay_id, None)
 
 
+def test_a_transaction_that_took_too_long_is_nobodys_fault(
+    kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster gives it up and fences its producer, just as if another run had come."""
+    monkeypatch.setattr(commits, "_WORTH_OPENING", 50)
+    monkeypatch.setattr(transactions, "TRANSACTION_TIMEOUT_S", 1)
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    account = Account(PLANNED[0], ErrorRule("skip"))
+    account.read = 300
+
+    def drawn() -> Iterator[Records]:
+        records = records_of(PLANNED[0])
+        yield Records.of(records[:100])
+        with Admin(kafka) as admin:
+            given_up = wait_until(
+                lambda: stable_ends(admin, [(topic, 0)])[topic, 0] >= 98,
+                deadline_s=60,
+                clock=SystemClock(),
+                every_s=0.2,
+            )
+        assert given_up, "it was given up"
+        yield Records.of(records[100:])
+
+    with pytest.raises(Unavailable, match="gave it up"), target.open(replay_id) as writer:
+        writer.commit(account, drawn())
+    monkeypatch.undo()
+    resume(target, replay_id, None)
+    assert_once(target, replay_id, None)
+
+
 # --- others at work ---------------------------------------------------------------------------
 
 
@@ -340,6 +400,29 @@ def test_entries_behind_an_open_transaction_are_waited_for(
     Timer(1.0, other.abort).start()
     assert [entry.slice for entry in target.entries(replay_id)] == [PLANNED[0]]
     assert not other.is_open
+    other.close()
+
+
+def test_copies_behind_an_open_transaction_are_not_missing(
+    kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    other = Transactions(kafka, "other", f"playhead-other-{new_id()}")
+    other.begin()
+    other.note(topic, b"somebody", b"else's")
+    other.flush()
+    commit_all(target, replay_id, PLANNED[:1])
+    sent = [Records.of([each for each in records_of(PLANNED[0]) if each.timestamp_ms])]
+    with target.open(replay_id) as writer:
+        [entry] = target.entries(replay_id)
+        monkeypatch.setattr(comparison, "_SEEN_WITHIN_S", 0.2)
+        with pytest.raises(LedgerWaits, match=f"topic {topic}: a transaction is open at offset 0"):
+            writer.compare(entry, sent)
+        monkeypatch.undo()
+        Timer(1.0, other.abort).start()
+        found = writer.compare(entry, sent)
+    assert (found.different, found.found) == (0, entry.written)
     other.close()
 
 

@@ -252,7 +252,7 @@ def outcome(table: Table, values: list[bytes]) -> tuple[list[Any], dict[int, str
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.one_of(documents(), documents(), documents(), odd), min_size=1, max_size=12))
 @example([b'{"i4":', b"1}", b'{"i4":2}\n{"i4":3}'])

@@ -22,11 +22,15 @@ TOLD = [
     ("float8", -0.0, "-0"),
     ("float8", "NaN", "NaN"),
     ("float8", 5e-324, "5e-324"),
-    ("numeric", "123456789012345678901234567890.123456789", "123456789012345678901234567890.123456789"),
+    (
+        "numeric",
+        "123456789012345678901234567890.123456789",
+        "123456789012345678901234567890.123456789",
+    ),
     ("numeric(20,4)", 1234567890123456, "1234567890123456.0000"),
     ("numeric(12,3)", 0.1255, "0.126"),
     ("money", "$1,234.50", "$1,234.50"),
-    ("text", "é😀\n\"\\\t", "é😀\n\"\\\t"),
+    ("text", 'é😀\n"\\\t', 'é😀\n"\\\t'),
     ("text", "", ""),
     ("text", 1, "1"),
     ("text", {"a": [1, None]}, '{"a":[1,null]}'),
@@ -117,13 +121,13 @@ def test_numbers_keep_every_digit_as_it_was_written(sandbox: Endpoints, schema: 
     number = b"1234567890.12345678901234567890100"
     table.commit([record(0, b'{"n":%s,"js":{"x":%s},"jb":[%s],"te":%s}' % ((number,) * 4))])
     text = number.decode()
-    assert table.rows("n::text, js::text, jb::text, te") == [(text, f'{{"x":{text}}}', f"[{text}]", text)]
+    assert table.rows("n::text, js::text, jb::text, te") == [
+        (text, f'{{"x":{text}}}', f"[{text}]", text)
+    ]
 
 
 def test_what_is_known_of_a_record(sandbox: Endpoints, schema: str) -> None:
-    columns = (
-        "_topic text, _partition int2, _offset int8, _timestamp timestamptz, _key text, _headers jsonb, v int"
-    )
+    columns = "_topic text, _partition int2, _offset int8, _timestamp timestamptz, _key text, _headers jsonb, v int"
     table = Table.made(sandbox.database_url, schema, columns)
     headers = (("n", b"1"), ("n", None), ("m", b"\xff"), ("o", b""))
     table.commit(
@@ -133,8 +137,18 @@ def test_what_is_known_of_a_record(sandbox: Endpoints, schema: str) -> None:
             record(5, {"v": 3}, ms=-5, key=b""),
         ]
     )
-    assert table.rows("_topic, _partition, _offset, _timestamp::text, _key, _headers::text, v", "3") == [
-        ("cars", 0, 3, "2021-08-04 12:30:00+00", "k", '[["n", "1"], ["n", null], ["m", {"base64": "/w=="}], ["o", ""]]', 1),
+    assert table.rows(
+        "_topic, _partition, _offset, _timestamp::text, _key, _headers::text, v", "3"
+    ) == [
+        (
+            "cars",
+            0,
+            3,
+            "2021-08-04 12:30:00+00",
+            "k",
+            '[["n", "1"], ["n", null], ["m", {"base64": "/w=="}], ["o", ""]]',
+            1,
+        ),
         ("cars", 0, 4, None, None, "[]", 2),
         ("cars", 0, 5, "1969-12-31 23:59:59.995+00", "", "[]", 3),
     ]
@@ -153,7 +167,7 @@ class TestWhichFieldGoesWhere:
                 {"car": 1, "CAR": 9, "SPEED": 2, "o": None},
             )
         )
-        assert table.rows("car, \"Speed\", _extra::text", "_offset") == [
+        assert table.rows('car, "Speed", _extra::text', "_offset") == [
             (1, 2, None),
             (1, 2, '{"more": {"x": 1.0}}'),
             (1, 2, '{"o": null, "CAR": 9}'),
@@ -182,10 +196,16 @@ class TestWhichFieldGoesWhere:
         ]
 
     def test_names_that_need_care(self, sandbox: Endpoints, schema: str) -> None:
-        columns = '"$1" int, "a ""b" text, "select" int, "é" int, "%s" int, "{x}" int'
-        table = Table.made(sandbox.database_url, schema, columns, 'odd "name')
-        with pytest.raises(Exception, match="schema"):
-            table.with_options(table="a.b.c").commit([record(0, {})])
+        columns = '_offset int8, "$1" int, "a ""b" text, "select" int, "é" int, "%s" int, "{x}" int'
+        columns += ', UNIQUE ("a ""b", "%s")'
+        table = Table.made(sandbox.database_url, schema, columns, 'odd "na.me')
+        value = {"$1": 1, 'a "b': "x", "select": 2, "é": 3, "%s": 4, "{x}": 5}
+        table.commit([record(0, value)])
+        rule = {"on_conflict": "update", "key": ("%s", 'a "b')}
+        quoted = f'"{schema}"."odd ""na.me"'
+        entry = table.with_options(table=quoted, **rule).commit([record(1, value | {"é": 9})])
+        assert entry.details["updated"] == 1
+        assert table.rows() == [(1, 1, "x", 2, 9, 4, 5)]
 
     def test_values_that_are_not_taken_apart(self, sandbox: Endpoints, schema: str) -> None:
         url = sandbox.database_url
@@ -193,13 +213,17 @@ class TestWhichFieldGoesWhere:
         raw.commit([record(0, b"\x00\xff"), record(1, b"")])
         assert raw.column("value") == [b"\x00\xff", b""]
         text = Table.made(url, schema, "_offset int8, value text", "text", decode="string")
-        entry = text.commit([record(0, b"a"), record(1, b"\xff"), record(2, b"\x00")], rule="skip")
+        entry = text.commit(
+            [record(0, b"a"), record(1, b"\xff"), record(2, b"\x00")], rule="skip", replay="text"
+        )
         assert (text.column("value"), entry.skipped) == (["a"], 2)
         kept = Table.made(url, schema, "_offset int8, value jsonb", "kept", decode="string")
-        entry = kept.commit([record(0, b"[1.10]"), record(1, b"x"), record(2, b"2")], rule="skip")
+        entry = kept.commit(
+            [record(0, b"[1.10]"), record(1, b"x"), record(2, b"2")], rule="skip", replay="kept"
+        )
         assert (kept.column("value::text"), entry.skipped) == (["[1.10]", "2"], 1)
         bare = Table.made(url, schema, "_offset int8, v int DEFAULT 7", "bare", decode="none")
-        bare.commit([record(0, b"\xff"), record(1, None)])
+        bare.commit([record(0, b"\xff"), record(1, None)], replay="bare")
         assert bare.rows() == [(0, 7), (1, 7)]
 
 
@@ -238,12 +262,18 @@ COLUMNS = (
 @pytest.fixture
 def strict(sandbox: Endpoints, schema: str) -> Table:
     helper = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY", "others")
-    helper.run(f"""INSERT INTO {{table}} VALUES (1); CREATE TYPE "{schema}".mood AS ENUM ('fine')""")
+    helper.run(
+        f"""INSERT INTO {{table}} VALUES (1); CREATE TYPE "{schema}".mood AS ENUM ('fine')"""
+    )
     return Table.made(sandbox.database_url, schema, COLUMNS.format(schema=schema), "strict")
 
 
 def with_must(value: bytes) -> bytes:
-    return value.replace(b"{", b'{"must":"x",', 1) if value[:1] == b"{" and b"must" not in value else value
+    return (
+        value.replace(b"{", b'{"must":"x",', 1)
+        if value[:1] == b"{" and b"must" not in value
+        else value
+    )
 
 
 @pytest.mark.parametrize(("kind", "value"), BAD)
@@ -295,9 +325,7 @@ def test_constraints_that_wait_for_the_end(sandbox: Endpoints, schema: str) -> N
         f'FOREIGN KEY (up) REFERENCES "{schema}".cars DEFERRABLE INITIALLY DEFERRED'
     )
     table = Table.made(sandbox.database_url, schema, columns)
-    entry = table.commit(
-        records({"id": 2, "up": 1}, {"id": 1}, {"id": 3, "up": 9}), rule="skip"
-    )
+    entry = table.commit(records({"id": 2, "up": 1}, {"id": 1}, {"id": 3, "up": 9}), rule="skip")
     assert table.column("id") == [2, 1]
     assert (entry.written, entry.skipped) == (2, 1)
 

@@ -1,5 +1,7 @@
 """Killed at any step, a replay goes on from its ledger, and in the end everything is there once."""
 
+import os
+import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -8,14 +10,15 @@ import pytest
 
 import playhead
 from playhead.faults import abort_points
-from tests.fix_replay import LONG_TAPE, Performance, ended
+from tests.fix_replay import LONG_TAPE, Performance, ended, has_stopped, parent_of, within
+from tests.fix_torture import SEED
 
 Perform = Callable[..., Performance]
 POINTS = abort_points(Path(playhead.__file__).parent)
 AREAS = {
     "kafka": ("kafka.", "job.", "run."),
     "postgres": ("postgres.direct.", "postgres.closed", "postgres.ledger.", "job.", "run."),
-    "staged": ("postgres.stage.", "postgres.closed", "postgres.ledger."),
+    "staged": ("postgres.stage.", "postgres.closed", "postgres.ledger.", "job."),
     "parquet": ("files.", "job.", "run."),
 }
 CASES = [
@@ -23,6 +26,14 @@ CASES = [
     for kind, areas in AREAS.items()
     for point in sorted(POINTS)
     if point.startswith(areas)
+]
+STRAY = ("files.before_stray", "files.stray_removed")
+ONCE = ("run.", "files.before_a", "files.archive_made", "files.about_written", *STRAY)
+OF_THE_DRIVER = ("run.",)
+# Every part of a replay that writes has a place in the sample, whatever the seed.
+SAMPLE = [
+    random.Random(f"{SEED} {kind}").choice([each for each in CASES if each[0] == kind])
+    for kind in AREAS
 ]
 
 
@@ -32,22 +43,141 @@ def test_no_point_of_a_replay_is_left_out() -> None:
     assert {point for point in POINTS if point.startswith(areas)} == passed
 
 
+@pytest.mark.parametrize(("kind", "point"), SAMPLE)
+def test_killed_with_all_that_it_had_started(
+    perform: Perform, long_tape: str, kind: str, point: str
+) -> None:
+    all_die(perform(kind, long_tape, LONG_TAPE), point)
+
+
 @pytest.mark.torture
-@pytest.mark.parametrize(("kind", "point"), CASES)
-def test_killed_at(perform: Perform, long_tape: str, kind: str, point: str) -> None:
-    """The process that passes the point dies: the driver, or a worker, which the driver survives."""
-    it = perform(kind, long_tape, LONG_TAPE)
-    first = ended(it.start(PLAYHEAD_ABORT_AT=f"{point}#2" if is_passed_often(point) else point))
-    if first.code != -signal.SIGKILL:
-        assert first.code == 1, f"{point} was not passed, or nobody minded: {first.err}"
-        assert "Traceback" not in first.err
-        assert f"playhead resume {it.replay_id}" in first.err
-    it.are_gone()
+@pytest.mark.parametrize(("kind", "point"), [each for each in CASES if each not in SAMPLE])
+def test_killed_with_all_that_it_had_started_anywhere(
+    perform: Perform, long_tape: str, kind: str, point: str
+) -> None:
+    all_die(perform(kind, long_tape, LONG_TAPE), point)
+
+
+def all_die(it: Performance, point: str) -> None:
+    """Whoever comes to the point stops there; and then driver, engine and workers die together."""
+    resumes = point in STRAY
+    if resumes:
+        # Only a run with other slices finds a file that nobody knows of.
+        stop_and_kill(it, "files.data_published#2")
+        it.slice_records = 70
+    stop_and_kill(it, point if point.startswith(ONCE) else f"{point}#2", resumes=resumes)
     so_far = it.end.numbers()
     assert len(so_far) == len(set(so_far))
     it.finish()
 
 
-def is_passed_often(point: str) -> bool:
-    once = ("run.", "files.before_a", "files.archive_made", "files.about_written")
-    return not point.startswith(once)
+def stop_and_kill(it: Performance, spec: str, *, resumes: bool = False) -> None:
+    begin = it.resume if resumes else it.start
+    command = begin(PLAYHEAD_ABORT_AT=f"{spec}=stop")
+    try:
+        within(
+            lambda: any(has_stopped(pid) for pid in it.processes()) or command.poll() is not None,
+            seconds=60,
+            what=f"a process stops at {spec}",
+        )
+        assert command.poll() is None, f"{spec} was not passed: {command.communicate()[1]}"
+    finally:
+        it.kill()
+    assert ended(command).code == -signal.SIGKILL
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("kind", "point"), CASES)
+def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: str) -> None:
+    """A lost worker the driver survives, and goes on by itself; a lost driver takes the rest along."""
+    it = perform(kind, long_tape, LONG_TAPE, slice_records=250)
+    if point in STRAY:
+        stop_and_kill(it, "files.data_published#2")
+        it.slice_records = 170
+    begin = it.resume if point in STRAY else it.start
+    first = ended(begin(PLAYHEAD_ABORT_AT=point if point.startswith(ONCE) else f"{point}#3"))
+    if first.code != -signal.SIGKILL:
+        assert not point.startswith(OF_THE_DRIVER), f"{point} was not passed: {first.err}"
+        assert first.code == 0, first.err
+        assert "going on from the ledger" in first.err, f"nobody has died at {point}: {first.err}"
+        assert "Traceback" not in first.err
+        assert "at org.apache.spark" not in first.err
+        assert it.end.numbers() == [*range(LONG_TAPE)]
+    it.are_gone()
+    it.finish()
+
+
+# --- without a point: in the middle of things
+
+
+def engine(it: Performance) -> int:
+    [found] = [pid for pid, text in it.processes().items() if "java" in text.split(" ", 1)[0]]
+    return found
+
+
+def worker(it: Performance) -> int:
+    """One that the workers' daemon has forked."""
+    daemons = {
+        pid for pid, text in it.processes().items() if "pyspark" in text and "java" not in text
+    }
+    return next(pid for pid in sorted(daemons) if parent_of(pid) in daemons)
+
+
+def daemon(it: Performance) -> int:
+    return parent_of(worker(it))
+
+
+@pytest.mark.parametrize(
+    ("kind", "victim"),
+    [
+        ("kafka", engine),
+        ("staged", worker),
+        *(
+            pytest.param(kind, victim, marks=pytest.mark.torture)
+            for kind in AREAS
+            for victim in (engine, worker, daemon)
+            if (kind, victim) not in (("kafka", engine), ("staged", worker))
+        ),
+    ],
+)
+def test_what_the_driver_needs_dies_in_the_middle(
+    perform: Perform, long_tape: str, kind: str, victim: Callable[[Performance], int]
+) -> None:
+    it = perform(kind, long_tape, LONG_TAPE, slice_records=20)
+    command = it.start("--pace", "400/s")
+    it.comes_to(0.2)
+    os.kill(victim(it), signal.SIGKILL)
+    first = ended(command)
+    assert first.code == 0, first.err
+    assert "going on from the ledger" in first.err
+    assert "Traceback" not in first.err
+    assert "at org.apache.spark" not in first.err
+    assert it.end.numbers() == [*range(LONG_TAPE)]
+    it.finish()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("kind", AREAS)
+def test_the_driver_dies_again_and_again(perform: Perform, long_tape: str, kind: str) -> None:
+    it = perform(kind, long_tape, LONG_TAPE, slice_records=20)
+    command = it.start("--pace", "400/s")
+    for part in (0.2, 0.4, 0.6, 0.8):
+        it.comes_to(part)
+        command.kill()
+        assert ended(command).code == -signal.SIGKILL
+        it.are_gone()
+        command = it.resume()
+    first = ended(command)
+    assert first.code == 0, first.err
+    it.finish()
+
+
+def test_nothing_of_a_killed_driver_stays(perform: Perform, long_tape: str) -> None:
+    """Engine and workers notice that their driver has gone, also while they wait for a slow pace."""
+    it = perform("parquet", long_tape, LONG_TAPE, slice_records=20)
+    command = it.start("--pace", "20/s")
+    it.comes_to(0.01)
+    worker(it)
+    command.kill()
+    assert ended(command).code == -signal.SIGKILL
+    it.are_gone()

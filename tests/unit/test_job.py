@@ -14,6 +14,7 @@ from playhead.clock import SystemClock, wait_until
 from playhead.cutter import KEPT, OUTSIDE, Filter, Limits
 from playhead.errors import Stopped, Unavailable
 from playhead.job import Job, Lane, Pacing, Report, play
+from playhead.meeting import Meeting
 from playhead.pace import Pace, ScheduleError
 from playhead.record import Record, Slice
 from playhead.records import Records
@@ -237,6 +238,64 @@ def test_a_stop_is_seen_by_lanes_that_wait(tmp_path):
     thread.join(5)
     assert not thread.is_alive()
     assert Slice(TOPIC, 1, 0, 1) in committed(target)
+
+
+# --- in several tasks
+
+
+def met(tmp_path: Path, pace: str, items: list[Record | Abort]) -> tuple[Job, ListTarget]:
+    """Two works of one lane each, that meet in a folder."""
+    target = ListTarget()
+    source = ListSource(items, bounds={(TOPIC, p): Bounds(0, 8, 8) for p in (0, 1)})
+    works = tuple(((Slice(TOPIC, p, 0, 8),),) for p in (0, 1))
+    together = replace(pacing(pace), meeting=Meeting(tmp_path, 2))
+    return job(source, target, *works, pacing=together, limits=Limits()), target
+
+
+def test_tasks_begin_when_all_are_there(tmp_path):
+    work, target = met(tmp_path, "1x", [record(0), record(0, partition=1)])
+    first: list[list[Report]] = []
+    thread = Thread(target=lambda: first.append(play(work, 0)))
+    thread.start()
+    thread.join(1)
+    assert target.records == ()
+    second = play(work, 1)
+    thread.join(10)
+    merged = ScheduleError()
+    for reports in (*first, second):
+        merged.merge(reports[0].schedule)
+    assert (len(target.records), merged.early) == (2, 0)
+    assert merged.max_us < 900_000, "what one waited for the other counts as late"
+
+
+def test_when_a_task_gives_up_those_elsewhere_stop(tmp_path):
+    """The other one's second record is due after an hour."""
+    hour = [record(0, 0, partition=1), record(1, 3_600_000, partition=1)]
+    away = Abort(Unavailable("no leader"))
+    work, target = met(tmp_path, "1x", [*hour, record(0), record(1), away, record(2)])
+    found: list[list[Report]] = []
+    threads = [Thread(target=lambda i=i: found.append(play(work, i)), daemon=True) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted((reports[0].away or "") for reports in found) == ["", "no leader"]
+    assert (TOPIC, 1, 1) not in {
+        (each.topic, each.partition, each.offset) for each in target.records
+    }
+
+
+def test_who_is_told_to_stop_waits_for_nobody(tmp_path):
+    work, target = met(tmp_path, "1x", [record(0), record(0, partition=1)])
+    stop = tmp_path / "stop"
+    thread = Thread(target=lambda: play(replace(work, stop_file=stop), 0), daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    stop.touch()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert target.records == ()
 
 
 # --- held against the target

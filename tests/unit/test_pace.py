@@ -388,3 +388,20 @@ def test_without_due_times_there_are_no_rates():
     error = ScheduleError()
     error.note(late_ns=1)
     assert error.wanted_per_second is error.achieved_per_second is None
+
+
+def test_a_record_of_the_future_does_not_hold_back_those_behind_it():
+    schedule = Pace.speed(1).schedule(first_ms=1_000, latest_ms=10_000)
+    times = [1_000, 3_000, 4_102_444_800_000, -1, 4_000]
+    assert [schedule.due_ns(n, ms) // MS for n, ms in enumerate(times)] == [
+        0,
+        2_000,
+        2_000,
+        2_000,
+        3_000,
+    ]
+
+
+def test_where_all_is_of_the_future_it_is_played_in_its_time():
+    schedule = Pace.speed(1).schedule(first_ms=20_000, latest_ms=10_000)
+    assert [schedule.due_ns(n, ms) // MS for n, ms in enumerate([20_000, 21_000])] == [0, 1_000]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.clock import Clock
+from playhead.clock import Clock, SystemClock, wait_until
 from playhead.cutter import FILTERED, KEPT, OUTSIDE, Cutter, Drawn, Filter, Limits
 from playhead.pace import Pace, ScheduleError, Share
-from playhead.paced import COMMIT_EVERY_NS, Pacer
+from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.testing import ManualClock
@@ -85,7 +85,7 @@ def play(
         parsed.schedule(first_ms=0, share=share),
         filter_,
         clock,
-        start_ns=started,
+        start=lambda: started,
         errors=played.errors,
         is_stopped=is_stopped,
         keeps_rate=parsed.per_second is not None,
@@ -152,14 +152,106 @@ def test_what_commits_together_is_due_together(timestamps, pace):
         assert not moments or max(moments) - min(moments) <= COMMIT_EVERY_NS
 
 
-def test_a_burst_is_one_slice():
-    played = play(undecided(records_at([0, 10, 20, 99, 100, 150, 500])), "1x", until=14)
-    assert [(s.from_offset, s.to_offset) for s in played.slices] == [
-        (0, 7),
-        (7, 11),
-        (11, 13),
-        (13, 14),
-    ]
+def slices(timestamps: list[int], pace: str = "1x") -> list[tuple[int, int]]:
+    found = play(undecided(records_at(timestamps)), pace, until=2 * len(timestamps)).slices
+    return [(each.from_offset, each.to_offset) for each in found]
+
+
+def test_a_burst_is_one_slice_and_ends_where_nothing_is_due():
+    assert slices([0, 10, 20, 99, 198, 500]) == [(0, 9), (9, 11), (11, 12)]
+    assert slices([0, 10, 20, 99, 198, 500], "4x") == [(0, 11), (11, 12)]
+
+
+def test_a_stream_without_a_pause_is_cut_now_and_then():
+    found = slices([50 * step for step in range(23)])
+    assert found[0] == (0, 19)
+    assert [end for _, end in found][-1] == 46
+
+
+@pytest.mark.parametrize(("commit_s", "every_s"), [(0, 0.2), (0.01, 0.6), (1, 2)])
+def test_the_longer_a_commit_takes_the_fewer_there_are(commit_s, every_s):
+    clock = LeapingClock()
+    drawn = undecided(records_at([20 * index for index in range(3_000)]))
+    played = play(drawn, "1x", clock=clock, until=6_000, commit=lambda: clock.pass_(commit_s))
+    lengths = [len(each) for each in played.slices][20:-2]
+    records = 50 * (every_s + (commit_s if commit_s >= 1 else 0))
+    assert all(abs(length / 2 - records) <= 2 for length in lengths), (lengths, records)
+
+
+def test_a_commit_that_takes_longer_than_a_stretch_does_not_make_it_later_and_later():
+    """Each takes a second and a half; what has come due meanwhile goes with the next."""
+    clock = LeapingClock()
+    records = records_at([20 * index for index in range(500)])
+    played = play(undecided(records), "1x", clock=clock, commit=lambda: clock.pass_(1.5))
+    assert (
+        max(at - due / 1e6 for at, due in zip(played.at_ms, dues(records, "1x"), strict=True))
+        <= 1_500
+    )
+    assert played.at_ms[-1] <= 10_000 + 1_500
+
+
+def test_lanes_commit_one_after_the_other():
+    clock, found = LeapingClock(), []
+    pacer = Pacer(
+        Pace.parse("1x").schedule(first_ms=0),
+        Filter(),
+        clock,
+        start=clock.now_ns,
+        errors=ScheduleError(),
+        is_stopped=lambda: False,
+        first_commit_ns=COMMIT_EVERY_NS // 4,
+    )
+    cutter = Cutter(Limits(), Filter(), Account)
+    drawn = undecided(records_at([25 * index for index in range(40)]))
+    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, 79), drawn):
+        list(pacer.release(portion))
+        found.append(clock.ns // 1_000_000)
+    assert found[0] == 100
+    assert found[1] - found[0] > 250
+
+
+def test_what_is_not_started_gives_nothing():
+    pacer = Pacer(
+        Pace.parse("1x").schedule(),
+        Filter(),
+        LeapingClock(),
+        start=lambda: None,
+        errors=ScheduleError(),
+        is_stopped=lambda: True,
+    )
+    cutter = Cutter(Limits(), Filter(), Account)
+    for drawn in (undecided(records_at([0, 1])), []):
+        assert list(pacer.portions(cutter, Slice(TOPIC, 0, 0, 9), drawn)) == []
+
+
+# --- fetching ahead
+
+
+def test_the_next_run_is_fetched_while_one_is_played():
+    fetched: list[int] = []
+
+    def fetching():
+        for each in records_at([0, 1, 2]):
+            fetched.append(each.offset)
+            yield Records.of([each]), None
+
+    runs = ahead(fetching())
+    assert next(runs)[0].offsets == [0]
+    assert wait_until(lambda: fetched == [0, 2], deadline_s=5, clock=SystemClock(), every_s=0.001)
+    runs.close()
+    assert fetched == [0, 2]
+
+
+def test_what_fetching_raises_is_raised_in_its_place():
+    def broken():
+        yield Records.of(records_at([0])), None
+        raise OSError("gone")
+
+    runs = ahead(broken())
+    assert next(runs)[0].offsets == [0]
+    with pytest.raises(OSError, match="gone"):
+        next(runs)
+    assert list(ahead(undecided(records_at([0, 1])))) == undecided(records_at([0, 1]))
 
 
 def test_what_is_not_played_waits_for_nobody_and_takes_no_turn():
@@ -204,7 +296,7 @@ def test_waiting_is_by_the_monotonic_clock():
             Pace.parse("1x").schedule(first_ms=0),
             Filter(),
             clock,
-            start_ns=clock.now_ns(),
+            start=clock.now_ns,
             errors=ScheduleError(),
             is_stopped=lambda: False,
         )
@@ -261,7 +353,7 @@ def test_a_late_start_does_not_exceed_a_rate():
         Pace.parse("10/s").schedule(),
         Filter(),
         clock,
-        start_ns=start,
+        start=lambda: start,
         errors=ScheduleError(),
         is_stopped=lambda: False,
         keeps_rate=True,

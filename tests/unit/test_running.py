@@ -1,10 +1,12 @@
 """Whole replays between lists: whatever happens on the way, the target ends up with the records of the span, once."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,16 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.account import RecordRefused
+from playhead.context import configure
 from playhead.cutter import Limits
-from playhead.errors import PlayheadError, Unavailable
+from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.job import Job
 from playhead.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.record import Record
 from playhead.replay import running
-from playhead.replay.running import Runner, SourceReplaced, StoppedBeforeEnd
+from playhead.replay.build import ends
+from playhead.replay.running import Runner, SourceReplaced, StoppedBeforeEnd, TooFewSlots
 from playhead.replay.verifying import verify
+from playhead.request import Request
 from playhead.source import Bounds, OutOfBounds, TopicFacts
 from playhead.target import InUse
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
@@ -269,14 +274,15 @@ def test_an_unforeseen_error_is_noted_and_raised(tmp_path):
 def test_a_paced_replay_tells_how_well_it_kept_its_pace(pace, tmp_path):
     source = ListSource([replace(each, partition=p) for p in (0, 1) for each in TEN])
     target = ListTarget()
+    (tmp_path / "runs" / "r1@left-behind-by-one-that-was-killed").mkdir(parents=True)
     plan = whole_plan(source, request=request(pace=pace))
-    proof = runner(plan, source, target, tmp_path).run()
+    proof = runner(plan, source, target, tmp_path, paced_slots=lambda: 1).run()
     assert proof.adds_up
     assert (proof.pace["records"], proof.pace["early"]) == (20, 0)
+    assert [each.name for each in (tmp_path / "runs").iterdir()] == ["r1.lock"]
     assert [each.offset for each in target.records if each.partition == 1] == list(range(10))
 
 
-@pytest.mark.xfail(strict=True, reason="the runner plays on without progress, without a pause")
 def test_a_job_that_says_nothing_and_does_nothing_is_not_played_for_ever(tmp_path):
     source, calls = ListSource(TEN), []
 
@@ -301,7 +307,6 @@ class Away(ListTarget):
         return super().entries(replay_id)
 
 
-@pytest.mark.xfail(strict=True, reason="asked to stop, the runner reads the ledger, which is away")
 def test_who_stops_while_the_target_is_away_can_resume(tmp_path):
     source, target = ListSource(TEN), Away()
     stop = Journal(tmp_path).stop_file("r1")
@@ -314,6 +319,107 @@ def test_who_stops_while_the_target_is_away_can_resume(tmp_path):
 
     with pytest.raises(StoppedBeforeEnd):
         runner(whole_plan(source), source, target, tmp_path, run_job=gone, patience_s=1).run()
+
+
+def test_a_job_that_got_on_is_no_reason_to_give_up(tmp_path):
+    """One slice a job, and a server that is away after each of them: more waits than the patience has."""
+    source, target = ListSource(TEN), ListTarget()
+
+    def one_slice(job: Job) -> list[Mapping[str, Any]]:
+        target.fail_after_commit(Unavailable("away"))
+        return Small(Limits(1))(job)
+
+    one = runner(whole_plan(source), source, target, tmp_path, run_job=one_slice, patience_s=0.0011)
+    assert one.run().adds_up
+    assert target.records == tuple(TEN)
+
+
+def test_what_an_engine_loses_is_waited_for_and_gone_on_with(tmp_path):
+    """It raises, and says nothing of what its tasks had done until then."""
+    source, target, left = ListSource(TEN), ListTarget(), [3]
+    told: list[str] = []
+
+    def losing(job: Job) -> list[Mapping[str, Any]]:
+        if left[0] > 0:
+            left[0] -= 1
+            target.fail_after_commit(Unavailable("away"))
+            Small(Limits(1))(job)
+            raise Unavailable("a worker was lost")
+        return play_all(job)
+
+    proof = runner(
+        whole_plan(source), source, target, tmp_path, run_job=losing, say=told.append
+    ).run()
+    assert (proof.adds_up, target.records) == (True, tuple(TEN))
+    assert sum("a worker was lost" in each for each in told) == 3
+
+
+def test_who_gives_up_before_the_first_job_is_told_how_to_go_on(tmp_path):
+    target = Away()
+    target.is_away = True
+    source = ListSource(TEN)
+    with pytest.raises(Unavailable, match="the database went away") as caught:
+        runner(whole_plan(source), source, target, tmp_path, patience_s=0.01).run()
+    assert caught.value.hint == "when it is back: playhead resume r1"
+
+
+def test_the_lock_is_kept_until_the_tasks_have_ended(tmp_path):
+    """Whoever stops hard and resumes at once must not meet the tasks of before."""
+    source, target, journal = ListSource(TEN), ListTarget(), Journal(tmp_path)
+    is_cancelled, was_held = Event(), []
+
+    def slow(_: Job) -> list[Mapping[str, Any]]:
+        is_cancelled.wait(10)
+        time.sleep(0.3)
+        was_held.append(journal.is_held("r1"))
+        return []
+
+    def interrupted(_done: int, _total: int, _entries: object) -> None:
+        if told.pop():
+            raise KeyboardInterrupt
+
+    told = [True, False]
+    one = runner(
+        whole_plan(source),
+        source,
+        target,
+        tmp_path,
+        run_job=slow,
+        progress=interrupted,
+        cancel_job=is_cancelled.set,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        one.run()
+    assert was_held == [True]
+    assert not journal.is_held("r1")
+
+
+@pytest.mark.parametrize(("where", "slots"), [(None, [2, 1]), ("offset > 3", [1, 1, 1])])
+def test_paced_works_all_play_at_once(tmp_path, where, slots):
+    """What a transform gives comes lane after lane, so it has a task for each."""
+    source = ListSource([replace(each, partition=p) for p in range(3) for each in TEN])
+    plan = whole_plan(source, request=request(pace="100x", where=where))
+    jobs: list[Job] = []
+
+    def look(job: Job) -> list[Mapping[str, Any]]:
+        jobs.append(job)
+        raise Aborted
+
+    with pytest.raises(Aborted):
+        runner(
+            plan, source, ListTarget(), tmp_path, run_job=look, paced_slots=lambda: len(slots)
+        ).run()
+    [job] = jobs
+    assert [len(work) for work in job.works] == slots
+    assert job.pacing.meeting.lanes == 3
+    assert job.pacing.latest_ms == plan.made_at_ms + 3_600_000
+
+
+def test_too_few_tasks_for_a_paced_transform_are_refused(tmp_path):
+    source = ListSource([replace(each, partition=p) for p in range(3) for each in TEN])
+    plan = whole_plan(source, request=request(pace="100x", select="key"))
+    with pytest.raises(TooFewSlots, match="needs 3 tasks at once, .* the engine runs 2"):
+        runner(plan, source, ListTarget(), tmp_path, paced_slots=lambda: 2).run()
 
 
 # --- reading back
@@ -387,3 +493,26 @@ def test_progress_is_told_from_the_ledger(tmp_path):
         progress=lambda done, total, _: told.append((done, total)),
     ).run()
     assert (told[0], told[-1]) == ((0, 10), (10, 10))
+
+
+# --- ends
+
+
+@pytest.mark.parametrize(
+    ("source", "is_refused"),
+    [
+        ("kafka:laps", False),
+        ("kafka:dead", True),
+        ("kafka:laps,dead", True),
+        ("kafka:/^de.*/", True),
+        ("kafka:/^dea$/", False),
+    ],
+)
+def test_dead_letters_never_go_where_they_come_from(source, is_refused, tmp_path):
+    asked = Request(source=source, target=f"json:{tmp_path}", on_error="dlq:dead")
+    configuration = configure({"bootstrap_servers": "127.0.0.1:1"})
+    if not is_refused:
+        assert ends(asked, configuration).graveyard is not None
+        return
+    with pytest.raises(Refused, match="dead letters would go to dead, which is the source"):
+        ends(asked, configuration)

@@ -145,6 +145,16 @@ def test_what_is_left_after_the_spans_end_has_its_first_time_only():
     assert times_of(source, [Slice(TOPIC, 0, 5, 9)], plan) == [5]
 
 
+def test_times_that_cannot_be_are_not_counted():
+    """A start of 1970 would be waited for 50 years, and so would an end of 2100."""
+    times = [-1, 4_102_444_800_000, 1_600_000_000_000, 1_600_000_005_000, 4_102_444_800_000]
+    source = ListSource([record(offset, ms) for offset, ms in enumerate(times)])
+    plan = plan_of(partition_plan(0, 5))
+    assert times_of(source, plan.slices(), plan) == [1_600_000_000_000, 1_600_000_005_000]
+    future = ListSource([record(offset, times[1] + offset) for offset in range(3)])
+    assert times_of(future, [Slice(TOPIC, 0, 0, 3)], plan) == [times[1], times[1] + 2]
+
+
 def test_silences_are_those_that_all_partitions_have():
     both = [record(offset, ms) for offset, ms in enumerate([0, 10, 9_000, 9_010])]
     other = [record(0, 20, partition=1), record(1, 4_000, partition=1)]
@@ -155,6 +165,15 @@ def test_silences_are_those_that_all_partitions_have():
         assert not any(start <= each.timestamp_ms < end for each in (*both, *other))
         assert end - start >= 1_000
     assert sum(end - start for start, end in found) >= 9_000 - 2 * 1_000 - 2 * 1_000
+
+
+def test_a_silence_is_found_with_its_own_edges():
+    """Ten hours with a silence of an hour in them: asked for every few minutes, it was too short."""
+    times = [*range(0, 18_000_000, 60_000), *range(21_600_000, 36_000_000, 60_000)]
+    source = ListSource([record(offset, ms) for offset, ms in enumerate(times)])
+    [(start, end)] = silences(source, [times[0], times[-1]], 1_800_000)
+    assert 17_940_000 <= start <= 17_941_000
+    assert 21_599_000 <= end <= 21_600_000
 
 
 def test_without_a_longest_gap_or_times_nobody_is_asked():

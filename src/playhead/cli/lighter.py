@@ -4,6 +4,7 @@ Typer does so for every value of every command, at the price of a tenth of a sec
 What is no text goes its way still.
 """
 
+from functools import lru_cache
 from typing import Any
 
 try:
@@ -16,30 +17,21 @@ def lighten(command: Any) -> Any:
     """The same command, and its subcommands', with texts taken as they are."""
     for child in getattr(command, "commands", {}).values():
         lighten(child)
-    lighten_own(command)
+    known = command.get_params
+    command.get_params = lambda ctx: lightened(known(ctx))
     return command
 
 
-def lighten_own(command: Any) -> None:
-    """Only the command's own parameters, and the help option, which is made when it is first asked for."""
-    for parameter in getattr(command, "params", ()):
-        _lighten(parameter)
-    make_help = command.get_help_option
-
-    def get_help_option(ctx: Any) -> Any:
-        option = make_help(ctx)
-        _lighten(option)
-        return option
-
-    command.get_help_option = get_help_option
+def lightened(parameters: list[Any]) -> list[Any]:
+    """The same parameters; that for help, which the framework makes late, among them."""
+    for parameter in parameters:
+        if RuntimeParam is not None and getattr(parameter, "_runtime_param", 0) is None:
+            descriptor = parameter.type_descriptor
+            parameter._runtime_param = _kind()(descriptor.parameter_info, descriptor.annotation)
+    return parameters
 
 
-def _lighten(parameter: Any) -> None:
-    if hasattr(parameter, "_runtime_param") and RuntimeParam is not None:
-        descriptor = parameter.type_descriptor
-        parameter._runtime_param = _kind()(descriptor.parameter_info, descriptor.annotation)
-
-
+@lru_cache(maxsize=1)
 def _kind() -> Any:
     class AsWritten(RuntimeParam):
         """What is of its kind already, and lists of texts, as it stands; else the framework's own way."""

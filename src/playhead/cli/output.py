@@ -173,7 +173,9 @@ def _write_table(rows: Sequence[Row]) -> None:
     columns = _columns(rows)
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     heads = [column.upper().replace("_", "-") for column in columns]
-    if columns and not sys.stdout.isatty() and not colour_is_wanted() and _is_simple(cells):
+    if not columns:
+        _write("\n")
+    elif not sys.stdout.isatty() and not colour_is_wanted() and _is_simple(cells):
         _write(_plain_table([heads, *cells]))
     else:
         _write_rich_table(heads, cells)

@@ -1,6 +1,5 @@
 """`playhead replay`: plan it, show it, ask, run it, prove it."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,11 @@ from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
 from playhead.journal import Journal
+from playhead.plan import REPLAY_ID
 from playhead.replay import api
 from playhead.request import Request
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DOING: Parameters = {
     "replay_id": (
         Annotated[
@@ -92,7 +91,7 @@ def replay(
 
 
 def _checked(replay_id: str | None) -> str | None:
-    if replay_id is not None and not _ID.fullmatch(replay_id):
+    if replay_id is not None and not REPLAY_ID.fullmatch(replay_id):
         raise BadValue(
             "--id",
             found=replay_id,

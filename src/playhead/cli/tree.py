@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from playhead.cli.lighter import lighten, lighten_own
+from playhead.cli.lighter import lighten, lightened
 
 COMMANDS = {
     "demo": "Real servers, a topic just written, a span of it replayed into a database.",
@@ -56,9 +56,8 @@ class Tree(TyperGroup):
         super().__init__(**settings)
         self.commands = Commands()  # type: ignore[assignment]
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        lighten_own(self)
-        return list(super().parse_args(ctx, args))
+    def get_params(self, ctx: Any) -> list[Any]:
+        return lightened(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)

@@ -5,33 +5,71 @@ from typing import Annotated
 import typer
 
 from playhead.cli.complete import replay_ids
-from playhead.cli.options import CONNECTION, SPARK, Run, with_options
+from playhead.cli.options import CONNECTION, SPARK, TIME, Run, with_options
 from playhead.cli.playing import with_servers
-from playhead.errors import EXIT_DIFFERENT
+from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
+from playhead.endpoint import Endpoint
+from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.journal import Journal
 from playhead.replay import api
+from playhead.replay.verifying import Verification
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _SHOWN = 10
+# What says which row is a record's, and how it looks; the other rules are for writing.
+_OF_TABLES = {
+    name: RULES[name] for name in ("key", "on_conflict", "version_column", "tombstones", "decode")
+}
+_UNSAID = {name: default for name, (_, default) in RULES.items()}
 
 
 @app.command()
-@with_options(CONNECTION, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, _OF_TABLES, CONNECTION, SPARK)
 def verify(
     run: Run,
     replay_id: Annotated[
-        str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
+        str,
+        typer.Argument(
+            metavar="ID|SOURCE",
+            help="A run's id, or the beginning of it; or a source, as for replay.",
+            autocompletion=replay_ids,
+        ),
     ],
+    target: Annotated[
+        str | None, typer.Argument(help="With a source: what to hold against it.")
+    ] = None,
 ) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 
     Counts and a checksum that does not depend on order per slice, then each difference where they
     disagree. Exit code 4 when there is one. Nothing is written.
+
+    Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
+    (rows that no record of the span accounts for are not looked for), copies of topics by counts and
+    a checksum of each topic.
     """
-    saved = Journal().find(replay_id)
-    with_saved = with_servers(run, dict(saved.servers))
-    planned = api.planned(saved.plan, with_saved.configuration())
-    found = planned.verify()
+    if target is not None:
+        whole = Run(run.output, _UNSAID | run.values)
+        asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
+        found = api.plan(asked, run.configuration()).compare()
+    else:
+        _need_no_span(run)
+        saved = Journal().find(replay_id)
+        with_saved = with_servers(run, dict(saved.servers))
+        found = api.planned(saved.plan, with_saved.configuration()).verify()
+    _report(run, found)
+
+
+def _need_no_span(run: Run) -> None:
+    given = [name for name in (*SPAN, *TRANSFORM, *_OF_TABLES) if run.values.get(name)]
+    if given:
+        raise UsageError(
+            f"--{given[0].strip('_').replace('_', '-')} does not go with a run, which has its own",
+            hint="without a run: playhead verify SOURCE TARGET",
+        )
+
+
+def _report(run: Run, found: Verification) -> None:
     run.output.say(found.verdict())
     for each in found.differences[:_SHOWN]:
         place = f"{each['topic']}:{each['partition']} offset {each['offset']}"

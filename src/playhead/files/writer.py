@@ -1,7 +1,7 @@
 """The writer of an archive: one data file and one ledger file for each slice, in this order."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from playhead.account import Account
@@ -16,7 +16,8 @@ from playhead.files.trouble import OtherRecords
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.target import AlreadyCommitted, Findings
+from playhead.source import Place
+from playhead.target import AlreadyCommitted, Findings, at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class FilesWriter:
 
     def __init__(self, archive: Archive, replay_id: str) -> None:
         self._archive, self._replay_id = archive, replay_id
+
+    def expect(self, _place: Place, /) -> Callable[[], None]:
+        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice

@@ -125,7 +125,8 @@ class Admin:
         self, name: str, *, partitions: int, settings: dict[str, str] | None = None
     ) -> bool:
         """Make a topic; False when it was already there."""
-        wanted = NewTopic(name, partitions, 1, config=settings or {})
+        # As many copies as the cluster makes of a topic when nobody says how many.
+        wanted = NewTopic(name, partitions, config=settings or {})
         with self._translated(f"creating topic {name}"):
             try:
                 made = self._client.create_topics([wanted], request_timeout=self._timeout_s)

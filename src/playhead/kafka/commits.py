@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -44,6 +44,10 @@ class Lane:
     """The consumer group to move with each slice."""
     committed: list[Slice]
     """What was committed when `transactions` was made, in order; nobody else adds to it since."""
+    confirm: Callable[[Collection[str]], None] = lambda _: None
+    """Raises when topics are not those any more that the replay began to write to."""
+    is_paced: bool = False
+    """Whether each record leaves at once: it has waited until it was due."""
     _refused: dict[int, Refusal] = field(default_factory=dict)
 
     def commit(self, account: Account, records: Iterable[Records]) -> None:
@@ -62,7 +66,7 @@ class Lane:
                     self._learn_refused(account.slice, held, failure)
                 drawn, may_wait = iter(list(held)), False
         except BaseException:
-            with suppress(PlayheadError):
+            with suppress(PlayheadError, Unacceptable):
                 self.transactions.abort()
             raise
         self.committed.insert(bisect(self.committed, account.slice), account.slice)
@@ -82,6 +86,7 @@ class Lane:
             self.transactions.flush()
             abort_point("kafka.records_sent")
             details = maker.finish().as_details()
+            self.confirm(details["topics"])
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
             self._close(account.slice, account.close(details | {"refused": refused}))
         except _TooSlow as exc:
@@ -97,18 +102,22 @@ class Lane:
         for records in drawn:
             waiting.append(records)
             count += len(records)
-            if count < _WORTH_OPENING:
+            if count < (1 if self.is_paced else _WORTH_OPENING):
                 continue
             if not self.transactions.is_open:
-                self.transactions.begin()
+                self._begin()
                 opened = time.monotonic()
             elif may_wait and time.monotonic() - opened > _OPEN_AT_MOST_S:
                 raise _TooSlow
             self._send_waiting(account, waiting, maker)
         if not self.transactions.is_open:
-            self.transactions.begin()
+            self._begin()
         self._send_waiting(account, waiting, maker)
         return maker
+
+    def _begin(self) -> None:
+        self.transactions.begin()
+        abort_point("kafka.begun")
 
     def _send_waiting(self, account: Account, waiting: list[Records], maker: MapMaker) -> None:
         for records in waiting:

@@ -1,5 +1,6 @@
 """Holds what a slice should have left in the target's topics against what is there now."""
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 from playhead.account import Account, ErrorRule
 from playhead.connection import KafkaConnection
+from playhead.kafka.failures import LedgerWaits
 from playhead.kafka.offset_map import OffsetMap, Run
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.routes import Refusal, Route, sendable
@@ -16,10 +18,12 @@ from playhead.kafka.source import KafkaSource
 from playhead.ledger import Entry
 from playhead.record import Headers, Slice
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import Bounds, Place
 from playhead.target import Difference, Findings
 
 _SHOWN = 20
+_SEEN_WITHIN_S = 30.0
+_LOOK_EVERY_S = 0.05
 _DIGEST_BYTES = 8
 _MODULUS = 1 << 8 * _DIGEST_BYTES
 
@@ -106,7 +110,7 @@ class Comparison:
         there: dict[int, int] = {}
         for end in ends:
             try:
-                bounds = source.bounds().get(place)
+                bounds = _bounds_with(source, place, end.last)
             except NoSuchTopic:
                 bounds = None
             if bounds is None:
@@ -216,6 +220,22 @@ class _Match:
                     self._count(found)
                     text = f"{topic}:{partition} offset {found} is a copy of it, and should not be there"
                     self.sums.differs("extra", run.source_offset + distance, text)
+
+
+def _bounds_with(source: KafkaSource, place: Place, last: int) -> Bounds | None:
+    """What the partition holds, when it can be seen to the last.
+
+    A commit's markers come a little later than its answer, and somebody's open transaction hides what
+    stands behind it: that is not missing.
+    """
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while True:
+        now = source.bounds().get(place)
+        if now is None or now.stable_end > last or now.stable_end == now.high_watermark:
+            return now
+        if time.monotonic() > deadline:
+            raise LedgerWaits(place[0], offset=now.stable_end, waited_s=_SEEN_WITHIN_S)
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _digest(carried: tuple[Any, ...]) -> int:

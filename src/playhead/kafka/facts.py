@@ -9,7 +9,7 @@ from confluent_kafka.admin import ConfigResource
 from playhead.kafka.admin import AWAY, Admin
 from playhead.kafka.offsets import Described
 from playhead.note import Note
-from playhead.source import Bounds, Place, TopicFacts
+from playhead.source import TopicFacts
 
 _WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
 _NOT_ALLOWED = {
@@ -18,6 +18,19 @@ _NOT_ALLOWED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
 Settings = Mapping[str, str]
+# What decides whether a copy of a topic takes the same records and keeps them as long, with the values
+# that need not be said: not every broker knows the later ones.
+_TAKEN_OVER: Mapping[str, str | None] = {
+    "cleanup.policy": None,
+    "retention.ms": None,
+    "retention.bytes": None,
+    "max.message.bytes": None,
+    "delete.retention.ms": "86400000",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.after.max.ms": "3600000",
+}
 
 
 def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | None]:
@@ -50,6 +63,11 @@ def topic_facts(described: Described, settings: Settings | None) -> TopicFacts:
         sets_log_append_time=told.get("message.timestamp.type") == "LogAppendTime",
         is_compacted="compact" in policies,
         retention_ms=retention_ms if retention_ms >= 0 and "delete" in policies else None,
+        settings={
+            name: told[name]
+            for name, unsaid in _TAKEN_OVER.items()
+            if told.get(name, unsaid) != unsaid
+        },
     )
 
 
@@ -67,20 +85,6 @@ def notes_on_settings(topic: str, settings: Settings | None) -> list[Note]:
     if keeps_bytes >= 0 and "delete" in policies:
         text = f"{topic} keeps at most {keeps_bytes} bytes of each partition: old records go as new come"
         notes.append(Note("retention-bytes", text, "info"))
-    return notes
-
-
-def notes_on_open_transactions(bounds: Mapping[Place, Bounds]) -> list[Note]:
-    """Where records cannot be read yet, because their transaction has not ended."""
-    notes = []
-    for (topic, partition), held in sorted(bounds.items()):
-        open_offsets = held.high_watermark - held.stable_end
-        if open_offsets:
-            text = (
-                f"{topic}:{partition} ends in a transaction that is still open: "
-                f"{open_offsets} offsets from {held.stable_end} on cannot be read yet"
-            )
-            notes.append(Note("open-transaction", text))
     return notes
 
 

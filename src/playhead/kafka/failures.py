@@ -54,7 +54,7 @@ class TransactionLost(Unavailable):
 
 
 class LedgerWaits(Unavailable):
-    """Somebody's open transaction hides the end of the ledger for too long."""
+    """Somebody's open transaction hides what was committed after it for too long."""
 
     def __init__(self, topic: str, *, offset: int, waited_s: float) -> None:
         self.topic, self.offset, self.waited_s = topic, offset, waited_s

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from playhead.duration import show_duration_ms
 from playhead.errors import Refused
 from playhead.instant import show_ms
 from playhead.kafka.admin import Admin
 from playhead.kafka.ledger import LEDGER_TOPIC
-from playhead.kafka.origins import origin_of
+from playhead.kafka.origins import may_return_to, origin_of
 from playhead.kafka.routes import PartitionRule
 from playhead.kafka.target_topics import TargetTopic, look_up
 from playhead.note import Note
@@ -75,7 +76,7 @@ def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
     _refuse_impossible(wish, identity, look)
     found = look_up(admin, sorted(set(wish.names.values())))
     notes: list[Note] = []
-    creates: dict[str, dict[str, object]] = {}
+    creates: dict[str, dict[str, Any]] = {}
     for source, name in wish.names.items():
         count = look.partitions[source]
         topic = found.get(name)
@@ -84,7 +85,7 @@ def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
                 raise NoTargetTopic(name)
             facts = look.source.topics.get(source, TopicFacts())
             creates.setdefault(name, _made(wish.partitions or count, facts))
-            topic = TargetTopic(name, int(str(creates[name]["partitions"])))
+            topic = _to_be(name, creates[name])
         elif topic.settings is None:
             text = f"the settings of {name} may not be read here: what it refuses is not known"
             notes.append(Note("target-settings-unknown", text))
@@ -108,14 +109,15 @@ def inspect_redrive(admin: Admin, look: Look) -> Inspection:
     """Back to where each record came from."""
     identity = admin.cluster().cluster_id
     origins = [origin_of(record) for records in look.samples for record in records]
-    named = sorted({origin.topic for origin in origins if origin is not None})
+    told = {origin.topic for origin in origins if origin is not None}
+    named = sorted(filter(may_return_to, told))
     found = look_up(admin, named)
     notes = []
     lost = sum(1 for origin in origins if origin is None)
     if lost:
         text = f"{lost} of {len(origins)} samples have no header that says where they came from"
         notes.append(Note("redrive-no-origin", text))
-    gone = [name for name in named if name not in found]
+    gone = sorted(name for name in told if name not in found)
     if gone:
         text = f"topics that dead letters came from are gone: {', '.join(gone)}"
         notes.append(Note("redrive-topic-gone", text))
@@ -135,17 +137,24 @@ def _refuse_impossible(wish: Wish, identity: str, look: Look) -> None:
             raise LedgerAsTarget
 
 
-def _made(partitions: int, facts: TopicFacts) -> dict[str, object]:
-    # A broker's default retention would take old records away again at once.
+def _made(partitions: int, facts: TopicFacts) -> dict[str, Any]:
+    # A broker's default retention would take old records away again at once, and its default time
+    # might be its own. What the source's topic takes and keeps, its copy is to take and keep.
     keeps_ms = -1 if facts.retention_ms is None else facts.retention_ms
-    return {"partitions": partitions, "settings": {"retention.ms": str(keeps_ms)}}
+    settings = {"retention.ms": str(keeps_ms), "message.timestamp.type": "CreateTime"}
+    return {"partitions": partitions, "settings": settings | dict(facts.settings)}
 
 
-def _said(name: str, made: Mapping[str, object]) -> str:
-    settings = made["settings"]
-    keeps = str(settings["retention.ms"]) if isinstance(settings, dict) else "-1"
-    how_long = "no end" if keeps == "-1" else show_duration_ms(int(keeps))
-    return f"topic {name} with {made['partitions']} partitions, which keeps records for {how_long}"
+def _to_be(name: str, made: Mapping[str, Any]) -> TargetTopic:
+    return TargetTopic(name, int(made["partitions"]), made["settings"])
+
+
+def _said(name: str, made: Mapping[str, Any]) -> str:
+    topic = _to_be(name, made)
+    keeps_ms = topic.retention_ms
+    how_long = "no end" if keeps_ms is None else show_duration_ms(keeps_ms)
+    compacted = ", and is compacted" if topic.is_compacted else ""
+    return f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}{compacted}"
 
 
 @dataclass(frozen=True, slots=True)

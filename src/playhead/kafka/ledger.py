@@ -13,6 +13,7 @@ from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin
 from playhead.kafka.failures import LedgerWaits, translated
+from playhead.kafka.offsets import describe_those
 from playhead.kafka.target_topics import make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
@@ -54,13 +55,18 @@ def key_of(replay_id: str, slice_: Slice) -> bytes:
     return f"{replay_id}|{slice_.topic}|{slice_.partition}|{slice_.from_offset}".encode()
 
 
+def settled(connection: KafkaConnection, replay_id: str) -> Mapping[str, Any]:
+    """What was written down of a replay before it began; empty when it has not."""
+    ledger = Ledger(connection, replay_id)
+    ledger.catch_up()
+    return ledger.terms()
+
+
 def settle(connection: KafkaConnection, replay_id: str, terms: Mapping[str, Any]) -> None:
     """Write down what holds for the whole replay; what was settled first stays."""
     transactions = Transactions(connection, replay_id, f"playhead-{replay_id}-terms")
     try:
-        ledger = Ledger(connection, replay_id)
-        ledger.catch_up()
-        if not ledger.terms():
+        if not settled(connection, replay_id):
             transactions.begin()
             transactions.note(LEDGER_TOPIC, _terms_key(replay_id), json.dumps(terms).encode())
             transactions.commit()
@@ -199,7 +205,7 @@ def _reading(connection: KafkaConnection, isolation: str, start: int) -> Iterato
 def _ends(connection: KafkaConnection, *isolations: IsolationLevel) -> list[int]:
     """Where the ledger ends: for readers of committed records at its first open transaction."""
     with Admin(connection) as admin, admin.asking("asking for the end of the ledger") as client:
-        if LEDGER_TOPIC not in client.list_topics(timeout=admin.timeout_s).topics:
+        if not describe_those(admin, [LEDGER_TOPIC]):
             return [0 for _ in isolations]
         asked = [
             client.list_offsets(

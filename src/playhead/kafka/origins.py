@@ -1,5 +1,6 @@
 """Headers of dead letters: those that Playhead writes, and where those of others say a record came from."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ _CONNECT = "__connect.errors."
 _SPRING = "kafka_dlt-"
 _SPRING_ORIGINAL = _SPRING + "original-"
 _SPRING_RETRY = "retry_topic-"
+# The ledger's own topic: who could write there could say what was committed.
+_OURS = {"playhead.ledger"}
 _ERROR_PREFIXES = (PREFIX, _CONNECT, _SPRING, _SPRING_RETRY)
 
 
@@ -54,6 +57,12 @@ def origin_of(record: Record) -> Origin | None:
         if found is not None:
             return found
     return None
+
+
+def may_return_to(topic: str) -> bool:
+    """Whether a header may lead there: anybody can write headers, and to ask for an odd name is an error."""
+    is_name = re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) and topic not in (".", "..")
+    return bool(is_name) and not topic.startswith("__") and topic not in _OURS
 
 
 def without_errors(headers: Headers, count: int) -> Headers:

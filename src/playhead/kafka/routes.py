@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from playhead.account import Account
 from playhead.kafka.headers import HeaderRules, provenance, unsendable
-from playhead.kafka.origins import Origin, origin_of, without_errors
+from playhead.kafka.origins import Origin, may_return_to, origin_of, without_errors
 from playhead.kafka.partitioner import KeyPartitioner
 from playhead.kafka.target_topics import TargetTopic
 from playhead.kafka.transactions import Columns
@@ -105,6 +105,8 @@ class RedriveRoute:
                 yield index, ("no-origin", "no header says which topic it came from")
             elif origin.topic == records.topic:
                 yield index, ("no-origin", f"it came from {origin.topic}, where it is now")
+            elif not may_return_to(origin.topic):
+                yield index, ("no-origin", f"no record goes back to topic {origin.topic!r}")
             elif self.find(origin.topic) is None:
                 yield index, ("topic-gone", f"it came from topic {origin.topic}, which is gone")
             elif origin.timestamp_ms == 0:

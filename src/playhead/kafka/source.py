@@ -10,7 +10,6 @@ from playhead.errors import BadValue
 from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.facts import (
     notes_on_groups,
-    notes_on_open_transactions,
     notes_on_settings,
     settings_of,
     topic_facts,
@@ -71,7 +70,6 @@ class KafkaSource:
             notes = [
                 note for topic in described for note in notes_on_settings(topic, settings[topic])
             ]
-            notes += notes_on_open_transactions(bounds_of(admin, places_of(described)))
             notes += notes_on_groups(admin, described)
             facts = {name: topic_facts(each, settings[name]) for name, each in described.items()}
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))

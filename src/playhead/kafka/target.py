@@ -1,8 +1,9 @@
 """Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from playhead.account import Account
@@ -13,21 +14,29 @@ from playhead.kafka.commits import Lane
 from playhead.kafka.comparison import Comparison
 from playhead.kafka.headers import HeaderRules
 from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive
-from playhead.kafka.ledger import Ledger, fence_unfinished, make_ledger, settle, transactional_id
+from playhead.kafka.ledger import (
+    Ledger,
+    fence_unfinished,
+    make_ledger,
+    settle,
+    settled,
+    transactional_id,
+)
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.origins import origin_of
 from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
-from playhead.kafka.target_topics import TargetTopic, look_up, make_topic
+from playhead.kafka.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
-from playhead.target import Findings, Inspection, Look
+from playhead.target import Findings, Inspection, Look, at_once
 
 # Each is a client with threads and connections of its own.
 _MOST_PRODUCERS = 16
 _SET_BYTES = 1_000_000
+_PACED_LINGER_MS = 5
 # The limits of topics that are met on the way are not known before.
 _REDRIVE_SET_BYTES = 100_000
 
@@ -59,6 +68,8 @@ class KafkaTarget:
     create: bool = False
     partition_rule: PartitionRule = "auto"
     """Keep the number, go by the key, or keep it where both topics have as many."""
+    is_paced: bool = False
+    """Whether each record comes when it is due, and is to leave at once, in a transaction that waits."""
     moves_group: bool = True
     """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
 
@@ -100,17 +111,22 @@ class KafkaTarget:
         }
 
     def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
-        """Make the ledger and missing topics, and settle how the records are spread."""
+        """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
         needs = inspection.needs
         with Admin(self.connection) as admin:
             make_ledger(admin)
+            terms = settled(self.connection, replay_id)
+            if terms:
+                confirm_same(admin, terms.get("topic_ids") or {})
+                return
             for topic, made in needs.get("create", {}).items():
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
-        settle(
-            self.connection,
-            replay_id,
-            {name: needs.get(name) for name in ("partitions", "same_cluster")},
-        )
+            terms = {name: needs.get(name) for name in ("partitions", "same_cluster")}
+            names = () if self.redrive else {*map(self.topic_for, needs.get("partitions") or ())}
+            found = look_up(admin, names)
+        ids = {name: topic.topic_id for name, topic in found.items()}
+        counts = {name: topic.partitions for name, topic in found.items()}
+        settle(self.connection, replay_id, {**terms, "topic_ids": ids, "counts": counts})
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -142,6 +158,20 @@ class KafkaWriter:
         self._ledger = Ledger(target.connection, replay_id)
         self._lanes: dict[Place, Lane] = {}
         self._topics: dict[str, TargetTopic | None] = {}
+        self._admin: Admin | None = None
+        self._expected: dict[Place, Future[Lane]] = {}
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="opening")
+
+    def expect(self, place: Place, /) -> Callable[[], None]:
+        """Make the partition's producer while its first records are being read."""
+        if place in self._lanes or place in self._expected:
+            return at_once
+        self._expected[place] = self._opening.submit(self._open_lane, place)
+
+        def wait() -> None:
+            self._lane(place)
+
+        return wait
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Records, entry and progress in one transaction."""
@@ -168,18 +198,34 @@ class KafkaWriter:
         """What the replay has committed of a source partition; from now on only this writer adds to it."""
         return tuple(self._lane(place).committed)
 
+    def confirm(self, topics: Collection[str]) -> None:
+        """Refuse topics that were deleted since this replay first saw them."""
+        began_with = self._ledger.terms().get("topic_ids") or {}
+        seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
+        ids = {name: began_with.get(name) or seen.get(name) for name in topics}
+        confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
+
     def close(self) -> None:
         """Let the producers go."""
+        self._opening.shutdown()
+        for opened in self._expected.values():
+            if opened.exception() is None:
+                opened.result().transactions.close()
+        self._expected.clear()
         while self._lanes:
             _, lane = self._lanes.popitem()
             lane.transactions.close()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
 
     def _lane(self, place: Place) -> Lane:
         lane = self._lanes.pop(place, None)
         if lane is None:
             if len(self._lanes) >= _MOST_PRODUCERS:
                 self._lanes.pop(next(iter(self._lanes))).transactions.close()
-            lane = self._open_lane(place)
+            expected = self._expected.pop(place, None)
+            lane = self._open_lane(place) if expected is None else expected.result()
         # The last in order is the one used last.
         self._lanes[place] = lane
         return lane
@@ -197,13 +243,26 @@ class KafkaWriter:
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
+            committed = self._ledger.slices(place)
             route = self._route(place[0])
-            return Lane(transactions, route, self._replay_id, group, self._ledger.slices(place))
+            return Lane(
+                transactions,
+                route,
+                self._replay_id,
+                group,
+                committed,
+                self.confirm,
+                is_paced=target.is_paced,
+            )
         except BaseException:
             transactions.close()
             raise
 
     def _settings(self, source_topic: str) -> Mapping[str, Any]:
+        paced = {"linger.ms": _PACED_LINGER_MS} if self._target.is_paced else {}
+        return {**paced, **self._set_bytes(source_topic)}
+
+    def _set_bytes(self, source_topic: str) -> Mapping[str, Any]:
         if self._target.redrive:
             return {"batch.size": _REDRIVE_SET_BYTES}
         found = self._find(self._target.topic_for(source_topic))
@@ -219,17 +278,23 @@ class KafkaWriter:
         topic = self._find(name)
         if topic is None:
             raise NoSuchTopic(name, existing=())
-        partitions = (self._ledger.terms().get("partitions") or {}).get(source_topic)
         # What was settled when the replay began holds to its end, or a key's records would part.
+        terms = self._ledger.terms()
+        topic = replace(topic, partitions=(terms.get("counts") or {}).get(name, topic.partitions))
+        partitions = (terms.get("partitions") or {}).get(source_topic)
         rule = target.partition_rule
         keeps = rule == "keep" or (rule == "auto" and partitions in (None, topic.partitions))
         return CopyRoute(topic, keeps, shape)
 
     def _find(self, topic: str) -> TargetTopic | None:
         if topic not in self._topics:
-            with Admin(self._target.connection) as admin:
-                self._topics[topic] = look_up(admin, [topic]).get(topic)
+            self._topics[topic] = look_up(self._asking(), [topic]).get(topic)
         return self._topics[topic]
+
+    def _asking(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self._target.connection)
+        return self._admin
 
 
 def _text(value: bytes | None) -> str | None:

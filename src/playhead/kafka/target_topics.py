@@ -4,15 +4,29 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from playhead.clock import SystemClock, wait_until
-from playhead.errors import BrokerUnavailable
+from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.facts import Settings, settings_of
-from playhead.kafka.offsets import describe_those, stable_ends
+from playhead.kafka.offsets import Described, describe_those, stable_ends
 
 # Java's Long.MAX_VALUE: no limit.
 _NO_LIMIT_MS = 2**63 - 1
+_HEARD_OF_WITHIN_S = 3.0
 # What a set of records takes on the way beside the records.
 _SET_OVERHEAD_BYTES = 1_024
+
+
+class TargetReplaced(PlayheadError):
+    """A topic that was deleted, and perhaps made again, since a replay began to write to it."""
+
+    def __init__(self, topic: str, *, began_with: str, found: str | None) -> None:
+        self.topic, self.began_with, self.found = topic, began_with, found
+        now = f"its id was {began_with} and is {found}" if found else "it is gone"
+        super().__init__(
+            f"topic {topic} is not the one that this replay began to write to: {now}; "
+            "what the ledger says was written there is lost",
+            hint="start it from the beginning, as a new replay",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,8 @@ class TargetTopic:
     name: str
     partitions: int
     settings: Settings | None = field(default=None, hash=False)
+    topic_id: str | None = None
+    """Changes when it is deleted and made again; None for one that is still to be made."""
 
     @property
     def is_compacted(self) -> bool:
@@ -79,6 +95,23 @@ def make_topic(admin: Admin, name: str, *, partitions: int, settings: Mapping[st
         stable_ends(admin, places)
 
 
+def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
+    """Refuse when one of the topics, by name and id, is not there any more."""
+    found: dict[str, Described] = {}
+
+    def all_are_there() -> bool:
+        found.update(describe_those(admin, list(topic_ids)))
+        return topic_ids.keys() <= found.keys()
+
+    if topic_ids:
+        # A broker that has heard of a new topic late does not mean that it is gone.
+        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, clock=SystemClock(), every_s=0.2)
+    for name, topic_id in topic_ids.items():
+        now = found[name].topic_id if name in found else None
+        if now != topic_id:
+            raise TargetReplaced(name, began_with=topic_id, found=now)
+
+
 def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
     """Those of the topics that exist."""
     if not topics:
@@ -86,6 +119,6 @@ def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
     described = describe_those(admin, list(topics))
     settings = settings_of(admin, list(described)) if described else {}
     return {
-        name: TargetTopic(name, len(each.partitions), settings[name])
+        name: TargetTopic(name, len(each.partitions), settings[name], each.topic_id)
         for name, each in described.items()
     }

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import length_hint
+from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -23,16 +24,16 @@ _INIT_WITHIN_S = 30.0
 _FLUSH_WITHIN_S = 60.0
 _COMMIT_WITHIN_S = 60.0
 _ABORT_WITHIN_S = 10.0
+_GROUP_MOVED_WITHIN_S = 15.0
 _LOOK_EVERY_S = 0.2
 _FULL_QUEUE_WAIT_S = 0.1
 # The broker's default of transaction.max.timeout.ms is 15 minutes. An open transaction holds back all
 # who read committed records, so one that nobody will end has to be given up soon.
-TRANSACTION_TIMEOUT_S = 30
+TRANSACTION_TIMEOUT_S = 60
 _SETTINGS: Mapping[str, Any] = {
     "client.id": "playhead",
     "acks": "all",
     "enable.idempotence": True,
-    "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
     # librdkafka's own bound on a record; the topic's is the one that counts.
     "message.max.bytes": 1_000_000_000,
     "queue.buffering.max.messages": 500_000,
@@ -118,15 +119,24 @@ class Transactions:
     """An error has come up after which the producer cannot be used again."""
     _producer: Producer = field(init=False)
     _failed: KafkaError | None = None
+    _is_stuck: bool = False
+    """A call has never come back: the transaction is open, and this producer cannot end it."""
+    _opened: float = 0.0
+    _groups: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._connect()
 
     def _connect(self) -> None:
         said = self.connection.for_librdkafka("producer")
-        own = {"transactional.id": self.transactional_id, "compression.type": "lz4"}
-        self._producer = Producer({**_SETTINGS, **own, **said, **self.settings}, logger=_silent())
+        own = {
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1_000,
+            "compression.type": "lz4",
+        }
         with self._translated("init"):
+            every = {**_SETTINGS, **own, **said, **self.settings}
+            self._producer = Producer(every, logger=_silent())
             # Else the client looks for the coordinator before it has a connection, and again after 0.5 s.
             self._producer.list_topics(timeout=_INIT_WITHIN_S)
             self._producer.init_transactions(_INIT_WITHIN_S)
@@ -141,7 +151,8 @@ class Transactions:
         """Open a transaction; the cluster hears of it with its first record."""
         with self._translated("begin"):
             self._producer.begin_transaction()
-        self.is_open, self._failed = True, None
+        # By the clock on the wall: the other one stands still while the machine sleeps.
+        self.is_open, self._failed, self._opened = True, None, time.time()
 
     def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
         """Hand over records, in their order; the last one's offset is told when it is known."""
@@ -191,10 +202,12 @@ class Transactions:
     def flush(self) -> None:
         """Return when all that was sent is acknowledged."""
         deadline = time.monotonic() + _FLUSH_WITHIN_S
-        left = 1
+        left = before = len(self._producer)
         while left:
             with self._translated("flush"):
                 left = self._producer.flush(_LOOK_EVERY_S)
+                if left < before:
+                    deadline, before = time.monotonic() + _FLUSH_WITHIN_S, left
                 # Once a record has failed, those behind it stay in the queue and nobody says so.
                 self._raise_error_of_transaction()
                 if self._failed is not None:
@@ -209,15 +222,26 @@ class Transactions:
 
     def move_group(self, group: str, place: Place, offset: int) -> None:
         """Let the transaction move a consumer group; source and target are one cluster."""
+        moved = TopicPartition(*place, offset)
+        with self._translated("move group"):
+            if group not in self._groups:
+                self._groups[group] = self._metadata_of(group)
+            send, metadata = self._producer.send_offsets_to_transaction, self._groups[group]
+            has_ended = _ended_within(_GROUP_MOVED_WITHIN_S, lambda: send([moved], metadata))
+        if not has_ended:
+            self.is_lost = self._is_stuck = True
+            raise TransactionLost(
+                self.transactional_id,
+                reason=f"group {group} was not moved within {_GROUP_MOVED_WITHIN_S:g} s",
+            )
+
+    def _metadata_of(self, group: str) -> Any:
+        """Of a group without members: only a consumer gives it, and needs no broker for that."""
         consumer = Consumer(
             self.connection.for_librdkafka("consumer") | {"group.id": group, "log_level": 0}
         )
         try:
-            moved = TopicPartition(*place, offset)
-            with self._translated("move group"):
-                self._producer.send_offsets_to_transaction(
-                    [moved], consumer.consumer_group_metadata(), _COMMIT_WITHIN_S
-                )
+            return consumer.consumer_group_metadata()
         finally:
             consumer.close()
 
@@ -237,7 +261,11 @@ class Transactions:
     def close(self) -> None:
         """Give up what is open, as far as the cluster can be reached, and let go."""
         with suppress(PlayheadError, Unacceptable):
-            self.abort()
+            if self._is_stuck:
+                # Else all who read committed records, we too, would wait until it times out.
+                self._connect()
+            else:
+                self.abort()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -277,11 +305,38 @@ class Transactions:
             return Unacceptable(error)
         self.is_lost = True
         if error.code() in FENCED:
+            open_s = time.time() - self._opened
+            if self.is_open and open_s > TRANSACTION_TIMEOUT_S:
+                # The cluster fences who has let its transaction time out, too.
+                reason = f"it was open for {open_s:.0f} s, and the cluster gave it up"
+                return TransactionLost(self.transactional_id, reason=reason)
             return InUse(self.replay_id, where="it has fenced this run off the target")
         said = f"{action}: {error.str()} ({error.name()})"
         if is_definite(error):
             return KafkaRefused(f"transaction of {self.transactional_id}", reason=said)
         return TransactionLost(self.transactional_id, reason=said)
+
+
+def _ended_within(seconds: float, call: Callable[[], Any]) -> bool:
+    """Whether a call has come to its end in time; its error is raised.
+
+    librdkafka does not keep the limit that it is given here: when the group's coordinator dies at the
+    wrong moment the call never returns (its issues 5456 and 5511), and is left behind in its thread.
+    """
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
+            failures.append(exc)
+
+    thread = Thread(target=work, name="move group", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failures:
+        raise failures[0]
+    return not thread.is_alive()
 
 
 def _silent() -> logging.Logger:

@@ -87,7 +87,8 @@ class Comparison:
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in by)
         may_be_gone = _sql(self._others.deleted)
         compared = (
-            f"SELECT e.{_ORDER} AS o, {_text(fields, 'e', 't')} AS wanted, {_text(fields, 't')} AS held, "
+            f"SELECT e.{_ORDER} AS o, {_text(fields, 'e', 't')} AS wanted, "  # noqa: S608
+            f"{_text(fields, 't')} AS held, "
             f"t.{named(by[0])} IS NOT NULL AS is_there, {may_be_gone} AS may_be_gone, "
             f"row_number() OVER (PARTITION BY e.{_ORDER}) AS n, "
             f"coalesce({self._excuse(fields)}, false) AS is_excused, {_differing(fields)} AS columns "
@@ -108,8 +109,10 @@ class Comparison:
         habits = self._table.habits
         has_place = set(_PLACE) <= {each.name for each in fields}
         is_another = f"{_place('t')} IS DISTINCT FROM {_place('e')}"
-        if habits.rule == "ignore" and self._entry.details.get("left_alone"):
-            return is_another if has_place else "true"
+        if habits.rule == "ignore":
+            # A later tombstone may have made room for a later record.
+            may_be = self._entry.details.get("left_alone") or self._others.deleted
+            return (is_another if has_place else "true") if may_be else "false"
         if habits.rule not in REPLACING:
             return "false"
         excuses = []

@@ -14,6 +14,7 @@ from playhead.postgres.session import Place
 Rule = Literal["ignore", "newer", "update", "error"]
 REPLACING = ("newer", "update")
 STAGE, TEXTS = "playhead_rows", "playhead_texts"
+KEYS = "playhead_keys"
 GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
 EXPECTED = "playhead_expected"
 AT = "playhead:at"
@@ -59,7 +60,7 @@ class Merge:
         return self.rule in REPLACING
 
     def make_stage(self) -> str:
-        columns = [(each.name, each.aside) for each in self.fields]
+        columns = [(each.name, _collated(each, each.aside)) for each in self.fields]
         return make_temporary(STAGE, [(ORDER, "int8"), *columns])
 
     def make_texts(self, as_text: Sequence[Field]) -> str:
@@ -106,8 +107,11 @@ class Merge:
 
     def make_gone(self) -> str:
         """Keys of tombstones; a comparison needs their types to be the columns' own."""
-        key = [(each.name, _type_of_key(each)) for each in self.fields if each.name in self.key]
-        return make_temporary(GONE, [(ORDER, "int8"), (AT, "timestamptz"), *key])
+        return make_temporary(GONE, [(ORDER, "int8"), (AT, "timestamptz"), *self._key_columns()])
+
+    def _key_columns(self) -> list[tuple[str, str]]:
+        key = [each for each in self.fields if each.name in self.key]
+        return [(each.name, _collated(each, _type_of_key(each))) for each in key]
 
     def make_gone_texts(self) -> str:
         key = [(each.name, "text") for each in self.fields if each.name in self.key]
@@ -119,6 +123,15 @@ class Merge:
         held = ", ".join(f"{named(each.name)}::{_type_of_key(each)}" for each in key)
         columns = f"{_ORDER}, {named(AT)}, {held}"
         return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} s {_some(first, last)}"  # noqa: S608
+
+    def make_keys(self) -> str:
+        """For the keys alone."""
+        return make_temporary(KEYS, [(ORDER, "int8"), *self._key_columns()])
+
+    def met(self) -> str:
+        """Offsets of the keys that the table has."""
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self._same('t', 'k')})"
+        return f"SELECT {_ORDER} FROM {KEYS} k WHERE {there}"  # noqa: S608
 
     def known(self) -> str:
         """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
@@ -150,7 +163,7 @@ class Merge:
 
     def make_expected(self) -> str:
         """In the table's own types, so that what these do to a value has been done."""
-        columns = [(each.name, each.column.type) for each in self.fields]
+        columns = [(each.name, _collated(each, each.column.type)) for each in self.fields]
         return make_temporary(EXPECTED, [(ORDER, "int8"), *columns])
 
     def _chosen(self, held: str, some: str) -> str:
@@ -197,6 +210,12 @@ class Merge:
 
 def _some(first: int, last: int) -> str:
     return f"WHERE s.{_ORDER} BETWEEN {first} AND {last}"
+
+
+def _collated(field: Field, kind: str) -> str:
+    """So that texts are equal here when they are equal in the table."""
+    can_be = field.column.collation and not field.is_unread_aside
+    return f"{kind} COLLATE {field.column.collation}" if can_be else kind
 
 
 def _type_of_key(field: Field) -> str:

@@ -1,5 +1,6 @@
 """Turns the records of a slice into Arrow tables: all at once where Arrow can, one by one where it cannot."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,9 +110,10 @@ class Decoder:
             each.name: metadata_column(each, records, refusals.add)
             for each in self._layout.metadata
         }
-        nulls = [i for i, value in enumerate(records.values) if value is None]
+        nulls: list[int] = []
         live: Index = range(len(records))
-        if nulls:
+        if None in records.values:
+            nulls = [i for i, value in enumerate(records.values) if value is None]
             live = [i for i, value in enumerate(records.values) if value is not None]
         values = self._values(live, records, refusals)
         if nulls_are_rows and nulls:
@@ -159,7 +161,8 @@ class Decoder:
         """Let Arrow read them, in smaller parts where it must; what it may not read is loose."""
         if not part:
             return
-        held: list[Any] = [records.values[i] for i in part]
+        is_all = isinstance(part, range) and len(part) == len(records)
+        held: list[Any] = records.values if is_all else [records.values[i] for i in part]
         found = fast.read(held, self._documents)
         if found is not None:
             table, odd = found
@@ -217,7 +220,8 @@ def _nulls(name: str, values: _Values, metadata: dict[str, Any]) -> list[int]:
 def _ready(
     values: _Values, fields: Sequence[Field], metadata: dict[str, Any], records: Records
 ) -> Any:
-    index = [i for part, _ in values.parts for i in part]
+    parts = [part for part, _ in values.parts]
+    index = parts[0] if len(parts) == 1 else [i for part in parts for i in part]
     columns = _placed(index, fields, metadata, records)
     for each in fields:
         if each.name not in columns:
@@ -251,7 +255,10 @@ def _placed(
     index: Index, fields: Sequence[Field], metadata: dict[str, Any], records: Records
 ) -> dict[str, Any]:
     """The record's own columns for these records, its offset first."""
-    is_all = len(index) == len(records) and list(index) == list(range(len(records)))
+    everything = range(len(records))
+    is_all = index == everything or (
+        len(index) == len(records) and all(map(operator.eq, index, everything))
+    )
     taken = None if is_all else pa.array(index, pa.int64())
     offsets = pa.array(records.offsets, pa.int64())
     columns: dict[str, Any] = {ORDER: offsets if taken is None else offsets.take(taken)}

@@ -13,7 +13,8 @@ from playhead.postgres.session import Place, Session
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
 
-DEFAULT = Place("playhead", "ledger")
+# Not "playhead": a user of that name would find its own unqualified tables in there.
+DEFAULT = Place("playhead_ledger", "entries")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
     replay text NOT NULL,
@@ -25,6 +26,11 @@ CREATE TABLE IF NOT EXISTS {table} (
     committed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (replay, topic, partition, from_offset)
 )
+"""
+
+_OF_ITS_NAME = """
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2
 """
 
 
@@ -51,9 +57,36 @@ class Ledger:
     def __init__(self, session: Session, table: Place) -> None:
         self._session, self._table = session, table
 
+    def can_be_made(self) -> bool:
+        """Whether it is there and can be written, or this user may make it."""
+        if self.exists():
+            return self._can_be_written()
+        found = self._session.run(
+            "SELECT CASE WHEN n.oid IS NULL "
+            "THEN has_database_privilege(current_database(), 'CREATE') "
+            "ELSE has_schema_privilege(n.oid, 'CREATE') END "
+            "FROM (VALUES ($1)) wanted (name) "
+            "LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.name",
+            (self._table.schema,),
+        )
+        return found == [(True,)]
+
+    def refuse_unmakable(self) -> None:
+        if not self.can_be_made():
+            reason = "this user may not make it, or not read and write it"
+            raise NoLedger(self._table, reason=reason, hint=self._way_out())
+
     def exists(self) -> bool:
-        found = self._session.run("SELECT to_regclass($1)::text", (self._table.quoted,))
-        return found[0][0] is not None
+        return bool(self._session.run(f"SELECT {_OF_ITS_NAME}", self._name))
+
+    def _can_be_written(self) -> bool:
+        rights = "has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
+        rights += " AND has_table_privilege(c.oid, 'INSERT')"
+        return self._session.run(f"SELECT {rights} {_OF_ITS_NAME}", self._name) == [(True,)]
+
+    @property
+    def _name(self) -> tuple[str, str]:
+        return self._table.schema, self._table.name
 
     def make(self) -> None:
         """Make the table, and its schema, where they are not there; runs at once do no harm."""
@@ -132,8 +165,8 @@ class Ledger:
 
     def _way_out(self) -> str:
         return (
-            "somebody who may: CREATE SCHEMA playhead AUTHORIZATION this_user; or name a table that "
-            f"may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
+            f"somebody who may: CREATE SCHEMA {self._table.schema} AUTHORIZATION this_user; or name a "
+            f"table that may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
         )
 
 

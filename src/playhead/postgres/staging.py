@@ -12,7 +12,7 @@ from playhead.errors import PlayheadError
 from playhead.faults import abort_point
 from playhead.postgres import sweep
 from playhead.postgres.careful import Documents, read_json
-from playhead.postgres.conflict import AT, GONE_TEXTS, STAGE, TEXTS, named
+from playhead.postgres.conflict import AT, GONE_TEXTS, STAGE, TEXTS, Merge, named
 from playhead.postgres.decode import ORDER, Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError
 from playhead.postgres.layout import Field
@@ -38,6 +38,14 @@ _KINDS = {
 }
 
 
+# A row that refers to one that a later record brings.
+_REFERENCE = "23503"
+
+
+class _Undone(Exception):
+    """Found out what there was to find out; none of it is to stay."""
+
+
 class ConflictFound(PlayheadError):
     """A record meets a row that is there already, and nobody said what then."""
 
@@ -59,12 +67,15 @@ class Stage:
         decoded: Decoded,
         whole: Records,
         account: Account,
+        merge: Merge | None = None,
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
-        self.merge = table.merge(decoded)
+        self.merge = merge or table.merge(decoded)
         self.has_tombstones = table.habits.tombstones == "delete" and bool(decoded.tombstones)
         self._counts: Counter[str] = Counter()
+        self._waiting: dict[int, DataError] = {}
+        self._bad: dict[int, DataError] = {}
 
     def write(self) -> dict[str, int]:
         """Rows into the table; says how many were inserted, updated, left alone and deleted."""
@@ -78,7 +89,9 @@ class Stage:
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
         found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
-        return found | ({"deleted": counts["deleted"]} if "deleted" in counts else {})
+        if self.has_tombstones:
+            found |= {"deleted": counts["deleted"], "superseded": counts["superseded"]}
+        return found
 
     def fill(self) -> None:
         """The temporary tables: rows, read but for the types that have no form in a COPY, and tombstones."""
@@ -132,7 +145,43 @@ class Stage:
         if sweeps and self._refusal(statement, *everything, counts) is None:
             return
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
-        self._bisect(statement, [row[0] for row in found], counts)
+        before = self._counts.copy()
+        try:
+            with self._session.savepoint():
+                self._bisect(statement, [row[0] for row in found], counts)
+                if self._waiting:
+                    self._try_again(statement, counts)
+                    raise _Undone
+        except _Undone:
+            self._counts = before
+            self._without(self._bad, statement, source, counts)
+
+    def _try_again(self, statement: Statement, counts: bool) -> None:
+        """What refers to rows that came later; what is refused now as well is bad."""
+        is_better = True
+        while is_better:
+            left = {
+                order: refusal
+                for order in self._waiting
+                if (refusal := self._refusal(statement, order, order, counts)) is not None
+            }
+            is_better = 0 < len(left) < len(self._waiting)
+            self._waiting = left
+        for order, refusal in self._waiting.items():
+            self._bad[order] = refusal
+        self._waiting = {}
+
+    def _without(
+        self, bad: dict[int, DataError], statement: Statement, source: str, counts: bool
+    ) -> None:
+        """All but the bad ones at once, so that what a row refers to may come after it."""
+        for order, refusal in bad.items():
+            self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} = $1", (order,))  # noqa: S608
+            self._refuse(order, refusal.sqlstate, refusal.reason)
+        slice_ = self._account.slice
+        whole = self._refusal(statement, slice_.from_offset, slice_.to_offset - 1, counts)
+        if whole is not None:
+            raise whole
 
     def _bisect(self, statement: Statement, orders: Sequence[int], counts: bool) -> None:
         if not orders:
@@ -141,7 +190,11 @@ class Stage:
         if refusal is None:
             return
         if len(orders) == 1:
-            self._refuse(orders[0], refusal.sqlstate, refusal.reason)
+            if refusal.sqlstate == _REFERENCE:
+                self._waiting[orders[0]] = refusal
+            else:
+                self._bad[orders[0]] = refusal
+                self._refuse(orders[0], refusal.sqlstate, refusal.reason)
             return
         half = len(orders) // 2
         self._bisect(statement, orders[:half], counts)

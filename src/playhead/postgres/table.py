@@ -15,7 +15,10 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text
        a.attnotnull OR t.typnotnull, a.attidentity::text, a.attgenerated::text,
        format_type(base.oid, -1),
        CASE WHEN a.attidentity <> '' THEN ''
-            WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END
+            WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+       coalesce((SELECT format('%I.%I', n.nspname, o.collname) FROM pg_catalog.pg_collation o
+                 JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
+                 WHERE o.oid = a.attcollation AND o.collname <> 'default'), '')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -73,6 +76,8 @@ class Column:
     """The type below all domains, without a modifier, as it is written in a statement."""
     default: str | None
     """An expression; empty where the server has a number for it."""
+    collation: str = ""
+    """As it is written in a statement; empty for the database's own."""
 
     @property
     def is_ours(self) -> bool:

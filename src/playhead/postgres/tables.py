@@ -88,6 +88,11 @@ class OpenTable:
             for each in decoded.fields
         )
 
+    def may_go_apart(self, decoded: Decoded, merge: Merge) -> bool:
+        """Whether rows that meet none can be copied as they are, though others meet some."""
+        is_rule = self.habits.rule in ("ignore", "newer", "update")
+        return is_rule and merge.is_distinct and self.may_go_directly(decoded)
+
     def merge(self, decoded: Decoded) -> Merge:
         habits = self.habits
         key = habits.key if habits.is_keyed or habits.rule == "error" else ()

@@ -9,10 +9,14 @@ from typing import Any
 from playhead.errors import PlayheadError, Refused
 from playhead.instant import show_ms
 from playhead.ledger import Entry
+from playhead.note import Note
 from playhead.postgres.conflict import Rule
 from playhead.postgres.create import statement_for
+from playhead.postgres.inspection import Subject, refuse
+from playhead.postgres.inspection import notes as inspection_notes
 from playhead.postgres.layout import layout_of
-from playhead.postgres.ledger import Ledger
+from playhead.postgres.ledger import DEFAULT, Ledger
+from playhead.postgres.places import parts_of, place_of
 from playhead.postgres.server import connect
 from playhead.postgres.session import Place, Session, open_session
 from playhead.postgres.table import Table, read_table
@@ -42,7 +46,7 @@ class PostgresTarget(Target):
     tombstones: str | None = None
     decode: str = "json"
     create: bool = False
-    ledger_table: str = "playhead.ledger"
+    ledger_table: str = str(DEFAULT)
 
     @property
     def is_ordered(self) -> bool:
@@ -50,38 +54,37 @@ class PostgresTarget(Target):
 
     def inspect(self, look: Look, /) -> Inspection:
         statements: dict[Place, str] = {}
+        notes: list[Note] = []
         with self._session() as session:
             for topic in look.partitions:
-                place = place_of(self.table.replace("{topic}", topic))
+                place = place_of(session.run, self.table, topic)
+                samples = [each for each in look.samples if each.topic == topic]
                 table = read_table(session.run, place)
                 if table is not None:
-                    self._refuse_rule_without_key(table)
+                    layout = layout_of(table, self.decode)
+                    subject = Subject(topic, layout, self._habits(table), samples)
+                    refuse(session, subject)
+                    notes += inspection_notes(session, subject)
                 elif self.create:
-                    samples = [each for each in look.samples if each.topic == topic]
                     statements.setdefault(place, statement_for(place, samples, self.key or ()))
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
+            self._ledger(session).refuse_unmakable()
             made = tuple(statements.values())
-            return Inspection(_identity(session), creates=made, needs={"statements": list(made)})
+            needs = {"statements": list(made)}
+            return Inspection(_identity(session), tuple(notes), creates=made, needs=needs)
 
-    def _refuse_rule_without_key(self, table: Table) -> None:
+    def _habits(self, table: Table) -> Habits:
         rule = self.on_conflict
-        if rule not in ("ignore", "newer", "update"):
-            return
-        key = self.key or table.primary_key or ()
-        if not key or not table.has_key(key):
-            columns = ", ".join(key) or "COLUMNS"
-            raise Refused(
-                f"the rule {rule} needs a unique key on ({columns}), and {table.place} has none",
-                hint=f"CREATE UNIQUE INDEX ON {table.place} ({columns})",
-            )
-        version = self.version_column or "_timestamp"
-        if rule == "newer" and table.column(version) is None:
-            raise Refused(
-                f"the rule newer compares {version}, and {table.place} has no such column",
-                hint="name one with --version-column, or add _timestamp timestamptz to the table",
-            )
+        needs_key = rule is not None or self.tombstones == "delete"
+        key = self.key or (table.primary_key or () if needs_key else ())
+        version = (self.version_column or "_timestamp") if rule == "newer" else ""
+        return Habits(key, rule, version, self.tombstones, self.decode)
+
+    def _ledger(self, session: Session) -> Ledger:
+        schema, name = parts_of(self.ledger_table)
+        return Ledger(session, Place(schema or "public", name))
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         return [
@@ -99,7 +102,7 @@ class PostgresTarget(Target):
 
     def prepare(self, _replay_id: str, inspection: Inspection, /) -> None:
         with self._session() as session:
-            Ledger(session, place_of(self.ledger_table)).make()
+            self._ledger(session).make()
         statements = inspection.needs.get("statements") or ()
         if statements:
             with connect(self.url) as connection:
@@ -121,7 +124,7 @@ class PostgresTarget(Target):
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         with self._session() as session:
-            return Ledger(session, place_of(self.ledger_table)).entries(replay_id)
+            return self._ledger(session).entries(replay_id)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:
@@ -133,19 +136,17 @@ class PostgresTarget(Target):
                     tables[topic] = self._open_table(session, topic)
                 return tables[topic]
 
-            ledger = Ledger(session, place_of(self.ledger_table))
+            ledger = self._ledger(session)
             yield PostgresWriter(session, ledger, replay_id, table_of)
 
     def _open_table(self, session: Session, topic: str) -> OpenTable:
-        place = place_of(self.table.replace("{topic}", topic))
+        place = place_of(session.run, self.table, topic)
         table = read_table(session.run, place)
         if table is None:
             raise PlayheadError(f"no table {place}", hint="--create makes one")
-        rule = self.on_conflict
-        key = self.key or (table.primary_key or () if rule else ())
-        version = (self.version_column or "_timestamp") if rule == "newer" else ""
-        habits = Habits(key, rule, version, self.tombstones, self.decode)
-        return OpenTable(layout_of(table, self.decode), habits)
+        layout = layout_of(table, self.decode)
+        # COPY knows no policies for rows.
+        return OpenTable(layout, self._habits(table), only_by_stage=table.has_row_security)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -153,12 +154,6 @@ class PostgresTarget(Target):
             self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user"
         ) as s:
             yield s
-
-
-def place_of(name: str) -> Place:
-    """`schema.table`; the schema is `public` unless said."""
-    schema, dot, table = name.partition(".")
-    return Place(schema, table) if dot else Place("public", name)
 
 
 def _identity(session: Session) -> str:

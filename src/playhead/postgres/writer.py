@@ -1,12 +1,15 @@
 """Commits slices to a table: rows and ledger entry in one transaction, directly or by a stage."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
 from playhead.faults import abort_point
 from playhead.ledger import Entry
+from playhead.postgres import apart
 from playhead.postgres.compare import Comparison
 from playhead.postgres.decode import Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
@@ -16,7 +19,8 @@ from playhead.postgres.staging import Stage
 from playhead.postgres.tables import OpenTable, copied
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.target import Findings
+from playhead.source import Place
+from playhead.target import Findings, at_once
 
 # After so many slices in which nothing collided, the direct way is tried again.
 _CLEAN_ENOUGH = 8
@@ -30,12 +34,26 @@ class Course:
 
     staged_left: int = 0
     """How many more slices go by the stage before the direct way is tried again."""
+    crowded_left: int = 0
+    """How many more go by the stage as a whole, because most rows of one met others."""
 
     def collided(self) -> None:
         self.staged_left = _CLEAN_ENOUGH
 
     def was_clean(self) -> None:
         self.staged_left = max(0, self.staged_left - 1)
+
+    def was_crowded(self) -> None:
+        self.crowded_left = _CLEAN_ENOUGH
+
+    def may_part(self, could: bool) -> bool:
+        """Whether to part rows that meet others from those that do not."""
+        self.crowded_left = max(0, self.crowded_left - 1)
+        return could and self.crowded_left == 0
+
+
+class _TooMany(Exception):
+    """Too many rows meet others."""
 
 
 class PostgresWriter:
@@ -52,6 +70,9 @@ class PostgresWriter:
         self._table_of = table_of
         self._courses: dict[str, Course] = {}
 
+    def expect(self, _place: Place, /) -> Callable[[], None]:
+        return at_once
+
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice
         whole = gathered(slice_, records)
@@ -66,7 +87,7 @@ class PostgresWriter:
                 # Some value, or a row that is there already: the stage finds out whose.
                 if exc.sqlstate == UNIQUE_VIOLATION:
                     course.collided()
-        details = self._by_stage(table, decoded, whole, account)
+        details = self._by_stage(table, decoded, whole, account, course)
         if details["updated"] or details["left_alone"]:
             course.collided()
         else:
@@ -80,10 +101,7 @@ class PostgresWriter:
         )
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
-        with self._session.transaction():
-            self._ledger.refuse_overlap(self._replay_id, account.slice)
-            table.refuse_change(self._session)
-            abort_point("postgres.direct.begun")
+        with self._begun(table, account):
             if decoded.rows:
                 self._session.copy(table.place, copied(decoded))
             abort_point("postgres.direct.copied")
@@ -93,17 +111,26 @@ class PostgresWriter:
         abort_point("postgres.direct.committed")
 
     def _by_stage(
-        self, table: OpenTable, decoded: Decoded, whole: Records, account: Account
+        self, table: OpenTable, decoded: Decoded, whole: Records, account: Account, course: Course
     ) -> dict[str, Any]:
+        merge = table.merge(decoded)
+
+        def stage(rows: Decoded) -> Stage:
+            return Stage(self._session, table, rows, whole, account, merge)
+
+        if course.may_part(table.may_go_apart(decoded, merge)):
+            try:
+                details = self._apart(table, decoded, account, stage)
+            except DataError:
+                details = None  # somebody else's row came in between, or some value is bad
+            if details is not None:
+                return details
+            course.was_crowded()
         try:
-            with self._session.transaction():
-                self._ledger.refuse_overlap(self._replay_id, account.slice)
-                table.refuse_change(self._session)
-                abort_point("postgres.stage.begun")
-                stage = Stage(self._session, table, decoded, whole, account)
-                details = {"way": "staged"} | stage.write() | table.remarks(decoded)
+            with self._begun(table, account):
+                details = stage(decoded).write()
                 abort_point("postgres.stage.merged")
-                self._close(account, details)
+                self._close(account, {"way": "staged"} | details | table.remarks(decoded))
         except DataError as exc:
             # Nobody's value: a constraint of another table, or one that came with the commit.
             raise StatementRefused(
@@ -111,6 +138,40 @@ class PostgresWriter:
             ) from exc
         abort_point("postgres.stage.committed")
         return details
+
+    def _apart(
+        self,
+        table: OpenTable,
+        decoded: Decoded,
+        account: Account,
+        stage: Callable[[Decoded], Stage],
+    ) -> dict[str, Any] | None:
+        """Only rows that meet others go by the stage; None, and nothing done, when these are too many."""
+        with contextlib.suppress(_TooMany):
+            with self._begun(table, account):
+                parts = apart.part(self._session, table.merge(decoded), decoded)
+                if parts is None:
+                    raise _TooMany
+                new, met = parts
+                abort_point("postgres.apart.parted")
+                if new.rows:
+                    self._session.copy(table.place, copied(new))
+                abort_point("postgres.apart.copied")
+                details = stage(met).write()
+                details["inserted"] += new.rows
+                self._close(account, {"way": "apart"} | details | table.remarks(decoded))
+            abort_point("postgres.apart.committed")
+            return details
+        return None
+
+    @contextmanager
+    def _begun(self, table: OpenTable, account: Account) -> Iterator[None]:
+        """A transaction in which nobody else commits this slice, nor changes the table."""
+        with self._session.transaction():
+            self._ledger.refuse_overlap(self._replay_id, account.slice)
+            table.refuse_change(self._session)
+            abort_point("postgres.begun")
+            yield
 
     def _close(self, account: Account, details: dict[str, Any]) -> None:
         refused = sorted(account.refused_offsets)
@@ -125,8 +186,11 @@ class PostgresWriter:
 
 def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
     """All records of a slice as one run; held in memory, as whoever gives them bounds them."""
+    held = list(runs)
+    if len(held) == 1:
+        return held[0]
     whole = Records(slice_.topic, slice_.partition)
-    for run in runs:
+    for run in held:
         whole.offsets += run.offsets
         whole.timestamps_ms += run.timestamps_ms
         whole.timestamp_types += run.timestamp_types

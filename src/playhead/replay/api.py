@@ -7,13 +7,15 @@ from typing import Any
 
 from playhead.context import Configuration, configure
 from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
 from playhead.job import Job
 from playhead.journal import Journal
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.build import ends
-from playhead.replay.engine import Engine
+from playhead.replay.build import as_source, ends
+from playhead.replay.comparing import against_archive, against_table, against_topics
+from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.planning import Planner
 from playhead.replay.running import Progress, Runner
 from playhead.replay.verifying import Verification, verify
@@ -83,7 +85,7 @@ class Planned:
             ends(self.plan.request, self.configuration),
             self.journal,
             run_job,
-            warm=self.engine.session,
+            paced_slots=self.engine.paced_slots,
             cancel_job=self.engine.cancel,
             say=say,
             progress=progress,
@@ -100,6 +102,25 @@ class Planned:
         self.journal.note_verification(self.plan.replay_id, found.as_document())
         return found
 
+    def compare(self) -> Verification:
+        """Hold the target against the span itself, without a run that says what went where."""
+        request = self.plan.request
+        both = ends(request, self.configuration)
+        system = request.target_endpoint.system
+        if system == "postgres":
+            return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
+        if request.where or request.select or request.redrive:
+            raise UsageError(
+                "what --where, --select or --redrive have made of records only their run can tell",
+                hint="playhead verify ID",
+            )
+        topics = sorted(self.plan.source.topics)
+        there = as_source(request, topics, self.configuration)
+        if system != "kafka":
+            return against_archive(self.plan, both.source, there)
+        names = {each: request.target_endpoint.name.replace("{topic}", each) for each in topics}
+        return against_topics(self.plan, both.source, there, names)
+
 
 def plan(
     request: Request,
@@ -110,10 +131,10 @@ def plan(
 ) -> Planned:
     """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed."""
     transform = Transform(request.where, request.select)
-    engine = Engine(configuration, None if transform.changes_nothing else transform)
+    pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
+    engine = _engine(configuration, transform, pace)
     if warm:
         engine.warm()
-    pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
     engine.check()
     journal = Journal()
     planner = Planner(
@@ -130,8 +151,15 @@ def plan(
 def planned(saved: Plan, configuration: Configuration) -> Planned:
     """A plan that was made before, to be run as it is."""
     transform = Transform(saved.request.where, saved.request.select)
-    engine = Engine(configuration, None if transform.changes_nothing else transform)
+    engine = _engine(configuration, transform, Pace.parse(saved.request.pace))
     return Planned(saved, configuration, engine)
+
+
+def _engine(configuration: Configuration, transform: Transform, pace: Pace) -> Engine:
+    if transform.changes_nothing:
+        return Engine(configuration)
+    # A task for each partition, which wait most of the time; how many there are is not known yet.
+    return Engine(configuration, transform, lanes=0 if pace.is_max else MOST_LOCAL_SLOTS)
 
 
 def _known_rate(journal: Journal, request: Request) -> float | None:

@@ -1,7 +1,8 @@
 """Makes the two ends of a replay from what was asked and what is configured."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, cast
 
 from playhead import secrets
@@ -11,6 +12,7 @@ from playhead.context import Configuration
 from playhead.endpoint import FILE_FORMS, BadEndpoint, Endpoint
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
+from playhead.pace import Pace
 from playhead.request import Request
 from playhead.source import Source, SourceFacts
 from playhead.target import Target
@@ -45,7 +47,7 @@ def _refuse_itself(from_: Endpoint, to: Endpoint, request: Request) -> None:
             hint="name another topic or folder as the target",
         )
     rule = ErrorRule.parse(request.on_error)
-    if rule.topic is not None and from_.system == "kafka" and rule.topic == from_.name:
+    if rule.topic is not None and from_.system == "kafka" and _reads(from_, rule.topic):
         raise Refused(
             f"dead letters would go to {rule.topic}, which is the source",
             hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
@@ -55,6 +57,13 @@ def _refuse_itself(from_: Endpoint, to: Endpoint, request: Request) -> None:
             f"dead letters would go to {rule.topic}, which is the target",
             hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
         )
+
+
+def _reads(from_: Endpoint, topic: str) -> bool:
+    """Whether a topic is one of those that the source names, or would find by its pattern."""
+    if not from_.is_pattern:
+        return topic in from_.name.split(",")
+    return re.search(from_.name, topic) is not None
 
 
 def _connection(end: Endpoint, configuration: Configuration) -> KafkaConnection:
@@ -77,12 +86,21 @@ def _source(end: Endpoint, configuration: Configuration) -> Source:
     if end.system in FILE_FORMS:
         from playhead.files.source import FilesSource
 
-        return FilesSource(_root(end), cast(Form, end.system))
+        return FilesSource(end.name, cast(Form, end.system))
     raise BadEndpoint(
         str(end),
         reason=f"{end.system} cannot be a source",
         hint=f"sources are kafka and {', '.join(FILE_FORMS)}",
     )
+
+
+def as_source(request: Request, topics: Sequence[str], configuration: Configuration) -> Source:
+    """What a replay of these topics has written, to be read; a table is no source."""
+    end = request.target_endpoint
+    if end.system == "kafka":
+        copies = dict.fromkeys(end.name.replace("{topic}", topic) for topic in topics)
+        end = replace(end, name=",".join(copies), is_pattern=False)
+    return _source(end, configuration)
 
 
 def _target(
@@ -110,7 +128,7 @@ def _target(
         )
     from playhead.files.target import FilesTarget
 
-    return FilesTarget(_root(end), cast(Form, end.system), typed=request.typed)
+    return FilesTarget(end.name, cast(Form, end.system), typed=request.typed)
 
 
 def _kafka_target(
@@ -133,6 +151,7 @@ def _kafka_target(
         redrive=request.redrive,
         partition_rule=cast(PartitionRule, request.partition),
         create=True,
+        is_paced=not Pace.parse(request.pace).is_max,
         moves_group=same_cluster,
     )
 
@@ -151,12 +170,6 @@ def _graveyard(
         beside if beside.system == "kafka" else Endpoint("kafka", ""), configuration
     )
     return KafkaGraveyard(connection, rule.topic)
-
-
-def _root(end: Endpoint) -> str:
-    if "://" in end.name:
-        return end.name
-    return str(Path(end.name).expanduser().absolute())
 
 
 def expecting(source: Source, facts: SourceFacts) -> Source:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SLOTS_ELSEWHERE = 8
-_MOST_LOCAL_SLOTS = 32
+MOST_LOCAL_SLOTS = 32
 
 
 class Engine:
@@ -38,8 +38,14 @@ class Engine:
     def slots(self) -> int:
         """How many tasks can run at once, about."""
         if not self.is_local:
-            return max(_SLOTS_ELSEWHERE, self._lanes)
-        return max(os.cpu_count() or 1, min(self._lanes, _MOST_LOCAL_SLOTS))
+            return _SLOTS_ELSEWHERE
+        return max(os.cpu_count() or 1, min(self._lanes, MOST_LOCAL_SLOTS))
+
+    def paced_slots(self) -> int:
+        """How many tasks do run at once: the engine is asked, and started for it."""
+        from playhead.spark import session
+
+        return session.slots(self.session())
 
     @property
     def is_there(self) -> bool:
@@ -54,6 +60,9 @@ class Engine:
         from playhead.spark import session
 
         with self._lock:
+            if self._session is not None and session.has_died():
+                session.shut_down()
+                self._session = None
             if self._session is None:
                 master = self._configuration.get("spark_master")
                 if self.is_local and self._lanes and master in (None, "local[*]"):

@@ -8,8 +8,12 @@ from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import TimestampType
 from playhead.records import Records
+from playhead.replay.sampling import Overlooked
 from playhead.source import Place, SourceFacts
 from playhead.span import Resolved
+
+OPEN_TRANSACTION = "open-transaction"
+_MOST_SAID = 4
 
 
 class MixedTimes(Refused):
@@ -94,5 +98,34 @@ def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
                 f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} offsets after "
                 "it belong to transactions that are still open, and are not replayed"
             )
-            notes.append(Note("open-transaction", text))
+            notes.append(Note(OPEN_TRANSACTION, text))
+    return notes
+
+
+def beyond(found: Sequence[Overlooked]) -> list[Note]:
+    """Records of the span that will not be read, since the log counts as past the span before them."""
+    notes = []
+    for each in found[:_MOST_SAID]:
+        place = f"{each.place[0]}:{each.place[1]}"
+        text = (
+            f"{place} is read up to offset {each.end_offset}, whose time is "
+            f"{show_ms(each.end_ms)}; at least offset {each.offset} behind it is of the span "
+            f"({show_ms(each.timestamp_ms)}) and will NOT be replayed: read on with a longer "
+            f"--lateness, or name the offsets: --offsets {place}:FROM-TO"
+        )
+        notes.append(Note("beyond", text))
+    if len(found) > _MOST_SAID:
+        notes.append(Note("beyond", f"so it is in {len(found) - _MOST_SAID} more partitions"))
+    return notes
+
+
+def future(found: Sequence[tuple[Place, int, int]]) -> list[Note]:
+    """Records whose times lie in the future, which would hold back their partition until then."""
+    notes = []
+    for (topic, partition), offset, time_ms in found[:_MOST_SAID]:
+        text = (
+            f"{topic}:{partition} offset {offset} has a time of the future, {show_ms(time_ms)}: such "
+            "records are played along with those before them, without waiting"
+        )
+        notes.append(Note("future", text))
     return notes

@@ -1,25 +1,24 @@
 """Makes a plan: freezes the offsets, asks both ends, and says everything worth knowing first."""
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Refused, UsageError
 from playhead.instant import show_ms
-from playhead.pace import Pace
+from playhead.note import Note
+from playhead.pace import Pace, horizon_of
 from playhead.plan import Estimate, PartitionPlan, Plan
-from playhead.record import Slice, TimestampType
+from playhead.record import TimestampType
 from playhead.records import Records
+from playhead.replay import sampling
 from playhead.replay.build import Ends
-from playhead.replay.notes import expired, timestamps, unstable
+from playhead.replay.notes import OPEN_TRANSACTION, beyond, expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, Place, Source, SourceFacts
-from playhead.span import Resolved, Span
+from playhead.span import OffsetSpan, Resolved, Span
 from playhead.target import Look
 
-_SAMPLES_AT_EACH_END = 3
-_SAMPLES_TO_INFER_FROM = 500
 _GUESSED_RATE = 100_000
 
 Transformed = Callable[[Sequence[Records]], Sequence[Records]]
@@ -49,7 +48,7 @@ class Planner:
         facts = source.facts()
         resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
         partitions = _freeze(source, bounds, resolved, self.request.lateness_ms)
-        samples = _samples(source, partitions)
+        samples = sampling.samples(source, partitions, resolved)
         arriving = self.transformed(samples) if self.transformed else samples
         inspection = self.ends.target.inspect(_look(facts, bounds, arriving))
         if inspection.identity == facts.identity:
@@ -57,20 +56,23 @@ class Planner:
         notes = (
             *timestamps(facts, samples, resolved),
             *expired(partitions, samples, resolved),
+            *beyond(sampling.overlooked(source, partitions, resolved)),
+            *self._future(partitions),
             *unstable(partitions),
-            *facts.notes,
+            # Of open transactions the plan itself says more exactly which ones matter.
+            *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
         )
         return Plan(
             replay_id or secrets.token_hex(4),
             self.request,
-            time.time_ns() // 1_000_000,
+            self.now_ns // 1_000_000,
             resolved.from_ms,
             resolved.to_ms,
             partitions,
             facts,
             inspection,
-            self._estimate(partitions, facts),
+            self._estimate(partitions, facts, samples),
             notes,
             self._previews(arriving),
         )
@@ -82,12 +84,24 @@ class Planner:
             rows += self.ends.target.preview(_first_and_last(records))
         return tuple(rows)
 
-    def _estimate(self, partitions: Sequence[PartitionPlan], facts: SourceFacts) -> Estimate:
+    def _future(self, partitions: Sequence[PartitionPlan]) -> list[Note]:
+        if Pace.parse(self.request.pace).times is None:
+            return []
+        horizon_ms = horizon_of(self.now_ns // 1_000_000)
+        return future(sampling.of_the_future(self.ends.source, partitions, horizon_ms))
+
+    def _estimate(
+        self, partitions: Sequence[PartitionPlan], facts: SourceFacts, samples: Sequence[Records]
+    ) -> Estimate:
         records = sum(each.planned for each in partitions)
         size = _size_bytes(partitions, facts)
         pace = Pace.parse(self.request.pace)
         if not pace.is_max:
-            return Estimate(records, size, None, f"pace {self.request.pace}")
+            horizon_ms = horizon_of(self.now_ns // 1_000_000)
+            # How much of the time is silence that will be cut, nobody knows yet.
+            is_cut = self.request.max_gap_ms is not None
+            seconds = None if is_cut else _paced_seconds(pace, records, samples, horizon_ms)
+            return Estimate(records, size, seconds, f"pace {self.request.pace}")
         if self.known_rate:
             told = f"the last run into such a target here, {self.known_rate:,.0f} records/s"
             return Estimate(records, size, records / self.known_rate, told)
@@ -95,11 +109,23 @@ class Planner:
         return Estimate(records, size, records / _GUESSED_RATE, told)
 
 
+def _paced_seconds(
+    pace: Pace, records: int, samples: Sequence[Records], horizon_ms: int
+) -> float | None:
+    """By the rate, or by the first and last times of the samples."""
+    if pace.per_second is not None:
+        return round(float(records / pace.per_second), 3)
+    times = [time for each in samples for time in each.timestamps_ms if 0 <= time <= horizon_ms]
+    if pace.times is None or not times:
+        return None
+    return round(float((max(times) - min(times)) / pace.times / 1_000), 3)
+
+
 def _first_and_last(records: Records) -> Records:
     count = len(records)
-    if count <= 2 * _SAMPLES_AT_EACH_END:
+    if count <= 2 * sampling.AT_EACH_END:
         return records
-    ends = [*range(_SAMPLES_AT_EACH_END), *range(count - _SAMPLES_AT_EACH_END, count)]
+    ends = [*range(sampling.AT_EACH_END), *range(count - sampling.AT_EACH_END, count)]
     return records.pick(ends)
 
 
@@ -150,35 +176,27 @@ def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[Par
             raise NothingThere(f"the span names {place[0]}:{place[1]} twice")
         start = held.earliest if asked.from_offset is None else asked.from_offset
         end = held.stable_end if asked.to_offset is None else asked.to_offset
-        if start < held.earliest or end > held.stable_end:
-            raise Refused(
-                f"{place[0]}:{place[1]} offsets {start}-{end} were asked for; "
-                f"the partition holds {held.earliest}-{held.stable_end}",
-                hint=f"what is there: --offsets {place[0]}:{place[1]}:"
-                f"{max(start, held.earliest)}-{min(end, held.stable_end)}",
-            )
+        if not held.earliest <= start <= end <= held.stable_end:
+            raise _not_held(asked, place, held)
         planned[place] = _partition(place, held, (start, end, end))
     return tuple(planned[place] for place in sorted(planned))
 
 
-def _samples(source: Source, partitions: Sequence[PartitionPlan]) -> list[Records]:
-    """Some records from the start of every topic's span, and some from its end."""
-    found: dict[str, list[Records]] = {}
-    with source.open() as reader:
-        for each in partitions:
-            if each.planned == 0 or len(found.get(each.topic, ())) >= 2:
-                continue
-            head_to = min(each.from_offset + _SAMPLES_TO_INFER_FROM, each.to_offset)
-            spans = [(each.from_offset, head_to)]
-            tail_from = max(head_to, each.span_end - _SAMPLES_AT_EACH_END)
-            if tail_from < each.span_end:
-                spans.append((tail_from, each.span_end))
-            for span in spans:
-                slice_ = Slice(each.topic, each.partition, *span)
-                rows = [row for records in reader.read(slice_) for row in records]
-                if rows:
-                    found.setdefault(each.topic, []).append(Records.of(rows))
-    return [records for held in found.values() for records in held]
+def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
+    name = f"{place[0]}:{place[1]}"
+    first, last = asked.from_offset, asked.to_offset
+    start = max(held.earliest if first is None else first, held.earliest)
+    end = min(held.stable_end if last is None else last, held.stable_end)
+    if start >= end:  # nothing of what was asked for is there
+        start, end = held.earliest, held.stable_end
+    shown = f"{'' if first is None else first}-{'' if last is None else last}"
+    return Refused(
+        f"{name} offsets {shown} were asked for; "
+        f"the partition holds {held.earliest}-{held.stable_end}",
+        hint=f"what is there: --offsets {name}:{start}-{end}"
+        if start < end
+        else "nothing is there that can be read",
+    )
 
 
 def _look(facts: SourceFacts, bounds: Mapping[Place, Bounds], arriving: Sequence[Records]) -> Look:

@@ -1,34 +1,40 @@
 """Carries out a plan: what the ledger does not have yet, again and again, until nothing is left."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
 from playhead.account import ErrorRule
 from playhead.cutter import Filter, Limits
-from playhead.errors import Refused, Stopped, Unavailable
+from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.faults import abort_point
-from playhead.job import Job, Pacing
+from playhead.job import Job, Lane, Pacing
 from playhead.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.ledger import Entry, remaining
-from playhead.pace import Pace, ScheduleError
+from playhead.meeting import Meeting
+from playhead.pace import Pace, ScheduleError, horizon_of
 from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
 from playhead.replay.build import Ends, expecting
 from playhead.replay.sharing import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.source import OutOfBounds, Source
+from playhead.transform import Transform
 
 SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
 _LOOK_EVERY_S = 0.1
 _PROGRESS_EVERY_S = 1.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
-# Until the tasks of a paced run have started, connected and read ahead.
+_CANCELLED_WITHIN_S = 20.0
+# Until the tasks of a paced run have started, connected and read ahead, where they cannot meet.
 _START_DELAY_NS = 2_500_000_000
 
 
@@ -53,6 +59,28 @@ class SourceReplaced(Refused):
         )
 
 
+class TooFewSlots(Refused):
+    """Paced tasks that cannot all run at once would wait for each other's end."""
+
+    def __init__(self, pace: str, *, partitions: int, slots: int) -> None:
+        super().__init__(
+            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one for each "
+            f"partition; the engine runs {slots}",
+            hint=f"give it more (--spark-master 'local[{partitions}]'), replay the partitions in groups "
+            "(--offsets), or leave the pace out",
+        )
+
+
+class NothingDone(PlayheadError):
+    """A job came to its end, did nothing, and said nothing."""
+
+    def __init__(self, replay_id: str, *, left: int) -> None:
+        super().__init__(
+            f"a job of replay {replay_id} ended without an error, and {left:,} offsets are still left",
+            hint=f"this is a fault of Playhead's; playhead resume {replay_id} tries once more",
+        )
+
+
 Progress = Callable[[int, int, Sequence[Entry]], None]
 RunJob = Callable[[Job], list[Mapping[str, Any]]]
 
@@ -66,8 +94,9 @@ class Runner:
     journal: Journal
     run_job: RunJob
     """Does a job's works on the engine, which it starts when it is first called."""
-    warm: Callable[[], None] = lambda: None
-    """Returns when the engine is there: a paced run counts from an instant that must not lie before."""
+    paced_slots: Callable[[], int] = lambda: os.cpu_count() or 1
+    """Starts the engine if need be, and says how many tasks it runs at once: none of a paced run's may
+    have to wait for another one's end."""
     cancel_job: Callable[[], None] = lambda: None
     """Ends the job that runs, for engines whose tasks do not see our stop file."""
     say: Callable[[str], None] = lambda _: None
@@ -77,6 +106,8 @@ class Runner:
     tasks_see_files: bool = True
     """Whether the stop file reaches the tasks; where not, stopping cancels them."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
+    _done: int = 0
+    """Offsets that the ledger had when it was last read."""
 
     def run(self) -> Proof:
         """Do what is left; the proof says what became of all of it."""
@@ -101,34 +132,43 @@ class Runner:
 
     def _until_done(self) -> Sequence[Entry]:
         """Job after job; a server that is away is waited for as long as there is progress."""
-        waited_s, wait_s, before = 0.0, _FIRST_WAIT_S, -1
+        patience = _Patience(self.patience_s)
+        is_first, away = True, ""
         while True:
-            away: str | None
             try:
-                entries = self.ends.target.entries(self.plan.replay_id)
-                left = remaining(self.plan.slices(), [entry.slice for entry in entries])
-                self.progress(_offsets(entries), self.plan.planned, entries)
+                entries, left = self._look()
                 if not left:
                     return entries
-                done = _offsets(entries)
-                if done != before:
-                    waited_s, wait_s, before = 0.0, _FIRST_WAIT_S, done
-                away = self._play(left)
+                moved = patience.heed(self._done)
+                if not (moved or is_first or away):
+                    raise NothingDone(self.plan.replay_id, left=sum(map(len, left)))
+                away, is_first = self._play(left) or "", False
             except Unavailable as exc:
                 away = exc.message
-                if waited_s + wait_s > self.patience_s:
-                    raise
             self._stop_if_asked()
-            if away is None:
-                continue
-            if waited_s + wait_s > self.patience_s:
-                raise Unavailable(
-                    f"gave up after {waited_s:.0f} s without progress: {away}",
-                    hint=f"when it is back: playhead resume {self.plan.replay_id}",
-                )
-            self.say(f"waiting {wait_s:g} s, then going on from the ledger: {away}")
-            self._sleep(wait_s)
-            waited_s, wait_s = waited_s + wait_s, min(2 * wait_s, _LONGEST_WAIT_S)
+            if away:
+                self._wait(patience, away)
+
+    def _look(self) -> tuple[Sequence[Entry], list[Slice]]:
+        """What the ledger has, and what is left."""
+        entries = self.ends.target.entries(self.plan.replay_id)
+        self._done = _offsets(entries)
+        self.progress(self._done, self.plan.planned, entries)
+        return entries, remaining(self.plan.slices(), [entry.slice for entry in entries])
+
+    def _wait(self, patience: "_Patience", away: str) -> None:
+        if patience.is_over:
+            # The last job may well have got on before something was away for it.
+            with suppress(Unavailable):
+                self._look()
+                patience.heed(self._done)
+        if patience.is_over:
+            raise Unavailable(
+                f"gave up after {patience.waited_s:.0f} s without progress: {away}",
+                hint=f"when it is back: playhead resume {self.plan.replay_id}",
+            )
+        self.say(f"waiting {patience.next_s:g} s, then going on from the ledger: {away}")
+        self._sleep(patience.take())
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -137,30 +177,55 @@ class Runner:
             time.sleep(min(_LOOK_EVERY_S, seconds))
 
     def _stop_if_asked(self) -> None:
-        if self.journal.stop_file(self.plan.replay_id).exists():
-            entries = self.ends.target.entries(self.plan.replay_id)
-            done, planned = _offsets(entries), self.plan.planned
-            if done < planned:
-                raise StoppedBeforeEnd(self.plan.replay_id, done=done, planned=planned)
+        if not self.journal.stop_file(self.plan.replay_id).exists():
+            return
+        # A ledger that is away is no reason not to stop: then what it had last is told.
+        with suppress(Unavailable):
+            self._done = _offsets(self.ends.target.entries(self.plan.replay_id))
+        if self._done < self.plan.planned:
+            raise StoppedBeforeEnd(self.plan.replay_id, done=self._done, planned=self.plan.planned)
 
     def _play(self, left: list[Slice]) -> str | None:
         """One job over what is left; why a server was away, when one was."""
         _refuse_what_is_gone(self.ends.source, self.plan, left)
-        job = self._job(left)
-        abort_point("run.planned")
-        reports = self._watched(job)
+        with self._met(left) as meeting:
+            job = self._job(left, meeting)
+            abort_point("run.planned")
+            reports = self._watched(job)
         self._reports += reports
         return next((report["away"] for report in reports if report["away"]), None)
 
-    def _job(self, left: list[Slice]) -> Job:
-        pacing = self._pacing(left)
-        ordered = self.ends.target.is_ordered or pacing is not None
-        lanes = lanes_of(left) if ordered else split(lanes_of(left), self.slots)
+    @contextmanager
+    def _met(self, left: Sequence[Slice]) -> Iterator[Meeting | None]:
+        """Where the lanes of a paced job meet, if they all can see it."""
+        if self._asked_pace().is_max or not self.tasks_see_files:
+            yield None
+            return
+        around = self.journal.stop_file(self.plan.replay_id).parent
+        prefix = f"{self.plan.replay_id}@"  # which is in no id, so this is nobody else's
+        for left_behind in around.glob(f"{prefix}*"):  # by a run that was killed
+            shutil.rmtree(left_behind, ignore_errors=True)
+        with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
+            yield Meeting(Path(folder), len(lanes_of(left)))
+
+    def _asked_pace(self) -> Pace:
+        request = self.plan.request
+        return Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
+
+    def _job(self, left: list[Slice], meeting: Meeting | None) -> Job:
+        lanes = lanes_of(left)
+        pacing = None
+        if not self._asked_pace().is_max:
+            works = self._paced_works(lanes)
+            pacing = self._pacing(left, meeting)
+        else:
+            parts = lanes if self.ends.target.is_ordered else split(lanes, self.slots)
+            works = shared_out(parts, len(parts))
         return Job(
             self.plan.replay_id,
             expecting(self.ends.source, self.plan.source),
             self.ends.target,
-            shared_out(lanes, self.slots if pacing is not None else len(lanes)),
+            works,
             Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
             ErrorRule.parse(self.plan.request.on_error),
             self.ends.graveyard,
@@ -169,19 +234,26 @@ class Runner:
             stop_file=self.journal.stop_file(self.plan.replay_id),
         )
 
-    def _pacing(self, left: list[Slice]) -> Pacing | None:
+    def _paced_works(self, lanes: list[Lane]) -> tuple[tuple[Lane, ...], ...]:
+        """Works that all play at once. What comes out of a transform comes lane after lane."""
+        slots = self.paced_slots()
         request = self.plan.request
-        pace = Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
-        if pace.is_max:
-            return None
-        self.warm()
+        if Transform(request.where, request.select).changes_nothing:
+            return shared_out(lanes, slots)
+        if len(lanes) > slots:
+            raise TooFewSlots(request.pace, partitions=len(lanes), slots=slots)
+        return shared_out(lanes, len(lanes))
+
+    def _pacing(self, left: list[Slice], meeting: Meeting | None) -> Pacing:
         times = times_of(self.ends.source, left, self.plan)
         return Pacing(
-            pace,
+            self._asked_pace(),
             time.time_ns() + _START_DELAY_NS,
             min(times, default=None),
             shares_of(left),
-            silences(self.ends.source, times, request.max_gap_ms),
+            silences(self.ends.source, times, self.plan.request.max_gap_ms),
+            horizon_of(self.plan.made_at_ms),
+            meeting,
         )
 
     def _watched(self, job: Job) -> list[Mapping[str, Any]]:
@@ -225,6 +297,8 @@ class Runner:
         except BaseException:
             if thread.is_alive():
                 self.cancel_job()
+                # Its tasks write until they have ended, and until then nobody else may begin.
+                thread.join(_CANCELLED_WITHIN_S)
             raise
 
     def _took(self, began: float) -> Took:
@@ -240,12 +314,39 @@ class Runner:
         )
 
     def _pace(self) -> Mapping[str, Any] | None:
-        if Pace.parse(self.plan.request.pace).is_max:
+        if self._asked_pace().is_max:
             return None
         merged = ScheduleError()
         for report in self._reports:
             merged.merge(ScheduleError.from_document(report["schedule"]))
         return {"pace": self.plan.request.pace, **merged.summary()}
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long is waited between jobs as long as nothing gets on."""
+
+    most_s: float
+    waited_s: float = 0.0
+    next_s: float = field(default_factory=lambda: _FIRST_WAIT_S)
+    done: int = -1
+
+    @property
+    def is_over(self) -> bool:
+        return self.waited_s + self.next_s > self.most_s
+
+    def heed(self, done: int) -> bool:
+        """Whether there is more than there was; then it begins anew."""
+        if done == self.done:
+            return False
+        self.done, self.waited_s, self.next_s = done, 0.0, _FIRST_WAIT_S
+        return True
+
+    def take(self) -> float:
+        """The next wait, each twice as long as the one before."""
+        seconds = self.next_s
+        self.waited_s, self.next_s = self.waited_s + seconds, min(2 * seconds, _LONGEST_WAIT_S)
+        return seconds
 
 
 def _limits() -> Limits:

@@ -7,14 +7,17 @@ from operator import not_
 
 from playhead.cutter import KEPT, Filter
 from playhead.job import Lane
-from playhead.pace import Share, Silence, silences_of
+from playhead.pace import Share, Silence, horizon_of, silences_of
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.source import Place, Reader, Source
 
 _LEAST_SPLIT = 50_000
 _MOST_EDGES = 240
-_TAIL = 200
+# An edge is off by a thousandth of a step after so many.
+_MOST_HALVINGS = 10
+_HEAD = _TAIL = 200
+_NEVER = 1 << 62
 
 
 def lanes_of(slices: Sequence[Slice]) -> list[Lane]:
@@ -75,17 +78,29 @@ def shares_of(left: Sequence[Slice]) -> dict[Place, Share]:
 
 
 def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
-    """Record times of the first and the last records that are left of each partition."""
-    times: list[int] = []
+    """Record times of the first and the last records that are left of each partition.
+
+    Without those that are no times, or lie in the future, unless all do.
+    """
+    heads: list[list[int]] = []
+    tails: list[list[int]] = []
     filter_ = Filter(plan.from_ms, plan.to_ms)
     span_ends = plan.span_ends()
     with source.open() as reader:
         for lane in lanes_of(left):
             end = span_ends.get((lane[0].topic, lane[0].partition), lane[-1].to_offset)
             head = chain.from_iterable(_kept_times(reader, filter_, slice_) for slice_ in lane)
-            times += islice(head, 1)
-            times += [max(held) for held in [[*_tail(reader, filter_, lane, end)]] if held]
-    return times
+            heads.append([*islice(head, _HEAD)])
+            tails.append([*_tail(reader, filter_, lane, end)])
+    horizon_ms = horizon_of(plan.made_at_ms)
+    return _ends(heads, tails, horizon_ms) or _ends(heads, tails, _NEVER)
+
+
+def _ends(heads: Sequence[list[int]], tails: Sequence[list[int]], most_ms: int) -> list[int]:
+    """The first of each head and the latest of each tail, of those that can be believed."""
+    known = [[time for time in held if 0 <= time <= most_ms] for held in (*heads, *tails)]
+    firsts = [held[0] for held in known[: len(heads)] if held]
+    return firsts + [max(held) for held in known[len(heads) :] if held]
 
 
 def _tail(reader: Reader, filter_: Filter, lane: Lane, end: int) -> Iterator[int]:
@@ -109,10 +124,42 @@ def silences(source: Source, times: Sequence[int], max_gap_ms: int | None) -> tu
     if max_gap_ms is None or not times:
         return ()
     first, last = min(times), max(times)
-    step = max(max_gap_ms, (last - first) // _MOST_EDGES, 1)
+    step = max(max_gap_ms // 2, (last - first) // _MOST_EDGES, 1)
+    known = _Known(source)
     edges = [*range(first, last, step), last]
-    offsets: list[list[int]] = []
-    for edge in edges:
-        found: Mapping[Place, int] = source.offsets_at(edge)
-        offsets.append([found[place] for place in sorted(found)])
-    return tuple(silences_of(edges, offsets))
+    for start, end in silences_of(edges, [known.offsets(edge) for edge in edges]):
+        # A silence has been found between two of the edges; its own ones lie just outside of them.
+        if end - start + 2 * step > max_gap_ms:
+            edges += known.nearer(max(first, start - step), start, is_end=False)
+            edges += known.nearer(end, min(last, end + step), is_end=True)
+    edges = sorted(set(edges))
+    found = silences_of(edges, [known.offsets(edge) for edge in edges])
+    return tuple((start, end) for start, end in found if end - start > max_gap_ms)
+
+
+class _Known:
+    """What a source has said of instants; it is asked once for each."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._answers: dict[int, list[int]] = {}
+
+    def offsets(self, instant_ms: int) -> list[int]:
+        """The first offset of each partition that is not before the instant."""
+        if instant_ms not in self._answers:
+            found: Mapping[Place, int] = self._source.offsets_at(instant_ms)
+            self._answers[instant_ms] = [found[place] for place in sorted(found)]
+        return self._answers[instant_ms]
+
+    def nearer(self, start: int, end: int, *, is_end: bool) -> list[int]:
+        """Where between two instants the answer changes that the silence has, by halving what is unknown."""
+        inside = self.offsets(start if is_end else end)
+        asked: list[int] = []
+        while end - start > 1 and len(asked) < _MOST_HALVINGS:
+            middle = (start + end) // 2
+            asked.append(middle)
+            if (self.offsets(middle) == inside) == is_end:
+                start = middle
+            else:
+                end = middle
+        return asked

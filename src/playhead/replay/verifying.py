@@ -16,7 +16,7 @@ from playhead.replay.build import Ends, expecting
 from playhead.replay.running import RunJob
 from playhead.replay.sharing import lanes_of
 
-_MOST_DIFFERENCES = 100
+MOST_DIFFERENCES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class PartitionCheck:
     """One partition of the source held against the target."""
 
     topic: str
-    partition: int
+    partition: int | None
+    """None for all of them together."""
     slices: int
     expected: int
     found: int
@@ -75,7 +76,11 @@ def verify(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
     """Every committed slice: read again, transformed again, compared; nothing is written."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots)
-    reports = run_job(job) if job.works else []
+    return checked(plan, run_job(job) if job.works else [])
+
+
+def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
+    """What the tasks of a job that compares have found."""
     away = next((report["away"] for report in reports if report["away"]), None)
     if away is not None:
         raise Unavailable(f"could not read everything back: {away}", hint="try again")
@@ -85,7 +90,7 @@ def verify(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
     return Verification(
         plan.replay_id,
         tuple(_by_partition(findings)),
-        tuple(d for finding in findings for d in finding["differences"])[:_MOST_DIFFERENCES],
+        tuple(d for finding in findings for d in finding["differences"])[:MOST_DIFFERENCES],
         sum(map(len, remaining(plan.slices(), compared))),
     )
 
@@ -96,13 +101,13 @@ def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
         plan.replay_id,
         expecting(ends.source, plan.source),
         ends.target,
-        tuple(tuple(lanes_of(part)) for part in _parts(slices, slots)),
+        tuple(tuple(lanes_of(part)) for part in parts(slices, slots)),
         Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
         compares={entry.slice: entry for entry in entries},
     )
 
 
-def _parts(slices: Sequence[Slice], slots: int) -> Iterator[Sequence[Slice]]:
+def parts(slices: Sequence[Slice], slots: int) -> Iterator[Sequence[Slice]]:
     """One part for each slot, about as long as the others; what follows on stays together."""
     ends = [*accumulate(map(len, slices))]
     starts = [bisect_right(ends, ends[-1] * slot // slots) for slot in range(slots)] if ends else []

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from playhead.clock import SystemClock, wait_until
 from playhead.cutter import Drawn
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.job import Job, Report, play
@@ -18,6 +19,28 @@ if TYPE_CHECKING:
 
 _MARK = "PLAYHEAD-ERROR "
 _REPORT = "report string"
+_END_NOTED_WITHIN_S = 2.0
+# What Spark says, in its own words, when something is gone that it cannot replace.
+_LOST = {
+    "a worker process": (
+        "Python worker exited unexpectedly",
+        "PYTHON_WORKER_EXITED",
+        "Python worker failed to connect back",
+        "java.io.EOFException",
+        "Connection reset",
+        "Broken pipe",
+        "OutOfMemoryError",
+    ),
+    "an executor": ("ExecutorLostFailure", "executor loss", "Executor heartbeat timed out"),
+    "its cluster": (
+        "SparkContext was shut down",
+        "stopped SparkContext",
+        "All masters are unresponsive",
+        "StatusCode.UNAVAILABLE",
+        "INVALID_HANDLE.SESSION_NOT_FOUND",
+        "NO_ACTIVE_SESSION",
+    ),
+}
 
 
 class TaskFailed(PlayheadError):
@@ -30,6 +53,17 @@ class TaskFailed(PlayheadError):
 
 class TaskAway(Unavailable):
     """A task of the run lost a server; what it had not committed is still to be done."""
+
+
+class EngineLost(Unavailable):
+    """A worker, an executor or the engine itself has ended, and could not say why."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the engine lost {what}",
+            hint="often it was short of memory: `dmesg`, or the cluster's own log, may tell; "
+            "what is committed stays, and `playhead resume` goes on from there",
+        )
 
 
 def run(
@@ -50,10 +84,7 @@ def run(
         with _rules(spark, transform):
             return [json.loads(row.report) for row in frame.collect()]
     except Exception as exc:
-        failure = _failure(str(exc))
-        if failure is None:
-            raise
-        raise failure from exc
+        raise _failure(exc) from exc
 
 
 def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContextManager[object]:
@@ -87,16 +118,48 @@ def transformed(
     return drawn
 
 
-def _failure(text: str) -> PlayheadError | None:
-    """What the task itself raised, found in what Spark makes of it."""
+def _failure(exc: Exception) -> PlayheadError:
+    """What the task itself raised, found in what Spark makes of it; or what Spark has lost."""
+    text = str(exc)
     at = text.find(_MARK)
     if at < 0:
-        return None
+        return _foreign(exc, text)
     document, _ = json.JSONDecoder().raw_decode(text, at + len(_MARK))
     if document.pop("is_away"):
         return TaskAway(document["message"], hint=document["hint"])
     message = document.pop("message")
     return TaskFailed(message, **document)
+
+
+def _foreign(exc: Exception, text: str) -> PlayheadError:
+    if _has_ended(exc):
+        return EngineLost("its Java process")
+    for what, phrases in _LOST.items():
+        if any(phrase in text for phrase in phrases):
+            return EngineLost(what)
+    # The JVM's stack is for whoever reports it: it stays in the chain, which -vv shows.
+    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    first = (causes[-1] if causes else text.strip().partition("\n")[0]).removeprefix("Caused by: ")
+    return TaskFailed(
+        f"the engine failed with {type(exc).__name__}: {first[:500]}",
+        hint="-vv shows all that it said; what is committed stays",
+        exit_code=PlayheadError.exit_code,
+    )
+
+
+def _has_ended(exc: Exception) -> bool:
+    """Whether the connection to the engine broke because that has ended; its end may be noted later."""
+    from playhead.spark import session
+
+    if not isinstance(exc, ConnectionError | EOFError) and "py4j" not in type(exc).__module__:
+        return False
+    deadline_s = _END_NOTED_WITHIN_S if not _is_said_by_java(exc) else 0
+    clock = SystemClock()
+    return bool(wait_until(session.has_died, deadline_s=deadline_s, clock=clock, every_s=0.02))
+
+
+def _is_said_by_java(exc: Exception) -> bool:
+    return type(exc).__name__ == "Py4JJavaError"
 
 
 def _said(error: PlayheadError) -> str:

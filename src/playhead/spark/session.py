@@ -89,6 +89,20 @@ def jvm_is_running() -> bool:
     return _engine is not None and _engine.gateway.process.poll() is None
 
 
+def has_died() -> bool:
+    """True when this process had an engine of its own, and it is gone."""
+    return _engine is not None and _engine.gateway.process.poll() is not None
+
+
+def slots(spark: "SparkSession") -> int:
+    """How many tasks the session runs at once, as Spark itself counts."""
+    if hasattr(spark, "_jsparkSession"):
+        return int(spark.sparkContext.defaultParallelism)
+    # Through Spark Connect it shows in how much is made of something that nobody has divided.
+    parts = spark.range(1 << 16).selectExpr("spark_partition_id() AS part").distinct()
+    return int(parts.count())
+
+
 def uses_cache() -> bool:
     """True when this process's engine was started from the start-up cache."""
     return _engine is not None and _engine.has_cache
@@ -120,6 +134,16 @@ def shut_down() -> None:
     _engine.gateway.close()
     _engine = None
     SparkContext._gateway = SparkContext._jvm = None
+    _forget_dead_sessions()
+
+
+def _forget_dead_sessions() -> None:
+    """A context whose JVM has died cannot be stopped, and PySpark would hand it out for ever."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _require(*packages: str) -> None:

@@ -24,6 +24,7 @@ from playhead.target import (
     Look,
     Target,
     Writer,
+    at_once,
 )
 
 # So few that a handful of records already comes in several runs.
@@ -317,6 +318,10 @@ class _ListWriter(Writer):
     def __init__(self, target: ListTarget, replay_id: str) -> None:
         self._target, self._replay_id = target, replay_id
         self.is_usable = True
+
+    def expect(self, _place: Place, /) -> Callable[[], None]:
+        self._need_usable()
+        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         self._need_usable()

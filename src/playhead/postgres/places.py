@@ -1,0 +1,79 @@
+"""Finds the table that a name means, as the person's own psql would."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from playhead.errors import Refused
+from playhead.postgres.session import Place, Row
+
+Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
+# The server cuts longer ones short, and two topics could come to mean one table.
+_LONGEST_BYTES = 63
+
+
+class BadTableName(Refused):
+    """A name that can be no table's."""
+
+    def __init__(self, name: str, *, reason: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name!r} names no table: {reason}",
+            hint='TABLE, SCHEMA.TABLE or "Schema"."Table"; {topic} stands for the topic',
+        )
+
+
+def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
+    """Schema, None when unsaid, and table; the first dot parts them, a topic's own dots never do."""
+    head, rest = _first(name)
+    schema: str | None = None
+    table = head
+    if rest is not None:
+        # After a schema, dots belong to the table, unless that is quoted too.
+        schema = head
+        table, more = _first(rest) if rest.startswith('"') else (rest, None)
+        if more is not None:
+            raise BadTableName(name, reason="something follows the table")
+    found = [each and each.replace("{topic}", topic) for each in (schema, table)]
+    for each in found:
+        if each is not None and not 0 < len(each.encode()) <= _LONGEST_BYTES:
+            reason = (
+                f"{each!r} has {len(each.encode())} bytes, and 1 to {_LONGEST_BYTES} are allowed"
+            )
+            raise BadTableName(name, reason=reason)
+    return found[0], found[1] or ""
+
+
+def place_of(ask: Ask, name: str, topic: str = "") -> Place:
+    """Where the table is, or where it would be made: an unsaid schema is that of the search path."""
+    schema, table = parts_of(name, topic)
+    # As it stands, else folded as SQL folds what is not quoted.
+    for wanted in ((schema, table), (schema and schema.lower(), table.lower())):
+        # Not to_regclass(), which wants a right to use the schema: what is missing is said later, at once.
+        found = ask(
+            "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = $1 "
+            "AND (n.nspname = $2 OR $2 = '' AND pg_catalog.pg_table_is_visible(c.oid))",
+            (wanted[1], wanted[0] or ""),
+        )
+        if found:
+            return Place(*found[0])
+    if schema is not None:
+        return Place(schema, table)
+    [(current,)] = ask("SELECT current_schema()::text", ())
+    if current is None:
+        raise BadTableName(name, reason="it has no schema, and nor has the search path")
+    return Place(current, table)
+
+
+def _first(text: str) -> tuple[str, str | None]:
+    """The first identifier, and what follows its dot."""
+    if not text.startswith('"'):
+        head, dot, rest = text.partition(".")
+        return head, rest if dot else None
+    end = 1
+    while (end := text.find('"', end)) >= 0 and text[end : end + 2] == '""':
+        end += 2
+    rest = text[end + 1 :]
+    if end < 0 or (rest and not rest.startswith(".")):
+        raise BadTableName(text, reason="its quotes do not match")
+    return text[1:end].replace('""', '"'), rest[1:] if rest else None

@@ -1,0 +1,204 @@
+"""What a table says to a replay before anything is written: refusals, and things worth knowing."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from playhead.errors import PlayheadError, Refused
+from playhead.postgres.failures import NotAllowed
+from playhead.postgres.ledger import NoLedger
+from playhead.postgres.places import BadTableName, parts_of
+from playhead.postgres.target import PostgresTarget
+from playhead.records import Records
+from playhead.sandbox import Endpoints
+from playhead.source import SourceFacts
+from playhead.target import Inspection, Look
+from tests.sandbox.postgres_table import Table, record
+
+SAMPLES = [
+    record(0, {"id": 1, "v": "a", "more": 1}),
+    record(1, {"ID": 2, "v": None, "even_more": 1}),
+]
+
+
+def inspected(table: Table, *samples: Any) -> Inspection:
+    rows = [Records.of(samples or SAMPLES)]
+    return table.target.inspect(Look(SourceFacts("elsewhere", {}), {"cars": 1}, rows))
+
+
+def codes(table: Table, *samples: Any) -> list[str]:
+    return [note.code for note in inspected(table, *samples).notes]
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        ("columns", "told"),
+        [
+            ("id int PRIMARY KEY, v text", ["target-fields-left-out"]),
+            ("id int PRIMARY KEY, v text, _extra jsonb", ["target-fields-kept"]),
+            (
+                "id int PRIMARY KEY, v text, more int, even_more int, w int",
+                ["target-columns-unfilled"],
+            ),
+            (
+                "id int PRIMARY KEY, v text, more int, even_more int, n int GENERATED ALWAYS AS (id) STORED",
+                ["target-filled-by-server"],
+            ),
+            ("id int, v text, more int, even_more int", ["target-no-key"]),
+            ("id int PRIMARY KEY, v text, more int, even_more int", []),
+        ],
+    )
+    def test_of_columns(
+        self, sandbox: Endpoints, schema: str, columns: str, told: list[str]
+    ) -> None:
+        assert codes(Table.made(sandbox.database_url, schema, columns)) == told
+
+    def test_say_which_fields(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text, w int")
+        left_out, unfilled = inspected(table).notes
+        assert "has no column for more, even_more: left out" in left_out.text
+        assert "no sampled record fills w of" in unfilled.text
+
+    def test_of_what_happens_beside(self, sandbox: Endpoints, schema: str) -> None:
+        columns = "id int PRIMARY KEY, v text, more int, even_more int"
+        table = Table.made(sandbox.database_url, schema, columns)
+        table.run(
+            f"""ALTER TABLE {{table}} SET UNLOGGED; INSERT INTO {{table}} VALUES (1);
+                CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN RETURN NEW; END$$; CREATE TRIGGER t BEFORE INSERT ON {{table}}
+                FOR EACH ROW EXECUTE FUNCTION "{schema}".f()"""
+        )
+        told = ["target-triggers", "target-unlogged", "target-not-empty"]
+        assert codes(table) == told
+        tombstone = record(2, None, key=b"1")
+        assert codes(table, *SAMPLES, tombstone) == ["target-tombstones", *told]
+        assert codes(table.with_options(on_conflict="ignore")) == told[:2]
+
+    def test_of_a_partitioned_table(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int", "other")
+        table.run(
+            f"""CREATE TABLE "{schema}".cars (id int PRIMARY KEY, v text, more int, even_more int)
+                PARTITION BY RANGE (id); CREATE TABLE "{schema}".low PARTITION OF "{schema}".cars
+                FOR VALUES FROM (0) TO (10)"""
+        )
+        table = table.with_options(table=f"{schema}.cars")
+        assert codes(table) == ["target-partitioned"]
+        entry = table.commit([record(0, {"id": 1}), record(1, {"id": 99})], rule="skip")
+        assert (entry.written, entry.skipped) == (1, 1)
+
+
+class TestRefusals:
+    def refused(self, of: Table, needed: str, **options: Any) -> PlayheadError:
+        with pytest.raises(Refused, match=needed) as caught:
+            inspected(of.with_options(**options))
+        assert caught.value.hint
+        return caught.value
+
+    def test_a_column_that_nobody_fills_and_that_may_not_be_null(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int, must text NOT NULL")
+        refusal = self.refused(table, "nothing fills must of .* which may not be null")
+        assert "id, v, more, ID, even_more" in (refusal.hint or "")
+        table.run("ALTER TABLE {table} ALTER must SET DEFAULT 'x'")
+        assert inspected(table).notes
+
+    def test_rules_without_a_key(self, sandbox: Endpoints, schema: str) -> None:
+        columns = (
+            "id int, v text, w int UNIQUE DEFERRABLE, n int GENERATED ALWAYS AS IDENTITY UNIQUE"
+        )
+        table = Table.made(sandbox.database_url, schema, columns)
+        self.refused(table, "rule ignore needs a unique key on .COLUMNS.", on_conflict="ignore")
+        for key in ("id", "w"):
+            needed = f"rule update needs a unique key on .{key}."
+            self.refused(table, needed, on_conflict="update", key=(key,))
+        self.refused(table, "--tombstones delete needs a unique key", tombstones="delete")
+        needed = "knows rows by n, which the server itself fills"
+        self.refused(table, needed, on_conflict="update", key=("n",))
+
+    def test_newer_without_something_to_compare(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v int")
+        self.refused(table, "newer compares _timestamp", on_conflict="newer")
+        more = {"on_conflict": "newer", "version_column": "v", "tombstones": "delete"}
+        self.refused(table, "a tombstone has no v", **more)
+
+    def test_what_is_no_table(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int, v text")
+        table.run(f'CREATE VIEW "{schema}".seen AS SELECT * FROM {{table}}')
+        self.refused(table, "is a view", table=f"{schema}.seen")
+        self.refused(table, "there is no table", table=f"{schema}.nowhere")
+        self.refused(table, "names no table", table=f"{schema}." + "x" * 64)
+
+    def test_a_user_who_may_not(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text")
+        user = schema[-40:]
+        url = psycopg.conninfo.make_conninfo(sandbox.database_url, user=user, password="x")
+        role, place = sql.Identifier(user).as_string(), f'"{schema}"'
+        table.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        try:
+            self.may_not(table, url, "INSERT, SELECT, USAGE of its schema", on_conflict=None)
+            table.run(f"GRANT USAGE ON SCHEMA {place} TO {role}")
+            table.run(f"GRANT INSERT, SELECT ON ALL TABLES IN SCHEMA {place} TO {role}")
+            self.may_not(table, url, "UPDATE", on_conflict="update")
+            self.may_not(table, url, "DELETE", tombstones="delete")
+            other = table.with_options(url=url)
+            with pytest.raises(NoLedger):
+                inspected(other.with_options(ledger_table="nowhere.ledger"))
+            assert inspected(other).identity == inspected(table).identity
+            other.commit([record(0, {"id": 1})])
+            assert table.rows("id") == [(1,)]
+        finally:
+            table.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+    def may_not(self, table: Table, url: str, what: str, **options: Any) -> None:
+        with pytest.raises(NotAllowed, match=f"has no right to {what} on") as caught:
+            inspected(table.with_options(url=url, **options))
+        assert (caught.value.hint or "").startswith("GRANT ")
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "parts"),
+        [
+            ("cars", (None, "cars")),
+            ("raw.cars", ("raw", "cars")),
+            ("raw.shop.orders", ("raw", "shop.orders")),
+            ("{topic}", (None, "a.b")),
+            ("raw.{topic}", ("raw", "a.b")),
+            ('"My.Schema"."A ""b"', ("My.Schema", 'A "b')),
+            ('"a.b"', (None, "a.b")),
+        ],
+    )
+    def test_parts(self, name: str, parts: tuple[str | None, str]) -> None:
+        assert parts_of(name, "a.b") == parts
+
+    @pytest.mark.parametrize("name", ["", "a.", ".b", '"a', '"a"b', 'a."b".c', "é" * 32])
+    def test_that_are_none(self, name: str) -> None:
+        with pytest.raises(BadTableName):
+            parts_of(name)
+
+    def test_an_unsaid_schema_is_that_of_the_search_path(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        made = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text", "cars_here")
+        url = psycopg.conninfo.make_conninfo(
+            sandbox.database_url, options=f"-csearch_path={schema}"
+        )
+        table = made.with_options(url=url, table="CARS_here")
+        table.commit([record(0, {"id": 1})])
+        assert made.rows("id") == [(1,)]
+        look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [Records.of(SAMPLES)])
+        making = PostgresTarget(url, "made_here", create=True, ledger_table=f"{schema}.ledger")
+        inspection = making.inspect(look)
+        making.prepare("7f3a", inspection)
+        assert made.run(f"SELECT to_regclass('{schema}.made_here') IS NOT NULL") == [(True,)]
+
+    def test_the_ledger_does_not_catch_the_tables_of_a_user_named_playhead(
+        self, sandbox: Endpoints
+    ) -> None:
+        PostgresTarget(sandbox.database_url, "any").prepare("7f3a", Inspection(""))
+        with psycopg.connect(sandbox.database_url) as connection:
+            found = connection.execute("SELECT current_user::text, current_schema()::text")
+            assert found.fetchone() == ("playhead", "public")

@@ -1,0 +1,53 @@
+"""What Spark says of a failure, in our words: what is lost is waited for, and what is broken is said once."""
+
+import pytest
+
+from playhead.errors import PlayheadError, Unavailable
+from playhead.spark.run import _MARK, EngineLost, TaskAway, TaskFailed, _failure, _said
+
+ABORTED = (
+    "An error occurred while calling o77.collectToPython.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed "
+    "1 times, most recent failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): {}\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("Python worker exited unexpectedly (crashed)", "a worker process"),
+        ("java.io.EOFException", "a worker process"),
+        ("java.net.SocketException: Connection reset", "a worker process"),
+        ("java.lang.OutOfMemoryError: Java heap space", "a worker process"),
+        (
+            "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+            "an executor",
+        ),
+        ("Job 0 cancelled because SparkContext was shut down", "its cluster"),
+    ],
+)
+def test_what_is_lost_can_be_waited_for(said, lost):
+    failure = _failure(RuntimeError(ABORTED.format(said)))
+    assert isinstance(failure, EngineLost)
+    assert isinstance(failure, Unavailable)
+    assert failure.message == f"the engine lost {lost}"
+    assert "playhead resume" in failure.hint
+
+
+def test_what_a_task_has_said_itself_counts_first():
+    away = ABORTED.format("RuntimeError: " + _MARK + _said(Unavailable("no leader", hint="wait")))
+    failure = _failure(RuntimeError(away + "Python worker exited unexpectedly"))
+    assert (type(failure), failure.message, failure.hint) == (TaskAway, "no leader", "wait")
+    refused = PlayheadError("too large", hint="skip it")
+    failure = _failure(RuntimeError(ABORTED.format(_MARK + _said(refused))))
+    assert (type(failure), failure.message, failure.exit_code) == (TaskFailed, "too large", 1)
+
+
+def test_anything_else_is_one_line_and_not_a_stack():
+    text = ABORTED.format("x") + "Caused by: java.lang.IllegalStateException: broken\n\tat a.b(c)"
+    failure = _failure(RuntimeError(text))
+    assert type(failure) is TaskFailed
+    assert failure.message == (
+        "the engine failed with RuntimeError: java.lang.IllegalStateException: broken"
+    )
