@@ -97,7 +97,11 @@ class TestRegistry:
         shown = dict(self.schemas[number - 1]) | {"guid": self.guid(number)}
         if shown["schemaType"] == "AVRO":
             del shown["schemaType"]
-        elif shown["schemaType"] == "PROTOBUF" and form != "serialized":
+        elif (
+            shown["schemaType"] == "PROTOBUF"
+            and form != "serialized"
+            and "{" not in shown["schema"]
+        ):
             shown["schema"] = _TEXT_OF_PROTO
         return shown
 

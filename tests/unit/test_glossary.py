@@ -26,6 +26,7 @@ ALLOWED_IN_FILE = {
     ("message", "cli/jsonl.py"): "the sentence that an error says",
     ("message", "cli/outgoing.py"): "the sentence that an error says",
     ("message", "schemas/protobuf.py"): "what Protobuf calls a type, and a value of it",
+    ("message", "schemas/proto_text.py"): "what Protobuf calls a type",
     ("message", "schemas/registry.py"): "a field of a registry's errors",
     ("message", "files/trouble.py"): "the sentence that an error says",
     ("message", "files/comparison.py"): "the sentence that an error says",

@@ -199,9 +199,63 @@ def test_an_address_that_is_none(url: str) -> None:
         Registry(url)
 
 
-def test_a_proto_file_as_text_is_said(registry: TestRegistry) -> None:
-    registry.register("x", {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3";'})
-    with pytest.raises(Undecodable, match="Playhead does not compile"):
+CAR = """
+/* What the records were written by. */
+syntax = "proto3";
+package cars;  // of all of it
+import "inner.proto";
+import "google/protobuf/timestamp.proto";
+option java_package = "com.example.{cars}";
+message Car { string name = 1 [deprecated = true]; int64 seq = 2; reserved 7, 9 to 11; }
+message Trip {
+  option (own.option) = { a: 1; b: [2] };
+  message Leg { int32 gear = 1; bytes raw = 0x2; }
+  Car car = 1;
+  repeated Leg legs = 2;
+  .cars.Place place = 3;
+  google.protobuf.Timestamp at = 4;
+  map<string, uint32> counts = 5;
+  enum Kind { option allow_alias = true; UNKNOWN = 0; RACE = 1; FAST = 1; }
+  Kind kind = 6;
+  oneof said { string text = 7; bool flag = 8; }
+  optional int32 laps = 9;
+}
+service Cars { rpc Drive (Car) returns (stream Trip) { option idempotency_level = IDEMPOTENT; } }
+"""
+INNER = 'syntax = "proto3"; package cars; message Place { double lat = 1; double lon = 2; }'
+
+
+@pytest.fixture
+def of_texts(registry: TestRegistry) -> TestRegistry:
+    """A registry that knows only the text of .proto files; ids as those of Confluent's client."""
+    registry.schemas = [dict(each) for each in WRITTEN["schemas"]]
+    registry.subjects = WRITTEN["subjects"]
+    registry.schemas[4]["schema"], registry.schemas[5]["schema"] = INNER, CAR
+    return registry
+
+
+PROTOBUF = [c for c in WRITTEN["cases"] if c["decode"] == "protobuf" and not c["headers"]]
+
+
+@pytest.mark.parametrize("case", PROTOBUF, ids=lambda case: case["name"])
+def test_a_proto_file_as_text_is_compiled(case: dict[str, Any], of_texts: TestRegistry) -> None:
+    assert decode("protobuf", base64.b64decode(case["data"]), of_texts.url) == case["decoded"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('syntax = "proto3"; message A {', "ends early"),
+        ('syntax = "proto3"; message A { string a : 1; }', "':' where '=' is needed"),
+        ('syntax = "proto3"; message A { Nowhere a = 1; }', "cannot be understood"),
+        ('syntax = "proto2"; message A { repeated group B = 1 { } }', "groups"),
+        ('syntax = "proto3"; import "google/protobuf/nope.proto"; message A { }', "not known here"),
+        ("", "has no type"),
+    ],
+)
+def test_a_proto_file_that_is_none_is_said(text: str, said: str, registry: TestRegistry) -> None:
+    registry.register("x", {"schemaType": "PROTOBUF", "schema": text})
+    with pytest.raises(Undecodable, match=said):
         decode("protobuf", b"\0\0\0\0\x01\0", registry.url)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 
+from playhead.schemas.proto_text import compile_proto
 from playhead.schemas.registry import Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -63,17 +64,23 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
 
 
 def _add(pool: Any, schema: Schema, name: str) -> None:
-    file = descriptor_pb2.FileDescriptorProto()
-    try:
-        file.ParseFromString(base64.b64decode(schema.text, validate=True))
-    except (binascii.Error, DecodeError) as exc:
-        raise ValueError(
-            "the registry gave the text of a .proto file where its compiled form was asked for "
-            "(?format=serialized), and Playhead does not compile"
-        ) from exc
+    file = _compiled(schema.text)
     file.name = name
     _add_built_in(pool, file)
-    pool.Add(file)
+    try:
+        pool.Add(file)
+    except TypeError as exc:
+        raise ValueError(f"the schema cannot be understood: {exc}") from exc
+
+
+def _compiled(text: str) -> Any:
+    """A registry gives the compiled form when it can, and else the text of the file."""
+    file = descriptor_pb2.FileDescriptorProto()
+    try:
+        file.ParseFromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, DecodeError):
+        return compile_proto(text)
+    return file
 
 
 def _add_built_in(pool: Any, file: Any) -> None:

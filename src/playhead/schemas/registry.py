@@ -105,7 +105,7 @@ class Registry:
         said = self._get(path, asked)
         kind = str(said.get("schemaType") or "AVRO")
         if kind == "PROTOBUF":
-            # The text of a .proto file would have to be compiled; the registry has done that.
+            # Compiled already, where the registry can do that; else it is the text of a .proto file.
             joined = "&" if "?" in path else "?"
             said = self._get(f"{path}{joined}format=serialized", asked)
         references = [
