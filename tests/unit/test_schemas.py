@@ -15,6 +15,7 @@ from hypothesis import strategies as some
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.schemas.decoder import REGISTERED, WORDS, Undecodable, as_json, as_text, decoder
 from playhead.schemas.framing import VALUE_HEADER, SchemaId, find, read_indexes
+from playhead.schemas.proto_text import compile_proto
 from playhead.schemas.registered import Registered
 from playhead.schemas.registry import Registry, RegistryRefused, RegistryUnavailable
 from tests.fix_registry import TestRegistry
@@ -328,3 +329,17 @@ def test_errors_can_be_sent_to_another_process() -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
     assert isinstance(again, PlayheadError)
     assert (again.form, again.reason, again.hint) == ("avro", "x", "y")
+
+
+@given(
+    some.integers(0, len(CAR)),
+    some.integers(0, len(CAR)),
+    some.sampled_from(["", "{", "}", ";", "="]),
+)
+def test_a_damaged_proto_file_is_refused_and_nothing_else_happens(
+    first: int, last: int, put: str
+) -> None:
+    try:
+        compile_proto(CAR[:first] + put + CAR[last:])
+    except ValueError:
+        return
