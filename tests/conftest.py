@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.fix_cluster",
     "tests.fix_kafka_tools",
     "tests.fix_registry",
+    "tests.fix_groups",
     "tests.fix_replay",
     "tests.fix_s3",
     "tests.fix_sandbox",

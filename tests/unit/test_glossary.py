@@ -28,6 +28,7 @@ ALLOWED_IN_FILE = {
     ("message", "schemas/protobuf.py"): "what Protobuf calls a type, and a value of it",
     ("message", "schemas/proto_text.py"): "what Protobuf calls a type",
     ("message", "schemas/registry.py"): "a field of a registry's errors",
+    ("event", "kafka/groups_forget.py"): "the names of librdkafka's functions",
     ("message", "files/trouble.py"): "the sentence that an error says",
     ("message", "files/comparison.py"): "the sentence that an error says",
     ("message", "postgres/sweep.py"): "a column of PostgreSQL's pg_input_error_info",

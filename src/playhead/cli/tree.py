@@ -19,6 +19,7 @@ COMMANDS = {
     "produce": "Lines, or JSON Lines of whole records, into a topic.",
     "consume": "Records of a span to the terminal or a pipe.",
     "verify": "Read a target back and compare it with its source.",
+    "groups": "Consumer groups: who reads, how far behind, and the safe reset.",
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
     "context": "Named clusters with their databases.",

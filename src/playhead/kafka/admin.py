@@ -116,6 +116,10 @@ class Admin:
     def committed(self, group: str) -> int:
         """How many partitions the group has committed offsets for."""
         with self._translated(f"reading the offsets of group {group}"):
+            # Without a coordinator that knows the group, librdkafka ends our process at the next
+            # question (its issue 5040); this one is answered with an error.
+            known = self._client.describe_consumer_groups([group], request_timeout=self._timeout_s)
+            known[group].result(self._timeout_s)
             asked = self._client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout_s
             )

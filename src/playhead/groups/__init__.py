@@ -1,0 +1,1 @@
+"""Consumer groups: where a reset leads, what that brings again or skips, and how it is taken back."""
