@@ -6,6 +6,8 @@ pytest_plugins = [
     "tests.fix_commands",
     "tests.fix_engine",
     "tests.fix_cluster",
+    "tests.fix_kafka_tools",
+    "tests.fix_registry",
     "tests.fix_groups",
     "tests.fix_replay",
     "tests.fix_s3",

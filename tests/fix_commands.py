@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from playhead.sandbox import Endpoints
+
+RunBytes = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Playhead = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = [sys.executable, "-m", "playhead.cli.app"]
 
@@ -47,3 +50,17 @@ def start_playhead(own_environment: None) -> Callable[..., "subprocess.Popen[str
         )
 
     return start
+
+
+@pytest.fixture
+def on_sandbox(own_environment: None, sandbox: Endpoints) -> RunBytes:
+    """A command with bytes for stdin and stdout; expects it to succeed unless told."""
+
+    def run(*words: str, stdin: bytes = b"", code: int = 0, servers: str | None = None) -> Any:
+        command = [*COMMAND, *words, "-b", servers or sandbox.bootstrap_servers]
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=120)
+        assert done.returncode == code, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return done
+
+    return run

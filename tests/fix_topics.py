@@ -112,3 +112,36 @@ def write(connection: KafkaConnection, records: Sequence[Record]) -> None:
 def content(record: Record):  # type: ignore[no-untyped-def]
     """What a record carries, wherever it stands."""
     return record.key, record.value, record.headers, record.timestamp_ms
+
+
+def odd_records(topic: str, partitions: int) -> list[Record]:
+    """Null and empty, bytes that are no text, separators, headers that repeat and come without a value."""
+    bodies: Sequence[bytes | None] = [
+        None,
+        b"",
+        b"plain",
+        "Å\u2028\x85".encode(),
+        b"\xff\x00\xfe",
+        b"a\tb\nc\r\n",
+    ]
+    headers = [(), (("h", b"1"), ("h", None)), (("Ü", b"\xff"), ("", b""))]
+    return [
+        Record(
+            topic,
+            number % partitions,
+            number,
+            1_600_000_000_000 + number if number % 5 else -1,
+            TimestampType.CREATE_TIME,
+            bodies[number % len(bodies)],
+            bodies[number * 5 // 3 % len(bodies)],
+            headers[number % len(headers)],
+        )
+        for number in range(60)
+    ]
+
+
+def timed(topic: str, partition: int, *times: int) -> list[Record]:
+    return [
+        Record(topic, partition, n, at, TimestampType.CREATE_TIME, b"k%d" % n, b"v%d" % at)
+        for n, at in enumerate(times)
+    ]

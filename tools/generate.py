@@ -91,6 +91,7 @@ def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 SHARED = {
     "connection": ("Which cluster and which database.", options.CONNECTION),
     "spark": ("Where Spark runs.", options.SPARK),
+    "registry": ("Which schema registry.", options.REGISTRY),
     "time": ("Which zone times are in.", options.TIME),
     "sandbox": ("Which sandbox.", options.SANDBOX),
     "output": ("How the command speaks.", options.OUTPUT),

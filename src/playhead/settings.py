@@ -68,6 +68,13 @@ SETTINGS: Final = (
         "spark_memory", "Heap of a local engine.", "--spark-memory", "PLAYHEAD_SPARK_MEMORY", "1g"
     ),
     Setting(
+        "schema_registry",
+        "Schema registry to decode by, https://…",
+        "--schema-registry",
+        "SCHEMA_REGISTRY_URL",
+        secret=True,
+    ),
+    Setting(
         "timezone",
         "Zone of times that have none: UTC, +05:30, Europe/Berlin.",
         "--timezone",

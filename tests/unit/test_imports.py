@@ -31,6 +31,8 @@ HEAVY = {
     "pytest",
     "hypothesis",
     "rich",
+    "fastavro",
+    "google",
 }
 
 
@@ -46,10 +48,10 @@ def python(program: str, *words: str, **environment: str) -> str:
     return done.stdout
 
 
-def loaded_after(program: str) -> set[str]:
+def loaded_after(program: str, **environment: str) -> set[str]:
     """The top-level packages that a program has loaded in the end."""
     tell = "\nimport json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
-    names = json.loads(python(program + tell).splitlines()[-1])
+    names = json.loads(python(program + tell, **environment).splitlines()[-1])
     return {name.partition(".")[0] for name in names}
 
 
@@ -64,8 +66,11 @@ def before_anything() -> set[str]:
     return loaded_after("") | {"__main__", "__mp_main__"}
 
 
+HELPS = [[*words, "--help"] for words in (["topics", "create"], ["produce"], ["consume"])]
+
+
 @pytest.mark.parametrize(
-    "words", [["--help"], ["sandbox", "up", "--help"], ["doctor", "--help"], ["--version"]]
+    "words", [["--help"], ["sandbox", "up", "--help"], ["doctor", "--help"], ["--version"], *HELPS]
 )
 def test_help_loads_nothing_heavy(words):
     program = (
@@ -73,6 +78,14 @@ def test_help_loads_nothing_heavy(words):
         f"try: main({words})\nexcept SystemExit as end: assert not end.code"
     )
     assert loaded_after(program) & HEAVY == set()
+
+
+def test_a_command_loads_neither_a_validation_library_nor_one_for_tables(tmp_path):
+    program = (
+        "from playhead.cli.app import main\n"
+        "try: main(['config', 'show'])\nexcept SystemExit as end: assert not end.code"
+    )
+    assert not loaded_after(program, XDG_CONFIG_HOME=str(tmp_path)) & (HEAVY | {"pydantic"})
 
 
 def test_the_domain_loads_no_client():

@@ -7,7 +7,16 @@ import typer
 from typer.testing import CliRunner
 
 from playhead.cli import options
-from playhead.cli.options import CONNECTION, OUTPUT, SANDBOX, SPARK, TIME, Run, with_options
+from playhead.cli.options import (
+    CONNECTION,
+    OUTPUT,
+    REGISTRY,
+    SANDBOX,
+    SPARK,
+    TIME,
+    Run,
+    with_options,
+)
 from playhead.errors import BadValue
 from playhead.settings import BY_NAME
 
@@ -16,6 +25,7 @@ GROUPS = {
     "SPARK": SPARK,
     "TIME": TIME,
     "SANDBOX": SANDBOX,
+    "REGISTRY": REGISTRY,
     "OUTPUT": OUTPUT,
 }
 
@@ -29,7 +39,7 @@ class Command:
         self.app = typer.Typer(rich_markup_mode=None)
 
         @self.app.command()
-        @with_options(CONNECTION, SPARK, TIME, SANDBOX)
+        @with_options(CONNECTION, SPARK, REGISTRY, TIME, SANDBOX)
         def command(
             run: Run,
             name: Annotated[str, typer.Argument(help="A name of its own.")],
@@ -100,7 +110,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "d",
     ]
     words += ["--master", "local", "--spark-remote", "sc://h", "--spark-memory", "2g"]
-    words += ["--timezone", "+02:00", "--dir", "/d"]
+    words += ["--timezone", "+02:00", "--dir", "/d", "--schema-registry", "http://r"]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {
         "bootstrap_servers": "h:1",
@@ -111,6 +121,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "spark_master": "local",
         "spark_remote": "sc://h",
         "spark_memory": "2g",
+        "schema_registry": "http://r",
         "timezone": "+02:00",
         "directory": "/d",
     }

@@ -48,6 +48,18 @@ def ask(
         raise Refused(f"{action} was not done: the answer was not yes")
 
 
+def ask_by_name(action: str, target: str, configuration: Configuration, *, yes: bool) -> None:
+    """As `ask`, for what cannot be undone: whoever sits at a terminal types the name of what goes."""
+    if yes or not _terminal_is_there() or configuration.is_on("production"):
+        ask(action, target, configuration, yes=yes)
+        return
+    if not configuration.is_on("read_only"):
+        tell(f"{action}: this cannot be undone")
+        _ask_for_name(action, target, "", _terminal_is_there, _read_line)
+        return
+    ask(action, target, configuration, yes=yes)
+
+
 def _ask_for_name(
     action: str,
     target: str,
@@ -60,7 +72,8 @@ def _ask_for_name(
             f"{place} is marked production and there is no terminal to type {target!r} on",
             hint="run it on a terminal; --yes is not enough here",
         )
-    tell(f"{place} is marked production: {action}")
+    if place:
+        tell(f"{place} is marked production: {action}")
     _prompt(f"type {target} to go on: ")
     if read_answer().strip() != target:
         raise Refused(f"{action} was not done: the name typed is not {target!r}")

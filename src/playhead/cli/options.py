@@ -119,6 +119,7 @@ SPARK: Parameters = {
     "spark_remote": (_setting("spark_remote", metavar="URL"), None),
     "spark_memory": (_setting("spark_memory", metavar="SIZE"), None),
 }
+REGISTRY: Parameters = {"schema_registry": (_setting("schema_registry", metavar="URL"), None)}
 TIME: Parameters = {"timezone": (_setting("timezone", metavar="ZONE"), None)}
 SANDBOX: Parameters = {
     "directory": (

@@ -102,6 +102,15 @@ class Intake:
         found: list[Message] = self._consumer.consume(AT_ONCE, 0)
         return found
 
+    def look(self, wait_s: float) -> list[Message]:
+        """What has arrived, or the first to come within the time; that nothing comes is no trouble here."""
+        return self.at_hand() or self._consumer.consume(1, wait_s)
+
+    @property
+    def said(self) -> str | None:
+        """The last trouble that the client spoke of."""
+        return self._said
+
     def wait(self, purpose: str) -> list[Message]:
         """What has arrived, or the first to come."""
         began = moved = time.monotonic()

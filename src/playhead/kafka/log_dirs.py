@@ -1,0 +1,102 @@
+"""Asks every broker what its log directories hold: bytes of each partition, by replica."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from playhead.connection import KafkaConnection
+from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.permissions import NotAllowed
+from playhead.kafka.wire import Fields, Wire
+
+_DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # understood by every broker since 2.0
+_NOT_ALLOWED = 31
+_STORAGE_ERROR = 56
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one replica of a partition takes."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_dir: str
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+    """A copy that is on its way into this directory."""
+
+    def row(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "broker": self.broker,
+            "log_dir": self.log_dir,
+            "bytes": self.size_bytes,
+            "offset_lag": self.offset_lag,
+            "is_future": self.is_future,
+        }
+
+
+def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | None) -> list[Held]:
+    """Every replica that the cluster's brokers hold; of all topics when none are named."""
+    with admin.asking("asking for the brokers") as client:
+        found = client.list_topics(timeout=admin.timeout_s)
+    partitions = {
+        name: sorted(found.topics[name].partitions) for name in topics or () if name in found.topics
+    }
+    body = _request(partitions if topics is not None else None)
+    held: list[Held] = []
+    for number, broker in sorted(found.brokers.items()):
+        address = f"{broker.host}:{broker.port}"
+        with closing(Wire(connection, address, timeout_s=admin.timeout_s)) as wire:
+            answer = wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
+        held += _read(answer, number)
+    return sorted(held, key=lambda each: (each.topic, each.partition, each.broker, each.log_dir))
+
+
+def _request(partitions: dict[str, list[int]] | None) -> bytes:
+    """A null array asks for everything."""
+    if partitions is None:
+        return struct.pack(">i", -1)
+    parts = [struct.pack(">i", len(partitions))]
+    for name, numbers in partitions.items():
+        said = name.encode()
+        parts.append(struct.pack(">h", len(said)) + said)
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return b"".join(parts)
+
+
+def _read(answer: bytes, broker: int) -> Iterator[Held]:
+    fields = Fields(answer)
+    fields.int32()  # for how long the broker holds us back
+    directories = fields.int32()
+    if not directories:
+        # Nobody's directories: this is how version 1 says that we may not see them.
+        raise NotAllowed(
+            f"asking broker {broker} for its log directories",
+            operation="Describe",
+            resource="the cluster",
+        )
+    for _ in range(directories):
+        code, log_dir = fields.int16(), fields.text()
+        if code == _NOT_ALLOWED:
+            raise NotAllowed(
+                f"asking broker {broker} for {log_dir}",
+                operation="Describe",
+                resource="the cluster",
+            )
+        if code:
+            reason = "the directory is offline" if code == _STORAGE_ERROR else f"error {code}"
+            raise KafkaRefused(f"asking broker {broker} for {log_dir}", reason=reason)
+        yield from _replicas(fields, broker, log_dir)
+
+
+def _replicas(fields: Fields, broker: int, log_dir: str) -> Iterator[Held]:
+    for _ in range(fields.int32()):
+        topic = fields.text()
+        for _ in range(fields.int32()):
+            partition, size_bytes, lag = fields.int32(), fields.int64(), fields.int64()
+            yield Held(topic, partition, broker, log_dir, size_bytes, lag, fields.is_true())

@@ -1,0 +1,194 @@
+"""One broker over a socket of our own, for the few requests that librdkafka does not know."""
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+import socket
+import ssl
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from playhead.connection import KafkaConnection
+from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.kafka.admin import KafkaRefused
+
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_CLIENT = b"playhead"
+_MOST_BYTES = 1 << 30
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class Wire:
+    """An authenticated connection to one broker; `host_and_port` is as the cluster advertises it."""
+
+    def __init__(
+        self, connection: KafkaConnection, host_and_port: str, *, timeout_s: float
+    ) -> None:
+        self._connection, self._address = connection, host_and_port
+        self._correlation = 0
+        host, _, port = host_and_port.rpartition(":")
+        with self._translated(), ExitStack() as stack:
+            plain = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            self._socket = plain
+            stack.callback(self.close)
+            if connection.protocol.endswith("SSL"):
+                self._socket = tls_context(connection).wrap_socket(plain, server_hostname=host)
+            if connection.protocol.startswith("SASL"):
+                self._log_in()
+            stack.pop_all()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, api: int, version: int, body: bytes) -> bytes:
+        """One request, and the body of its answer."""
+        with self._translated():
+            return self._ask(api, version, body)
+
+    def _ask(self, api: int, version: int, body: bytes) -> bytes:
+        self._correlation += 1
+        head = struct.pack(">hhih", api, version, self._correlation, len(_CLIENT)) + _CLIENT
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", self._read(4))
+        if not 4 <= size <= _MOST_BYTES:
+            raise OSError(f"an answer of {size} bytes, which is none of Kafka's")
+        answer = self._read(size)
+        if struct.unpack(">i", answer[:4]) != (self._correlation,):
+            raise OSError("the answer to another request")
+        return answer[4:]
+
+    def _read(self, count: int) -> bytes:
+        parts, left = [], count
+        while left:
+            part = self._socket.recv(min(left, 1 << 20))
+            if not part:
+                raise OSError("the broker closed the connection")
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        except (OSError, struct.error) as exc:
+            waited_s = round(time.monotonic() - began, 1)
+            reason = str(exc) or type(exc).__name__
+            raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc
+
+    # --- logging in -------------------------------------------------------------------------
+
+    def _log_in(self) -> None:
+        mechanism = self._connection.mechanism or ""
+        if mechanism != "PLAIN" and mechanism not in _HASHES:
+            raise MissingPiece(
+                "a login by PLAIN or SCRAM",
+                needed_for=f"asking {self._address} for its log directories by {mechanism}",
+                hint="librdkafka cannot ask for them, and Playhead's own client knows no tokens; "
+                "kafka-log-dirs can",
+            )
+        answer = self._ask(_HANDSHAKE, 1, _text(mechanism.encode()))
+        if struct.unpack(">h", answer[:2])[0]:
+            raise KafkaRefused("logging in", reason=f"the broker does not take {mechanism}")
+        user, password = self._connection.username or "", self._connection.password or ""
+        if mechanism == "PLAIN":
+            self._authenticate(f"\0{user}\0{password}".encode())
+        else:
+            self._scram(_HASHES[mechanism], user, password)
+
+    def _authenticate(self, token: bytes) -> bytes:
+        answer = Fields(self._ask(_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token))
+        code, said = answer.int16(), answer.text()
+        if code:
+            raise KafkaRefused("logging in", reason=said or f"error {code}")
+        return answer.bytes_()
+
+    def _scram(self, name: str, user: str, password: str) -> None:
+        said_name = user.replace("=", "=3D").replace(",", "=2C")
+        bare = f"n={said_name},r={secrets.token_urlsafe(24)}"
+        first = self._authenticate(f"n,,{bare}".encode()).decode()
+        said = dict(part.split("=", 1) for part in first.split(","))
+        salted = hashlib.pbkdf2_hmac(
+            name, password.encode(), base64.b64decode(said["s"]), int(said["i"])
+        )
+        last = f"c=biws,r={said['r']}"
+        signed = f"{bare},{first},{last}".encode()
+        client = hmac.digest(salted, b"Client Key", name)
+        signature = hmac.digest(hashlib.new(name, client).digest(), signed, name)
+        proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
+        final = self._authenticate(f"{last},p={base64.b64encode(proof).decode()}".encode())
+        wanted = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+        found = dict(part.split("=", 1) for part in final.decode().split(","))
+        if not hmac.compare_digest(base64.b64decode(found.get("v", "")), wanted):
+            raise KafkaRefused("logging in", reason="the broker does not know the password either")
+
+
+def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
+    """TLS as the connection says it: whom to trust, and who we are."""
+    context = ssl.create_default_context(
+        cafile=connection.ca_location, cadata=connection.ca_pem or None
+    )
+    context.check_hostname = connection.verify_hostname
+    certificate = connection.certificate_location, connection.certificate_pem
+    if any(certificate):
+        with tempfile.TemporaryDirectory(prefix="playhead-tls-") as folder:
+            chain = _as_file(Path(folder) / "chain", *certificate)
+            key = _as_file(Path(folder) / "key", connection.key_location, connection.key_pem)
+            context.load_cert_chain(chain, key, connection.key_password)
+    return context
+
+
+def _as_file(path: Path, location: str | None, pem: str | None) -> str:
+    """Python takes certificates from files alone; a text is in one only while it is read."""
+    if location is not None:
+        return location
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(pem or "")
+    return str(path)
+
+
+def _text(said: bytes) -> bytes:
+    return struct.pack(">h", len(said)) + said
+
+
+class Fields:
+    """An answer's fields, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def _take(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return int(value)
+
+    def int16(self) -> int:
+        return self._take(">h")
+
+    def int32(self) -> int:
+        return self._take(">i")
+
+    def int64(self) -> int:
+        return self._take(">q")
+
+    def is_true(self) -> bool:
+        return self._take(">b") != 0
+
+    def text(self) -> str:
+        size = self.int16()
+        return self._cut(size).decode() if size >= 0 else ""
+
+    def bytes_(self) -> bytes:
+        size = self.int32()
+        return self._cut(size) if size >= 0 else b""
+
+    def _cut(self, size: int) -> bytes:
+        self._at += size
+        return self._data[self._at - size : self._at]

@@ -1,0 +1,112 @@
+"""Protobuf by its descriptors, as a registry has compiled them; types are found by their indexes."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError
+
+from playhead.schemas.proto_text import compile_proto
+from playhead.schemas.registry import Registry, Schema
+
+_BUILT_IN = "google/protobuf/"
+_OWN = "playhead.proto"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufReader:
+    """Reads any type of one file."""
+
+    file: Any
+
+    @classmethod
+    def of(cls, registry: Registry, schema: Schema) -> "ProtobufReader":
+        pool = descriptor_pool.DescriptorPool()
+        _add_references(registry, schema, pool, set())
+        _add(pool, schema, _OWN)
+        try:
+            return cls(pool.FindFileByName(_OWN))
+        except (KeyError, TypeError) as exc:
+            raise ValueError(f"the schema cannot be understood: {exc}") from exc
+
+    def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
+        """Fields by the names of the file, 64-bit numbers as text: Protobuf's own form of JSON."""
+        kind = message_factory.GetMessageClass(self._type(indexes))
+        try:
+            found = kind.FromString(data)
+        except DecodeError as exc:
+            raise ValueError("the bytes do not fit the schema") from exc
+        return json_format.MessageToDict(
+            found, preserving_proto_field_name=True, descriptor_pool=self.file.pool
+        )
+
+    def _type(self, indexes: tuple[int, ...]) -> Any:
+        held: Any = list(self.file.message_types_by_name.values())
+        found = None
+        for index in indexes:
+            if not 0 <= index < len(held):
+                raise ValueError(f"the schema has no type {list(indexes)}")
+            found = held[index]
+            held = found.nested_types
+        return found
+
+
+def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str]) -> None:
+    for reference in schema.references:
+        if reference.name in seen or reference.name.startswith(_BUILT_IN):
+            continue
+        seen.add(reference.name)
+        other = registry.referred(reference)
+        _add_references(registry, other, pool, seen)
+        _add(pool, other, reference.name)
+
+
+def _add(pool: Any, schema: Schema, name: str) -> None:
+    file = _compiled(schema.text)
+    file.name = name
+    _add_built_in(pool, file)
+    try:
+        pool.Add(file)
+    except TypeError as exc:
+        raise ValueError(f"the schema cannot be understood: {exc}") from exc
+
+
+def _compiled(text: str) -> Any:
+    """A registry gives the compiled form when it can, and else the text of the file."""
+    file = descriptor_pb2.FileDescriptorProto()
+    try:
+        file.ParseFromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, DecodeError):
+        return compile_proto(text)
+    return file
+
+
+def _add_built_in(pool: Any, file: Any) -> None:
+    """Google's own files are known here; a pool of our own has to be given them."""
+    for name in file.dependency:
+        if name.startswith(_BUILT_IN) and not _has(pool, name):
+            own = descriptor_pb2.FileDescriptorProto()
+            _load_built_in(name)
+            descriptor_pool.Default().FindFileByName(name).CopyToProto(own)
+            _add_built_in(pool, own)
+            pool.Add(own)
+
+
+def _load_built_in(name: str) -> None:
+    from importlib import import_module
+
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    try:
+        import_module(module)
+    except ImportError as exc:
+        raise ValueError(f"the schema needs {name}, which is not known here") from exc
+
+
+def _has(pool: Any, name: str) -> bool:
+    try:
+        pool.FindFileByName(name)
+    except KeyError:
+        return False
+    return True

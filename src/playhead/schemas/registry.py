@@ -1,0 +1,170 @@
+"""A schema registry that speaks Confluent's REST, asked once for each schema."""
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from playhead.errors import BadValue, PlayheadError, Unavailable
+from playhead.schemas.framing import SchemaId
+
+_WITHIN_S = 10.0
+_TRIES = 3
+_PAUSE_S = 0.3
+_MOST_BYTES = 32 << 20
+
+
+class RegistryUnavailable(Unavailable):
+    """The schema registry does not answer."""
+
+    def __init__(self, url: str, *, reason: str) -> None:
+        self.url, self.reason = url, reason
+        super().__init__(
+            f"no schema registry answered at {url}: {reason}",
+            hint="check --schema-registry, or SCHEMA_REGISTRY_URL, and the server",
+        )
+
+
+class RegistryRefused(PlayheadError):
+    """The schema registry answered, and said no."""
+
+    def __init__(self, url: str, *, asked: str, reason: str, hint: str | None = None) -> None:
+        self.url, self.asked, self.reason = url, asked, reason
+        super().__init__(f"the schema registry at {url} has no {asked}: {reason}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Another schema that one is made of, and the name by which it calls it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema's text, its type in the registry's word, and what it refers to."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(slots=True)
+class Registry:
+    """A registry at an address, which may hold a user and a password; what was asked is remembered."""
+
+    url: str
+    _base: str = field(init=False)
+    _login: str | None = field(init=False)
+    _known: dict[str, Schema] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadValue(
+                "schema_registry",
+                found=parts._replace(netloc=parts.hostname or "").geturl(),
+                needed="https://host:port",
+                where="the settings",
+            )
+        place = parts.netloc.rpartition("@")[2]
+        self._base = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+        self._login = None
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._login = "Basic " + base64.b64encode(pair.encode()).decode()
+
+    def schema(self, schema_id: SchemaId) -> Schema:
+        """The schema with this id."""
+        if schema_id.guid is not None:
+            return self._ask(f"schemas/guids/{schema_id.guid}", f"schema {schema_id}")
+        return self._ask(f"schemas/ids/{schema_id.number}", f"schema {schema_id}")
+
+    def referred(self, reference: Reference) -> Schema:
+        """The schema that another refers to."""
+        path = f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+        asked = f"version {reference.version} of {reference.subject}"
+        # What was deleted since is still what the bytes were written with.
+        return self._ask(f"{path}?deleted=true", asked)
+
+    def _ask(self, path: str, asked: str) -> Schema:
+        known = self._known.get(path)
+        if known is None:
+            known = self._known[path] = self._fetched(path, asked)
+        return known
+
+    def _fetched(self, path: str, asked: str) -> Schema:
+        said = self._get(path, asked)
+        kind = str(said.get("schemaType") or "AVRO")
+        if kind == "PROTOBUF":
+            # Compiled already, where the registry can do that; else it is the text of a .proto file.
+            joined = "&" if "?" in path else "?"
+            said = self._get(f"{path}{joined}format=serialized", asked)
+        references = [
+            Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+            for each in said.get("references") or ()
+        ]
+        return Schema(kind, str(said["schema"]), tuple(references))
+
+    def _get(self, path: str, asked: str) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers())  # noqa: S310  checked above
+        for left in reversed(range(_TRIES)):
+            try:
+                with _OPENER.open(request, timeout=_WITHIN_S) as answer:
+                    return self._document(answer.read(_MOST_BYTES), asked)
+            except urllib.error.HTTPError as exc:
+                if exc.code < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
+                    raise self._refusal(exc, asked) from exc
+            except (OSError, HTTPException) as exc:
+                if not left:
+                    reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
+                    raise RegistryUnavailable(self._base, reason=reason) from exc
+            time.sleep(_PAUSE_S)
+        raise AssertionError("the last try returned or raised")
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        return headers if self._login is None else headers | {"Authorization": self._login}
+
+    def _document(self, body: bytes, asked: str) -> dict[str, Any]:
+        try:
+            found = json.loads(body)
+        except ValueError as exc:
+            raise RegistryRefused(self._base, asked=asked, reason="no JSON came back") from exc
+        if not isinstance(found, dict) or "schema" not in found:
+            raise RegistryRefused(self._base, asked=asked, reason="no schema came back")
+        return found
+
+    def _refusal(self, exc: urllib.error.HTTPError, asked: str) -> PlayheadError:
+        with exc:
+            body = exc.read(1 << 16)
+        try:
+            reason = str(json.loads(body)["message"])
+        except (ValueError, KeyError, TypeError):
+            reason = str(exc.reason)
+        hint = None
+        if exc.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            hint = "write the address as https://${SR_USER}:${SR_PASSWORD}@host"
+        elif exc.code == HTTPStatus.NOT_FOUND:
+            hint = "another registry may have written it, or the bytes are no such thing"
+        return RegistryRefused(
+            self._base, asked=asked, reason=f"{reason} (HTTP {exc.code})", hint=hint
+        )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A registry that sends us elsewhere would have our password sent there."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)

@@ -1,0 +1,202 @@
+"""Brokers that want TLS, a login or an ACL: log directories over our own socket, and a missing ACL by its name."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from playhead.connection import KafkaConnection
+from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.kafka import topics
+from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.lines import Outgoing
+from playhead.kafka.log_dirs import sizes
+from playhead.kafka.permissions import NotAllowed, needing
+from playhead.kafka.sending import Sender
+from playhead.kafka.source import KafkaSource
+from playhead.kafka.wire import Wire
+from playhead.kafka.writer import Writer
+from playhead.sandbox import Sandbox
+from playhead.sandbox.ground import free_port
+from tests.spark.test_secured_broker import (
+    PASSWORD,
+    Secured,
+    broker_settings,
+    librdkafka_spelling,
+    write_client_files,
+)
+
+TOPIC = "secured"
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker that allows nobody anything but who comes in plain, and how to come in otherwise."""
+
+    plain: KafkaConnection
+    secured: Secured
+
+    def by(self, mechanism: str) -> KafkaConnection:
+        properties = librdkafka_spelling(self.secured, mechanism)
+        return KafkaConnection.from_properties(properties, where="test")
+
+    def by_certificate(self, *, inlined: bool = False) -> KafkaConnection:
+        found = KafkaConnection.from_properties(
+            {
+                "bootstrap.servers": self.secured.tls,
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(self.secured.ca),
+                "ssl.certificate.location": str(self.secured.certificate),
+                "ssl.key.location": str(self.secured.key),
+            },
+            where="test",
+        )
+        return found.inlined() if inlined else found
+
+    def allow(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        rule = AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:*",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        client = AdminClient(self.plain.for_librdkafka("client"))
+        for answer in client.create_acls([rule]).values():
+            answer.result(30)
+
+
+@pytest.fixture(scope="module")
+def guarded(servers_folder, tmp_path_factory) -> Iterator[Guarded]:  # type: ignore[no-untyped-def]
+    authority = trustme.CA()
+    sasl_port, tls_port = free_port(), free_port()
+    files = write_client_files(authority, tmp_path_factory.mktemp("client"))
+    settings = broker_settings(authority, sasl_port, tls_port) | {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Sandbox(servers_folder / "guarded", broker_settings=settings).running() as endpoints:
+        plain = KafkaConnection(endpoints.bootstrap_servers)
+        with Admin(plain) as admin:
+            admin.create_topic(TOPIC, partitions=2)
+        with Writer(plain) as writer:
+            writer.write(TOPIC, key=b"k", value=b"v" * 100, timestamp_ms=1)
+        wanted = UserScramCredentialUpsertion(
+            "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
+        )
+        client = AdminClient(plain.for_librdkafka("client"))
+        client.alter_user_scram_credentials([wanted])["alice"].result(30)
+        secured = Secured(f"127.0.0.1:{sasl_port}", f"127.0.0.1:{tls_port}", *files)
+        yield Guarded(plain, secured)
+
+
+def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
+    guarded: Guarded,
+) -> None:
+    alice = guarded.by("PLAIN")
+    with Admin(alice) as admin:
+        with pytest.raises(NotAllowed) as caught:
+            topics.create(admin, topics.NewShape("other"))
+        assert (caught.value.operation, caught.value.resource) == (
+            "Create",
+            "topic other, or on the cluster",
+        )
+        with pytest.raises(NotAllowed, match="the cluster does not allow it") as caught:
+            topics.describe_topics(admin, [TOPIC])
+        assert caught.value.hint is not None
+        assert f"Describe on topic {TOPIC}" in caught.value.hint
+
+        guarded.allow(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
+        (found,) = topics.describe_topics(admin, [TOPIC])
+        assert len(found.partitions) == 2
+        assert found.settings is None, "which may not be read without DescribeConfigs"
+
+        with pytest.raises(NotAllowed) as caught:
+            topics.delete(admin, TOPIC)
+        assert caught.value.operation == "Delete"
+        with pytest.raises(NotAllowed) as caught:
+            topics.alter(admin, topics.Alteration(TOPIC, settings={"retention.ms": "1"}), found)
+        assert caught.value.operation == "AlterConfigs"
+        with pytest.raises(NotAllowed) as caught:
+            sizes(admin, alice, [TOPIC])
+        assert (caught.value.operation, caught.value.resource) == ("Describe", "the cluster")
+    sender = Sender(alice, TOPIC)
+    sender.send(Outgoing(1, b"k", b"v"))
+    sender.finish()
+    assert "Write on topic secured" in sender.failures[0][1]
+
+
+def test_reading_without_the_acl_names_it(guarded: Guarded) -> None:
+    source = KafkaSource(guarded.by("PLAIN"), topics=("hidden",), patience_s=10)
+    with pytest.raises(NotAllowed) as caught, needing("Read", "topic hidden"):
+        source.bounds()
+    assert "Read on topic hidden" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-512", "certificate", "certificate as text"])
+def test_sizes_by_every_way_in(guarded: Guarded, way: str) -> None:
+    guarded.allow(AclOperation.DESCRIBE, ResourceType.BROKER, "kafka-cluster")
+    guarded.allow(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
+    with Admin(guarded.plain) as admin:
+        wanted = sizes(admin, guarded.plain, [TOPIC])
+    assert len(wanted) == 2
+    assert sum(each.size_bytes for each in wanted) > 100
+    if way.startswith("certificate"):
+        connection = guarded.by_certificate(inlined=way.endswith("text"))
+    else:
+        connection = guarded.by(way)
+    with Admin(connection) as admin:
+        assert sizes(admin, connection, [TOPIC]) == wanted
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_said_and_not_shown(guarded: Guarded, mechanism: str) -> None:
+    properties = librdkafka_spelling(guarded.secured, mechanism) | {
+        "sasl.password": "not the right one"
+    }
+    wrong = KafkaConnection.from_properties(properties, where="test")
+    with pytest.raises(KafkaRefused, match="logging in") as caught:
+        closing(Wire(wrong, guarded.secured.sasl, timeout_s=10))
+    assert "not the right one" not in str(caught.value)
+
+
+def test_a_certificate_that_nobody_trusts_ends_it(guarded: Guarded, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    other = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    properties = librdkafka_spelling(guarded.secured, "PLAIN") | {"ssl.ca.location": str(other)}
+    wrong = KafkaConnection.from_properties(properties, where="test")
+    with pytest.raises(BrokerUnavailable, match="CERTIFICATE_VERIFY_FAILED|certificate"):
+        closing(Wire(wrong, guarded.secured.sasl, timeout_s=10))
+
+
+def test_a_login_that_we_do_not_speak_is_refused_out_loud(guarded: Guarded) -> None:
+    token = KafkaConnection(
+        guarded.secured.sasl, "SASL_SSL", "OAUTHBEARER", ca_location=str(guarded.secured.ca)
+    )
+    with pytest.raises(MissingPiece, match="OAUTHBEARER") as caught:
+        closing(Wire(token, guarded.secured.sasl, timeout_s=10))
+    assert "kafka-log-dirs" in (caught.value.hint or "")
+
+
+def test_a_server_that_is_no_broker_is_told_apart(registry) -> None:  # type: ignore[no-untyped-def]
+    address = registry.url.removeprefix("http://")
+    with (
+        closing(Wire(KafkaConnection(address), address, timeout_s=5)) as wire,
+        pytest.raises(BrokerUnavailable),
+    ):
+        wire.ask(35, 1, b"\xff\xff\xff\xff")
