@@ -64,6 +64,15 @@ class Records:
             self.headers[index],
         )
 
+    def extend(self, more: "Records") -> None:
+        """Take those of the same partition that follow."""
+        self.offsets += more.offsets
+        self.timestamps_ms += more.timestamps_ms
+        self.timestamp_types += more.timestamp_types
+        self.keys += more.keys
+        self.values += more.values
+        self.headers += more.headers
+
     def cut(self, start: int, stop: int) -> "Records":
         """Those with an index in `[start, stop)`; neither is negative."""
         if start <= 0 and stop >= len(self):

@@ -98,3 +98,11 @@ def test_records_of_several_partitions_are_refused():
     for other in (replace(one, partition=1), replace(one, topic="tyres")):
         with pytest.raises(ValueError, match="found records of several partitions"):
             Records.of([one, other])
+
+
+@given(rows(), st.integers(0, 8))
+def test_what_follows_is_taken_in_every_column(found, at):
+    whole = Records.of(found)
+    first, rest = whole.pick(range(min(at, len(whole)))), whole.cut(at, len(whole))
+    first.extend(rest)
+    assert first == whole

@@ -30,17 +30,17 @@ def regrouped(
         sizes, start = _sizes(run), 0
         total = sum(sizes)
         if len(held) + len(run) <= most_records and held_bytes + total <= most_bytes:
-            _extend(held, run)
+            held.extend(run)
             held_bytes += total
             continue
         for index, size in enumerate(sizes):
             count = len(held) + index - start
             if count and (count == most_records or held_bytes + size > most_bytes):
-                _extend(held, run.cut(start, index))
+                held.extend(run.cut(start, index))
                 yield held
                 held, held_bytes, start = run.pick(()), 0, index
             held_bytes += size
-        _extend(held, run.cut(start, len(run)))
+        held.extend(run.cut(start, len(run)))
     if held:
         yield held
 
@@ -69,15 +69,6 @@ def _sizes(run: Records) -> list[int]:
         if headers:
             sizes[index] += sum(len(name) + len(value or b"") for name, value in headers)
     return sizes
-
-
-def _extend(held: Records, more: Records) -> None:
-    held.offsets += more.offsets
-    held.timestamps_ms += more.timestamps_ms
-    held.timestamp_types += more.timestamp_types
-    held.keys += more.keys
-    held.values += more.values
-    held.headers += more.headers
 
 
 def _is_unicode(name: str) -> bool:

@@ -191,10 +191,5 @@ def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
         return held[0]
     whole = Records(slice_.topic, slice_.partition)
     for run in held:
-        whole.offsets += run.offsets
-        whole.timestamps_ms += run.timestamps_ms
-        whole.timestamp_types += run.timestamp_types
-        whole.keys += run.keys
-        whole.values += run.values
-        whole.headers += run.headers
+        whole.extend(run)
     return whole
