@@ -155,13 +155,8 @@ class Stage:
             self._loaded.pop(name, None)
 
     def connected(self) -> psycopg.Connection:
-        """A session that commits each statement.
-
-        Its tables are in `public`: the sandbox's user has the name of the schema where a replay keeps its
-        ledger, and PostgreSQL makes tables in a schema of the user's own name when there is one.
-        """
-        options = "-c search_path=public"
-        return psycopg.connect(self.database_url, autocommit=True, options=options)
+        """A session that commits each statement."""
+        return psycopg.connect(self.database_url, autocommit=True)
 
     def fresh_table(self, name: str | None = None) -> str:
         """Empty, with its primary key; a checkpoint first, so that nobody pays for the last round's pages."""

@@ -1,11 +1,11 @@
 """Topics as a target: the contract, exact copies, and what is said before."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from playhead.account import Account, ErrorRule, RecordRefused
@@ -23,7 +23,7 @@ from playhead.kafka.target_topics import TargetReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Findings, Look
+from playhead.target import Findings, InUse, Look
 from playhead.testing import exercise_target
 from tests.fix_topics import content, records_in
 
@@ -455,3 +455,66 @@ def test_a_compacted_topic_takes_no_record_without_a_key(
     topic = make_topic(cleanup_policy="compact")
     records = [record(n, key=None if n % 7 == 3 else b"%d" % n) for n in range(50)]
     assert refused_of(kafka, topic, records) == [n for n in range(50) if n % 7 == 3]
+
+
+def arrives(kafka: KafkaConnection, topic: str) -> bool:
+    """Whether somebody who reads uncommitted records, too, is given one."""
+    settings = {"group.id": topic, "isolation.level": "read_uncommitted"}
+    consumer = Consumer(kafka.for_librdkafka("consumer") | settings)
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = consumer.poll(5)
+        return found is not None and found.error() is None
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("is_paced", [True, False])
+def test_a_paced_record_leaves_when_it_is_due_and_not_with_its_slice(
+    kafka: KafkaConnection, topic: str, is_paced: bool
+) -> None:
+    target = KafkaTarget(kafka, topic, is_paced=is_paced)
+    replay_id = prepared(target)
+    seen: list[bool] = []
+
+    def due() -> Iterator[Records]:
+        yield Records.of([record(0)])
+        seen.append(arrives(kafka, topic))
+        yield Records.of([record(1)])
+
+    account = Account(Slice("laps", 0, 0, 2))
+    account.read = 2
+    with target.open(replay_id) as writer:
+        writer.commit(account, due())
+    assert seen == [is_paced]
+    assert [content(each) for each in records_in(kafka, topic)] == [
+        content(record(0)),
+        content(record(1)),
+    ]
+
+
+def test_who_expects_a_partition_has_it_from_then_on(kafka: KafkaConnection, topic: str) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+
+    def account(offset: int) -> Account:
+        made = Account(Slice("laps", 0, offset, offset + 1))
+        made.read = 1
+        return made
+
+    with target.open(replay_id) as one, target.open(replay_id) as other:
+        one.commit(account(0), [Records.of([record(0)])])
+        other.expect(("laps", 0))()
+        with pytest.raises(InUse):
+            one.commit(account(1), [Records.of([record(1)])])
+        other.commit(account(1), [Records.of([record(1)])])
+    assert len(records_in(kafka, topic)) == 2
+
+
+def test_what_was_expected_and_never_came_is_let_go(kafka: KafkaConnection, topic: str) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    with target.open(replay_id) as writer:
+        writer.expect(("laps", 0))
+    commit(target, replay_id, [record(0)])
+    assert len(records_in(kafka, topic)) == 1
