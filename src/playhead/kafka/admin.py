@@ -26,6 +26,7 @@ AWAY = {
     KafkaError._RESOLVE,
     KafkaError._SSL,
     KafkaError._AUTHENTICATION,
+    KafkaError._DESTROY_BROKER,  # the connection that the question went by has been given up
 }
 # A broker that answers so has just started, or hands over: trying again later may well work.
 _PASSING = {
