@@ -1,5 +1,6 @@
 """A consumer without a group: what arrives of the partitions it stands in, and the reason when nothing does."""
 
+import contextlib
 import json
 import time
 from collections.abc import Collection, Mapping
@@ -16,6 +17,7 @@ from playhead.source import Place
 AT_ONCE = 5_000
 """Taken from the client in one call: with more, Python's objects outgrow the caches, and it is slower."""
 _WAIT_S = 0.1
+_INTRODUCED_WITHIN_S = 1.0
 _BACKOFF = "reconnect.backoff.ms"
 _TUNING: dict[str, Any] = {
     # The end of a partition is told by an answer without records, which the broker holds back so long.
@@ -68,6 +70,7 @@ class Intake:
         self._patience_s = patience_s
         self._said: str | None = None
         self._statistics = ""
+        self._introduced: set[str] = set()
         told = connection.for_librdkafka("consumer")
         # A statistic that nobody fetches stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
@@ -92,6 +95,15 @@ class Intake:
     def stand(self, places: Mapping[Place, int]) -> None:
         """Go on from these offsets; what was on its way from elsewhere is forgotten."""
         self._consumer.assign([TopicPartition(*place, at) for place, at in places.items()])
+        self._introduce({topic for topic, _ in places})
+
+    def _introduce(self, topics: Collection[str]) -> None:
+        """Have the client learn where the topics are; by itself it looks for new ones once a second."""
+        for topic in set(topics) - self._introduced:
+            # Whatever is wrong comes again with the records, and is judged there.
+            with contextlib.suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=_INTRODUCED_WITHIN_S)
+            self._introduced.add(topic)
 
     def leave(self, places: Collection[Place]) -> None:
         """Take nothing more of these."""
