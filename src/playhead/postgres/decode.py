@@ -225,17 +225,17 @@ def _ready(
     columns = _placed(index, fields, metadata, records)
     for each in fields:
         if each.name not in columns:
-            columns[each.name] = pa.chunked_array(
-                [_piece(each, part, table) for part, table in values.parts], each.arrow
-            )
+            pieces = [piece for part in values.parts for piece in _pieces(each, *part)]
+            columns[each.name] = pa.chunked_array(pieces, each.arrow)
     return pa.table(columns)
 
 
-def _piece(each: Field, part: Index, table: Any) -> Any:
+def _pieces(each: Field, part: Index, table: Any) -> list[Any]:
+    """A column as it was read: to put its pieces together would copy all of it."""
     if table is None or each.name not in table.column_names:
-        return pa.nulls(len(part), each.arrow)
+        return [pa.nulls(len(part), each.arrow)]
     column = table.column(each.name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _loose(
