@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import adbc_driver_manager
 import psycopg
-from adbc_driver_postgresql import StatementOptions, dbapi
 from psycopg import conninfo, sql
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
 from playhead.postgres.failures import translated
+from playhead.postgres.link import Error, Link
 from playhead.postgres.server import APPLICATION
 
 # Found out within so long that the other side is gone; the URL may say otherwise.
@@ -63,8 +62,8 @@ class Session:
     run into the server's limit for idle transactions.
     """
 
-    def __init__(self, connection: dbapi.Connection, *, where: str, grant: str) -> None:
-        self._connection, self.where, self._grant = connection, where, grant
+    def __init__(self, link: Link, *, where: str, grant: str) -> None:
+        self._link, self.where, self._grant = link, where, grant
         settings = ", ".join(
             f"set_config({_quoted(name)}, {_quoted(value)}, false)"
             for name, value in _SETTINGS.items()
@@ -79,26 +78,23 @@ class Session:
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """The rows of one statement."""
-        with self._cursor() as cursor:
-            cursor.execute(statement, list(parameters) or None)
-            return list(cursor.fetchall())
+        with self._translated():
+            return self._link.ask(statement, parameters)[0]
 
     def count(self, statement: str) -> int:
         """How many rows one statement has changed; without parameters, with which nobody would know."""
-        with self._cursor() as cursor:
-            cursor.execute(statement)
-            cursor.fetchall()
-            return max(0, int(cursor.rowcount))  # the driver says -1 for none
+        with self._translated():
+            return max(0, self._link.ask(statement, ())[1])  # the driver says -1 for none
 
     def copy(self, table: Place, rows: Any) -> None:
         """Append an Arrow table, whose columns go to those of the same name."""
-        with self._cursor() as cursor:
-            cursor.adbc_ingest(table.name, rows, mode="append", db_schema_name=table.schema)
+        with self._translated():
+            self._link.copy(rows, table.name, table.schema)
 
     def copy_aside(self, name: str, rows: Any) -> None:
         """The same into a temporary table."""
-        with self._cursor() as cursor:
-            cursor.adbc_ingest(name, rows, mode="append", temporary=True)
+        with self._translated():
+            self._link.copy(rows, name, None)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -137,25 +133,13 @@ class Session:
         self.run("RELEASE SAVEPOINT playhead")
 
     @contextmanager
-    def _cursor(self) -> Iterator[dbapi.Cursor]:
-        cursor = self._connection.cursor(
-            adbc_stmt_kwargs={StatementOptions.USE_COPY.value: "false"}
-        )
+    def _translated(self) -> Iterator[None]:
         try:
-            yield cursor
-        except adbc_driver_manager.Error as exc:
+            yield
+        except Error as exc:
             raise translated(
-                exc, where=self.where, grant=self._grant, connection_lost=self._is_lost()
+                exc, where=self.where, grant=self._grant, connection_lost=self._link.is_lost
             ) from exc
-        finally:
-            cursor.close()
-
-    def _is_lost(self) -> bool:
-        option = "adbc.postgresql.transaction_status"
-        try:
-            return bool(self._connection.adbc_connection.get_option(option) == "unknown")
-        except adbc_driver_manager.Error:
-            return True
 
 
 @contextmanager
@@ -164,17 +148,14 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
     where = secrets.without_password(url)
     try:
         given = conninfo.conninfo_to_dict(url)
-        connection = dbapi.connect(
-            conninfo.make_conninfo("", **(_PATIENCE | given)), autocommit=True
-        )
-    except (adbc_driver_manager.Error, psycopg.Error) as exc:
+        link = Link(conninfo.make_conninfo("", **(_PATIENCE | given)))
+    except (Error, psycopg.Error) as exc:
         reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")
         raise DatabaseUnavailable(where, reason=reason) from exc
     try:
-        yield Session(connection, where=where, grant=grant)
+        yield Session(link, where=where, grant=grant)
     finally:
-        with contextlib.suppress(adbc_driver_manager.Error):
-            connection.close()
+        link.close()
 
 
 def _quoted(text: str) -> str:
