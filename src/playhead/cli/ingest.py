@@ -43,8 +43,10 @@ _LETTERS_SHARE = 8
 @with_options(RECORDS, SENDING, LISTENING, TELLING, CONNECTION, TIME)
 def ingest(
     run: Run,
-    address: Annotated[str, typer.Argument(metavar="udp://HOST:PORT")],
-    target: Annotated[str, typer.Argument(metavar="kafka:TOPIC")],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="udp://HOST:PORT; port 0 takes a free one.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="kafka:TOPIC")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Take the port, look at the topic, and send nothing.")
     ] = False,
@@ -67,21 +69,18 @@ def ingest(
         action = f"writing what arrives at {listen} to {endpoint.name}"
         ask(action, endpoint.name, run.configuration(), yes=True)
     # Before the broker is asked anything: what arrives from here on waits for us.
-    listener = Listener(
+    with Listener(
         listen,
         buffer_bytes=asked.buffer_bytes,
         most_bytes=asked.datagram_bytes,
         with_peers=run.values["with_peers"],
-    )
-    try:
+    ) as listener:
         _say_what_will_be(run, asked, listener, endpoint)
         outlets = _outlets(run, asked, endpoint, dry_run=dry_run)
         if outlets is None:
             run.output.emit({"listen": str(listener.address), "dry_run": True}, [])
         else:
             _carry(run, asked, listener, outlets)
-    finally:
-        listener.close()
 
 
 def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: Endpoint) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import TracebackType
+from typing import Self
 
 from playhead.errors import PlayheadError
 from playhead.udp.address import Address, shown_place
@@ -19,6 +21,7 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what may be bound, a
 _SO_MEMINFO, _SO_RCVBUFFORCE, _MEMINFO = 55, 33, struct.Struct("9I")
 _DROPS = 8
 _COUNTER = 1 << 32
+_MOST_ASKED = (1 << 30) - 1  # what the kernel doubles has to fit an int of C
 _REASONS = {
     errno.EADDRINUSE: (
         "the port is in use by somebody else",
@@ -117,6 +120,17 @@ class Listener:
     def close(self) -> None:
         self._socket.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
 
 def _bound(address: Address) -> socket.socket:
     # Without SO_REUSEADDR, by which two of us would share the port and each get a part of what arrives.
@@ -135,8 +149,8 @@ def _make_room(listening: socket.socket, wanted: int) -> int:
     """Ask the kernel for a buffer; as root also for more than it gives everybody."""
     options = [socket.SO_RCVBUF, _SO_RCVBUFFORCE] if _ON_LINUX else [socket.SO_RCVBUF]
     for option in options:
-        with suppress(OSError, OverflowError):
-            listening.setsockopt(socket.SOL_SOCKET, option, wanted)
+        with suppress(OSError):
+            listening.setsockopt(socket.SOL_SOCKET, option, min(wanted, _MOST_ASKED))
         given = listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         # Linux takes twice of what is asked, and calls the second half its own.
         given = given // 2 if _ON_LINUX else given
