@@ -45,7 +45,7 @@ class Car:
         return (
             f'{{"car":"{self.name}","seq":{seq},"ts":{at_ms},"lap":{1 + int(lap)},'
             f'"speed_kmh":{220 + 90 * wave:.1f},"rpm":{9_000 + 2_500 * wave:.0f},'
-            f'"gear":{5 + round(2 * wave)},"throttle":{(1 + wave) / 2:.2f},'
+            f'"gear":{5 + round(2 * wave)},"fuel_kg":{max(110 - 1.9 * lap, 0):.2f},'
             f'"brake":{max(0.0, -wave):.2f}}}'
         ).encode()
 
