@@ -9,7 +9,7 @@ from collections import defaultdict
 import pytest
 
 from playhead.connection import KafkaConnection
-from playhead.kafka.partitioner import partition_of
+from playhead.kafka.partitioner import KeyPartitioner
 from playhead.record import Record
 from playhead.sandbox.cars import Cars
 from playhead.testing.fixtures import MakeTopic
@@ -42,12 +42,12 @@ def test_the_topic_has_what_twenty_cars_have_sent(
     counted = [found[name] for name in ("datagrams", "records", "delivered")]
     assert counted == [cars.total] * 3
     assert (found["lost"], found["waiting"], found["kernel_drops"]) == (0, 0, 0)
-    by_car = defaultdict(list)
+    by_car, place_of = defaultdict(list), KeyPartitioner(4).partition_of
     for each in records_in(kafka, topic):
         by_car[each.key].append(each)
         assert each.timestamp_ms == json.loads(each.value or b"")["ts"]
         assert each.headers == ()
-        assert each.partition == partition_of(each.key or b"", 4)
+        assert each.partition == place_of(each.key or b"")
     sent = [cars.race.datagram(number) for number in range(cars.total)]
     for place, (name, count) in enumerate(cars.sent.items()):
         assert values(by_car[name.encode()]) == sent[place::20]
