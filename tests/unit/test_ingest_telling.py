@@ -1,5 +1,6 @@
 """The sum of everything that arrived, what is said of it while it runs, and lines of datagrams."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from playhead.ingest.counts import Counts
 from playhead.ingest.loop import lines_of
-from playhead.ingest.teller import NotAllArrived, Teller
+from playhead.ingest.teller import Figures, Heard, NotAllArrived, Teller
 
 MIB = 1 << 20
 
@@ -50,7 +51,7 @@ def test_lost_is_what_reached_the_port_and_is_in_no_topic() -> None:
     ],
 )
 def test_what_is_lost_is_said_with_the_way_out(found: Counts, said: str, hint: str | None) -> None:
-    error = NotAllArrived(found, reasons=["too large"])
+    error = NotAllArrived(found, Heard(reasons=["too large"]))
     assert said in error.message
     assert error.exit_code == 1
     assert (hint in (error.hint or "")) if hint else error.hint is None
@@ -89,7 +90,7 @@ def test_a_broker_that_confirms_nothing_is_said_once_and_its_return_too() -> Non
     told.lines(counts(delivered=5), 10)
     told.lines(counts(delivered=5, waiting=1), 10.2)
     assert told.lines(counts(delivered=5, waiting=9), 11.9) == []
-    (silent,) = told.lines(counts(delivered=5, waiting=20), 12.3, "connection refused")
+    (silent,) = told.lines(counts(delivered=5, waiting=20), 12.3, Heard("connection refused"))
     assert "confirmed nothing for 2 s, 20 records wait: connection refused" in silent
     assert told.lines(counts(delivered=5, waiting=30), 20) == []
     (back,) = told.lines(counts(delivered=6, waiting=29), 21.2)
@@ -102,13 +103,22 @@ def test_silence_while_nothing_waits_is_no_silence() -> None:
     assert told.lines(counts(delivered=5, waiting=1), 60) == []
 
 
+def test_programs_get_the_counts_as_often_as_they_want() -> None:
+    told = Figures(every_s=2)
+    assert [told.lines(counts(), now_s) for now_s in (0, 1.9)] == [[], []]
+    (line,) = told.lines(counts(delivered=3), 2)
+    assert json.loads(line)["delivered"] == 3
+    assert told.lines(counts(delivered=3), 3.9) == []
+    assert told.lines(counts(delivered=3), 4) == [line]
+
+
 def test_losses_are_said_beside_the_figures() -> None:
     told = teller()
     told.lines(counts(), 0)
     bad = replace(counts(delivered=1, failed=2, refused=3, kernel_drops=4), refusals={"no key": 3})
-    assert told.lines(bad, 5)[:3] == [
+    assert told.lines(bad, 5, Heard(reasons=["too large"]))[:3] == [
         "warning: the kernel dropped 4 datagrams, its buffer of 8 MiB being full",
-        "warning: 2 records failed",
+        "warning: 2 records failed (too large)",
         "warning: 3 records were refused (no key: 3 so far)",
     ]
 

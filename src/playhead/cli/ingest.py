@@ -1,12 +1,8 @@
 """`playhead ingest`: datagrams into a topic, by one small process without an engine."""
 
-import json
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from threading import Thread
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +18,7 @@ from playhead.cli.ingest_options import (
     understood,
 )
 from playhead.cli.options import CONNECTION, TIME, Run, with_options
-from playhead.cli.output import tell
+from playhead.cli.signals import first_signal
 from playhead.connection import KafkaConnection
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
@@ -35,8 +31,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LOOK_EVERY_S = 0.2
-# Dead letters are few, and what waits of them is memory too.
-_LETTERS_SHARE = 8
+# Dead letters are few, but the largest of them has to fit.
+_LETTERS_SHARE = 4
 
 
 @app.command()
@@ -157,11 +153,11 @@ def _carry(
         flush_s=asked.flush_s,
     )
     began = time.monotonic()
-    with _stopping_gently(ingest):
+    with first_signal(lambda _: ingest.stop()):
         try:
-            # Nobody but this thread speaks: a terminal that takes no more must not stop the receiving.
+            # It never speaks: a terminal that takes no more must not stop the receiving.
             Thread(target=ingest.run, name="ingest", daemon=True).start()
-            run.output.say("receiving; Ctrl-C ends")
+            _say(run, "receiving; Ctrl-C ends")
             _watch(run, asked, ingest)
         finally:
             _report(run, ingest, time.monotonic() - began)
@@ -169,65 +165,49 @@ def _carry(
 
 
 def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
-    from playhead.ingest.teller import Teller
+    from playhead.ingest.teller import Figures, Teller
 
-    teller = Teller(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
     is_json = run.output.progress_form == "json"
+    teller = (
+        Figures(asked.every_s)
+        if is_json
+        else Teller(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
+    )
     ends_s = None if asked.for_s is None else time.monotonic() + asked.for_s
-    told_s, was_stopping = time.monotonic(), False
+    was_stopping = False
     while not ingest.ended.wait(_LOOK_EVERY_S):
         counts, now_s = ingest.counts(), time.monotonic()
         if ingest.is_stopping and not was_stopping:
             was_stopping = True
-            run.output.say(
-                f"ending: {counts.waiting:,} records are on their way, for at most {asked.flush_s:g} s; "
-                "Ctrl-C ends at once"
-            )
-        lines = teller.lines(counts, now_s, ingest.outlet.trouble)
-        if run.output.progress_form != "none" and not is_json:
+            left = f"{counts.waiting:,} records are on their way, for at most {asked.flush_s:g} s"
+            _say(run, f"ending: {left}; Ctrl-C ends at once")
+        lines = teller.lines(counts, now_s, ingest.heard())
+        if run.output.progress_form != "none":
             for line in lines:
-                run.output.say(line)
-        elif is_json and not run.output.quiet and now_s - told_s >= asked.every_s:
-            told_s = now_s
-            tell(json.dumps(counts.as_document()))
+                _say(run, line)
         if ends_s is not None and now_s >= ends_s:
             ingest.stop()
 
 
-@contextmanager
-def _stopping_gently(ingest: "Ingest") -> Iterator[None]:
-    """The first Ctrl-C, or SIGTERM, ends the receiving; the second ends all."""
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(_: int, __: FrameType | None) -> None:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-        ingest.stop()
-
-    for kind in before:
-        signal.signal(kind, stop)
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+def _say(run: Run, text: str) -> None:
+    # Whoever kept our words may be gone, and datagrams come all the same.
+    with suppress(BrokenPipeError):
+        run.output.say(text)
 
 
 def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
     """The last figures, whatever ended the run."""
     counts = ingest.counts()
-    run.output.say(counts.shown())
+    _say(run, counts.shown())
     row = {
         "listen": str(ingest.listener.address),
         "topic": ingest.outlet.topic,
         "seconds": round(took_s, 3),
         "receive_buffer_bytes": ingest.listener.buffer_bytes,
         **counts.as_document(),
-        "reasons": ingest.reasons(),
     }
-    run.output.emit(
-        row, [{key: value for key, value in row.items() if key not in ("refusals", "reasons")}]
-    )
+    plain = {name: value for name, value in row.items() if name != "refusals"}
+    run.output.emit(row | {"reasons": ingest.reasons()}, [plain])
 
 
 def _need_all(ingest: "Ingest") -> None:

@@ -11,6 +11,7 @@ from playhead.faults import abort_point
 from playhead.ingest.counts import Counts
 from playhead.ingest.path import Unfit
 from playhead.ingest.shape import Shape
+from playhead.ingest.teller import Heard
 from playhead.kafka.origins import refusal_headers
 from playhead.kafka.outlet import Outlet
 from playhead.record import Headers
@@ -58,14 +59,12 @@ class Ingest:
 
     def run(self) -> None:
         """Return when everything that arrived until `stop` has found its place."""
-        try:
-            while not self._stopping.is_set():
-                self._turn(_IDLE_MS)
-            self._end()
-        except BaseException as exc:  # noqa: BLE001  told to whoever waits for the end
-            self.error = exc
-        finally:
-            self.ended.set()
+        for step in (self._receive, self._read_the_rest, self._flush):
+            try:
+                step()
+            except BaseException as exc:  # noqa: BLE001  told to whoever waits for the end
+                self.error = self.error or exc
+        self.ended.set()
 
     def stop(self) -> None:
         """Take nothing more, and end when what has arrived is delivered or `flush_s` is over."""
@@ -79,6 +78,10 @@ class Ingest:
         """As of now; the sum comes out at every moment."""
         with self._lock:
             return self._counted()
+
+    def heard(self) -> Heard:
+        """What the client says of the topic that records go to."""
+        return Heard(self.outlet.trouble, self.outlet.reasons)
 
     def reasons(self) -> list[str]:
         """Why records failed, and the first that was refused."""
@@ -117,7 +120,12 @@ class Ingest:
         abort_point("ingest.offered")
         return len(datagrams)
 
-    def _end(self) -> None:
+    def _receive(self) -> None:
+        while not self._stopping.is_set():
+            self._turn(_IDLE_MS)
+
+    def _read_the_rest(self) -> None:
+        """What has arrived and was not read would be lost without a trace."""
         self.listener.shut()
         while self._turn(0):
             pass
@@ -125,6 +133,8 @@ class Ingest:
         with self._lock:
             self._kernel_drops, self._shut = self.listener.kernel_drops(), True
             self.listener.close()
+
+    def _flush(self) -> None:
         deadline = time.monotonic() + self.flush_s
         for outlet in filter(None, (self.outlet, self.graveyard)):
             outlet.close(max(deadline - time.monotonic(), 0))

@@ -1,6 +1,7 @@
 """Decides what is said of a run that goes on and on: losses at once, figures now and then, nothing twice."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from playhead.errors import PlayheadError
@@ -44,6 +45,30 @@ def _way_out(counts: Counts) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the client says: of its brokers, and why records failed."""
+
+    trouble: str | None = None
+    reasons: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Figures:
+    """The counts as JSON, for programs, as often as was asked for."""
+
+    every_s: float
+    _told_s: float | None = None
+
+    def lines(self, counts: Counts, now_s: float, _: Heard = Heard()) -> list[str]:
+        if self._told_s is None:
+            self._told_s = now_s
+        if now_s - self._told_s < self.every_s:
+            return []
+        self._told_s = now_s
+        return [json.dumps(counts.as_document())]
+
+
 @dataclass(slots=True)
 class Teller:
     """Asked a few times a second with the counts of that moment."""
@@ -62,14 +87,14 @@ class Teller:
     """When it began, when it last went on, and how many had been dropped before."""
     _is_silent: bool = False
 
-    def lines(self, counts: Counts, now_s: float, trouble: str | None = None) -> list[str]:
+    def lines(self, counts: Counts, now_s: float, heard: Heard = Heard()) -> list[str]:
         """What is to be said now."""
         if self._told_s is None:
             self._told_s = self._moved_s = now_s
         found = [
             *self._of_drops(counts, now_s),
-            *self._of_silence(counts, now_s, trouble),
-            *self._of_figures(counts, now_s),
+            *self._of_silence(counts, now_s, heard.trouble),
+            *self._of_figures(counts, now_s, heard.reasons),
         ]
         self._then = counts
         return found
@@ -104,22 +129,22 @@ class Teller:
             )
             self._is_silent = True
 
-    def _of_figures(self, counts: Counts, now_s: float) -> Iterator[str]:
+    def _of_figures(self, counts: Counts, now_s: float, reasons: Sequence[str]) -> Iterator[str]:
         assert self._told_s is not None  # noqa: S101  set by the caller
         took_s = now_s - self._told_s
         if took_s < self.every_s:
             return
         before, self._told, self._told_s = self._told, counts, now_s
-        yield from self._of_losses(before, counts)
+        yield from self._of_losses(before, counts, reasons)
         if counts != before:
             rate = (counts.datagrams - before.datagrams) / took_s
             yield f"{rate:,.0f} datagrams/s; {counts.shown()}"
 
-    def _of_losses(self, before: Counts, counts: Counts) -> Iterator[str]:
+    def _of_losses(self, before: Counts, counts: Counts, reasons: Sequence[str]) -> Iterator[str]:
         if (lost := (counts.kernel_drops or 0) - (before.kernel_drops or 0)) > 0:
             room = show_size(self.buffer_bytes)
             yield f"warning: the kernel dropped {lost:,} datagrams, its buffer of {room} being full"
         if (lost := counts.failed - before.failed) > 0:
-            yield f"warning: {lost:,} records failed"
+            yield f"warning: {lost:,} records failed ({'; '.join(reasons)})"
         if (lost := counts.refused - before.refused) > 0:
             yield f"warning: {lost:,} records were refused ({_kinds(counts)} so far)"

@@ -17,7 +17,6 @@ FOR_EVER_S = 0.0
 _LINGER_MS = 5
 # What the client keeps beside the bytes of a record: measured 220 to 230, and the allocator rounds up.
 _RECORD_BYTES, _HEADER_BYTES = 256, 192
-_FEWEST = 1_000
 _MOST_REASONS = 10
 _AFTER_THE_END_S = 5.0
 
@@ -35,7 +34,7 @@ class Memory:
         each = _RECORD_BYTES + (_HEADER_BYTES if self.with_headers else 0)
         return {
             "queue.buffering.max.kbytes": max(half // 1024, 1),
-            "queue.buffering.max.messages": max(half // each, _FEWEST),
+            "queue.buffering.max.messages": max(half // each, 1),
         }
 
     @property
