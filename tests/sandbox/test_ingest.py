@@ -98,7 +98,7 @@ def test_what_is_no_record_is_left_out_and_counted_by_kind(
     found = ingesting.stop(code=1)
     assert (found["delivered"], found["refused"], found["lost"]) == (2, 6, 6)
     assert found["refusals"] == KINDS
-    assert found["reasons"][0].startswith("the first that was refused: no JSON")
+    assert found["first_refusal"].startswith("no JSON: ")
     assert values(records_in(kafka, topic)) == [GOOD, GOOD]
     assert "--on-bad dlq:TOPIC" in ingesting.said[-1]
 
@@ -169,7 +169,7 @@ def test_a_record_that_the_topic_does_not_take_fails_and_the_others_arrive(
     ingesting.send(b"a", b"x" * 5_000, b"b")
     found = ingesting.stop(code=1)
     assert (found["delivered"], found["failed"]) == (2, 1)
-    assert "MSG_SIZE_TOO_LARGE" in found["reasons"][0]
+    assert "MSG_SIZE_TOO_LARGE" in found["failures"][0]
     assert values(records_in(kafka, topic)) == [b"a", b"b"]
 
 

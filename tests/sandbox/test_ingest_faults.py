@@ -119,7 +119,7 @@ def test_the_end_waits_for_the_broker_no_longer_than_asked(
     ingesting.await_counts(records=51)
     found = ingesting.stop(code=1)
     assert (found["delivered"], found["failed"], found["waiting"]) == (1, 50, 0)
-    assert found["reasons"] == ["no answer in time"]
+    assert found["failures"] == ["no answer in time"]
     assert values(records_in(kafka, topic)) == [b"first"]
 
 
@@ -184,6 +184,36 @@ def test_killed_at(
     records = records_in(kafka, topic)
     assert_is_part(records, cars)
     assert len(records) >= first.told().get("delivered", 0) + found["delivered"]
+
+
+@pytest.mark.torture
+def test_whoever_closed_its_stderr_does_not_stop_it(
+    sandbox: Endpoints, kafka: KafkaConnection, topic: str, own_environment: None
+) -> None:
+    command = [*COMMAND, "ingest", HERE, f"kafka:{topic}", *TOLD, "-b", sandbox.bootstrap_servers]
+    process = subprocess.Popen(
+        [*command, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    assert process.stdout is not None
+    try:
+        said = b""
+        while b"receiving" not in said:
+            said += process.stderr.readline()
+        process.stderr.close()
+        port = int(said.partition(b"udp://127.0.0.1:")[2].partition(b",")[0])
+        with Cars(port, rate_per_second=500) as cars:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline and cars.total < 1_000:
+                time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        found = json.loads(process.stdout.read())
+        process.stdout.close()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait(60)
+    assert found["delivered"] == found["records"] == cars.total
 
 
 @pytest.mark.torture

@@ -51,7 +51,7 @@ def test_lost_is_what_reached_the_port_and_is_in_no_topic() -> None:
     ],
 )
 def test_what_is_lost_is_said_with_the_way_out(found: Counts, said: str, hint: str | None) -> None:
-    error = NotAllArrived(found, Heard(reasons=["too large"]))
+    error = NotAllArrived(found, reasons=["too large"])
     assert said in error.message
     assert error.exit_code == 1
     assert (hint in (error.hint or "")) if hint else error.hint is None

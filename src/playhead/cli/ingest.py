@@ -207,7 +207,9 @@ def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
         **counts.as_document(),
     }
     plain = {name: value for name, value in row.items() if name != "refusals"}
-    run.output.emit(row | {"reasons": ingest.reasons()}, [plain])
+    refused = ingest.first_refusal
+    why = {"failures": ingest.failures(), "first_refusal": refused and str(refused)}
+    run.output.emit(row | why, [plain])
 
 
 def _need_all(ingest: "Ingest") -> None:
@@ -217,4 +219,4 @@ def _need_all(ingest: "Ingest") -> None:
         raise ingest.error
     counts = ingest.counts()
     if counts.lost:
-        raise NotAllArrived(counts, reasons=ingest.reasons())
+        raise NotAllArrived(counts, reasons=ingest.failures())

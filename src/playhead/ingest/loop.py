@@ -83,13 +83,10 @@ class Ingest:
         """What the client says of the topic that records go to."""
         return Heard(self.outlet.trouble, self.outlet.reasons)
 
-    def reasons(self) -> list[str]:
-        """Why records failed, and the first that was refused."""
+    def failures(self) -> list[str]:
+        """Why records failed, each reason once."""
         outlets = filter(None, (self.outlet, self.graveyard))
-        found = [reason for outlet in outlets for reason in outlet.reasons]
-        if self.first_refusal is not None:
-            found.append(f"the first that was refused: {self.first_refusal}")
-        return found
+        return [reason for outlet in outlets for reason in outlet.reasons]
 
     def _counted(self) -> Counts:
         buried = self.graveyard
