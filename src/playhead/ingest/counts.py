@@ -11,7 +11,7 @@ class Counts:
 
     datagrams: int = 0
     bytes: int = 0
-    """Of the datagrams."""
+    """Of the datagrams, as far as they were read."""
     empty: int = 0
     """Datagrams without a line, and so without a record."""
     truncated: int = 0
