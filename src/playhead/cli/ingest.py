@@ -74,7 +74,8 @@ def ingest(
         _say_what_will_be(run, asked, listener, endpoint)
         outlets = _outlets(run, asked, endpoint, dry_run=dry_run)
         if outlets is None:
-            run.output.emit({"listen": str(listener.address), "dry_run": True}, [])
+            row = {"listen": str(listener.address), "topic": endpoint.name, "dry_run": True}
+            run.output.emit(row, [row])
         else:
             _carry(run, asked, listener, outlets)
 
