@@ -91,6 +91,11 @@ class Watched:
         with self._one_at_a_time:
             return sum(self._seen.values())
 
+    def complained_so_far(self) -> str:
+        """What stands on its stderr; read aside, for the place where it writes next is ours too."""
+        file = self._complained.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
+
     def wait(self, within_s: float = 900) -> Cost:
         """To its own end; an error when it fails or takes too long."""
         deadline = threading.Timer(within_s, self._kill_tree)

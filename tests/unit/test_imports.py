@@ -66,7 +66,9 @@ def before_anything() -> set[str]:
     return loaded_after("") | {"__main__", "__mp_main__"}
 
 
-HELPS = [[*words, "--help"] for words in (["topics", "create"], ["produce"], ["consume"])]
+HELPS = [
+    [*words, "--help"] for words in (["topics", "create"], ["produce"], ["consume"], ["ingest"])
+]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import typer
 
@@ -13,6 +12,7 @@ from playhead import secrets
 from playhead.cli.consent import ask
 from playhead.cli.options import Run
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
+from playhead.cli.signals import first_signal
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.journal import Journal
 from playhead.journal import Run as JournalRun
@@ -94,11 +94,8 @@ def report(run: Run, proof: Proof) -> None:
 @contextmanager
 def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
     """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
 
-    def stop(number: int, _: FrameType | None) -> None:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    def stop(number: int) -> None:
         run.output.say(
             "stopping at the next slice boundary; once more to stop at once"
             if journal.ask_to_stop(plan.replay_id)
@@ -107,13 +104,8 @@ def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
         if not journal.is_held(plan.replay_id):
             signal.raise_signal(number)
 
-    for kind in before:
-        signal.signal(kind, stop)
-    try:
+    with first_signal(stop):
         yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
 
 
 def load_plan(file: Path) -> Plan:

@@ -35,10 +35,15 @@ class Graveyard:
         """What buries the dead letters of a slice; each lies there when it returns."""
         with Admin(self.connection) as admin:
             make_ledger(admin)
-            make_topic(admin, self.topic, partitions=1, settings=_SETTINGS)
+            dig(admin, self.topic)
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
         with target.open(burial_id(replay_id)) as writer:
             yield _Sexton(writer, replay_id).bury
+
+
+def dig(admin: Admin, topic: str) -> None:
+    """Return when there is a topic for dead letters of this name."""
+    make_topic(admin, topic, partitions=1, settings=_SETTINGS)
 
 
 def burial_id(replay_id: str) -> str:

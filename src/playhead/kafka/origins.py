@@ -49,6 +49,18 @@ def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
     return (*kept, *said)
 
 
+def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> Headers:
+    """Why a record died that was meant for a topic and never got there: it has no partition and no offset."""
+    own = {
+        "topic": topic,
+        "timestamp": str(timestamp_ms),
+        "kind": kind,
+        "reason": reason,
+        "count": "1",
+    }
+    return tuple((PREFIX + name, text.encode("utf-8", "replace")) for name, text in own.items())
+
+
 def origin_of(record: Record) -> Origin | None:
     """Where a dead letter came from, by the headers of Playhead, Kafka Connect or Spring; None without."""
     told = _last(record.headers)

@@ -57,6 +57,8 @@ class Delivery:
     records_in_transaction: int | None = None
     """A new transaction after so many; None is one for all."""
     timeout_s: float = 60.0
+    linger_ms: int = 20
+    """How long a record waits for others to travel with."""
 
 
 @dataclass(slots=True)
@@ -80,7 +82,9 @@ class Sender:
     def __post_init__(self) -> None:
         action = f"producing to {self.topic}"
         try:
-            self._producer = Producer(self._settings(), logger=_silent())
+            self._producer = Producer(
+                producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
+            )
         except KafkaException as exc:
             raise KafkaRefused(action, reason=exc.args[0].str()) from exc
         # Else the client asks for its number before it has a connection, and again after half a second.
@@ -88,24 +92,6 @@ class Sender:
         if self.delivery.transactional_id is not None:
             with needing("Write", f"transactional id {self.delivery.transactional_id}"):
                 self._call(lambda: self._producer.init_transactions(self.delivery.timeout_s))
-
-    def _settings(self) -> dict[str, Any]:
-        said: dict[str, Any] = dict(self.connection.for_librdkafka("producer"))
-        tuning = {"linger.ms": 20, "batch.size": min(self.set_bytes or 1_000_000, 1_000_000)}
-        own = {
-            "acks": self.delivery.acks,
-            "enable.idempotence": self.delivery.acks == "all",
-            # As Java's producer does it, so that a key's records stay together whoever writes them.
-            "partitioner": "murmur2_random",
-            "delivery.timeout.ms": round(self.delivery.timeout_s * 1000),
-            "delivery.report.only.error": True,
-            "log_level": 0,
-        }
-        if self.delivery.compression != "none":
-            own["compression.type"] = self.delivery.compression
-        if self.delivery.transactional_id is not None:
-            own["transactional.id"] = self.delivery.transactional_id
-        return {"message.max.bytes": _MOST_BYTES} | tuning | said | own
 
     @property
     def delivered(self) -> int:
@@ -239,10 +225,40 @@ class Sender:
     def _reason(self, error: KafkaError | None) -> str:
         if error is None:
             return "no answer in time"
-        reason = f"{error.str()} ({error.name()})"
-        if error.code() in _NOT_ALLOWED:
-            reason += f"; the ACL that is missing is Write on topic {self.topic}"
-        return reason
+        return reason_of(error, self.topic)
+
+
+def producer_settings(
+    connection: KafkaConnection, delivery: Delivery, set_bytes: int | None
+) -> dict[str, Any]:
+    """What librdkafka is told; the person's own properties count more than our tuning."""
+    said: dict[str, Any] = dict(connection.for_librdkafka("producer"))
+    tuning = {
+        "linger.ms": delivery.linger_ms,
+        "batch.size": min(set_bytes or 1_000_000, 1_000_000),
+    }
+    own = {
+        "acks": delivery.acks,
+        "enable.idempotence": delivery.acks == "all",
+        # As Java's producer does it, so that a key's records stay together whoever writes them.
+        "partitioner": "murmur2_random",
+        "delivery.timeout.ms": round(delivery.timeout_s * 1000),
+        "delivery.report.only.error": True,
+        "log_level": 0,
+    }
+    if delivery.compression != "none":
+        own["compression.type"] = delivery.compression
+    if delivery.transactional_id is not None:
+        own["transactional.id"] = delivery.transactional_id
+    return {"message.max.bytes": _MOST_BYTES} | tuning | said | own
+
+
+def reason_of(error: KafkaError, topic: str) -> str:
+    """Why a record did not get into a topic."""
+    reason = f"{error.str()} ({error.name()})"
+    if error.code() in _NOT_ALLOWED:
+        reason += f"; the ACL that is missing is Write on topic {topic}"
+    return reason
 
 
 def _need_sendable(record: Outgoing) -> None:
@@ -254,7 +270,7 @@ def _need_sendable(record: Outgoing) -> None:
         raise NotSendable(f"line {record.number}: {reason}")
 
 
-def _silent() -> Any:
+def silent() -> Any:
     import logging
 
     logger = logging.getLogger("playhead.kafka.sending")

@@ -1,0 +1,223 @@
+"""`playhead ingest`: datagrams into a topic, by one small process without an engine."""
+
+import time
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.consent import ask
+from playhead.cli.ingest_options import (
+    LISTENING,
+    RECORDS,
+    SENDING,
+    TELLING,
+    Asked,
+    topic_of,
+    understood,
+)
+from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.signals import first_signal
+from playhead.connection import KafkaConnection
+from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
+from playhead.size import show_size
+
+if TYPE_CHECKING:
+    from playhead.ingest.loop import Ingest
+    from playhead.kafka.outlet import Outlet
+    from playhead.udp.listener import Listener
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_LOOK_EVERY_S = 0.2
+# Dead letters are few, but the largest of them has to fit.
+_LETTERS_SHARE = 4
+
+
+@app.command()
+@with_options(RECORDS, SENDING, LISTENING, TELLING, CONNECTION, TIME)
+def ingest(
+    run: Run,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="udp://HOST:PORT; port 0 takes a free one.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="kafka:TOPIC")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Take the port, look at the topic, and send nothing.")
+    ] = False,
+) -> None:
+    """Datagrams that arrive at a port become records of a topic, until Ctrl-C.
+
+    All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit
+    code 1 when anything that reached the port is in no topic.
+    """
+    from playhead.udp.address import Address, need_loopback
+    from playhead.udp.listener import Listener
+
+    asked, endpoint = understood(run), topic_of(target)
+    if asked.graveyard == endpoint.name:
+        raise UsageError(f"{endpoint.name} cannot be its own topic for dead letters")
+    listen = Address.parse(address)
+    need_loopback(listen, anywhere=run.values["anywhere"])
+    if not dry_run:
+        # To write what arrives is what was asked for; read-only and production can object.
+        action = f"writing what arrives at {listen} to {endpoint.name}"
+        ask(action, endpoint.name, run.configuration(), yes=True)
+    # Before the broker is asked anything: what arrives from here on waits for us.
+    with Listener(
+        listen,
+        buffer_bytes=asked.buffer_bytes,
+        most_bytes=asked.datagram_bytes,
+        with_peers=run.values["with_peers"],
+    ) as listener:
+        _say_what_will_be(run, asked, listener, endpoint)
+        outlets = _outlets(run, asked, endpoint, dry_run=dry_run)
+        if outlets is None:
+            row = {"listen": str(listener.address), "topic": endpoint.name, "dry_run": True}
+            run.output.emit(row, [row])
+        else:
+            _carry(run, asked, listener, outlets)
+
+
+def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: Endpoint) -> None:
+    from playhead.kafka.sending import ACKS
+
+    say = run.output.say
+    given = listener.buffer_bytes
+    say(f"listening at {listener.address}, for {endpoint.shown()}: {asked.shape}")
+    room = f"receive buffer {show_size(given)}"
+    if given < asked.buffer_bytes:
+        wanted = asked.buffer_bytes
+        room += f" and not {show_size(wanted)}: sysctl -w net.core.rmem_max={wanted} allows more"
+    say(f"{room}; memory for records that wait {show_size(asked.memory_bytes)}")
+    say(f"acks {asked.acks}: {ACKS[asked.acks]}")
+
+
+def _outlets(
+    run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool
+) -> "tuple[Outlet, Outlet | None] | None":
+    """Where records go, and dead letters; None when nothing is to be sent."""
+    from playhead.kafka.admin import Admin
+    from playhead.kafka.dead_letters import dig
+    from playhead.kafka.offsets import describe
+    from playhead.kafka.outlet import Memory, Outlet
+    from playhead.kafka.permissions import needing
+    from playhead.kafka.target_topics import look_up
+
+    connection = _connection(run, endpoint)
+    with Admin(connection) as admin, needing("Describe", f"topic {endpoint.name}"):
+        describe(admin, [endpoint.name])
+        found = look_up(admin, [endpoint.name])[endpoint.name]
+        if found.sets_log_append_time:
+            run.output.say(
+                f"topic {endpoint.name} sets each record's time itself (LogAppendTime); ours is lost"
+            )
+        if dry_run:
+            return None
+        if asked.graveyard is not None:
+            dig(admin, asked.graveyard)
+    has_headers = bool(run.values["with_peers"])
+    part = asked.memory_bytes // _LETTERS_SHARE if asked.graveyard is not None else 0
+    more = {"acks": asked.acks, "compression": asked.compression}
+    main = Outlet(
+        connection,
+        endpoint.name,
+        Memory(asked.memory_bytes - part, has_headers),
+        set_bytes=found.set_bytes,
+        **more,  # type: ignore[arg-type]
+    )
+    if asked.graveyard is None:
+        return main, None
+    return main, Outlet(connection, asked.graveyard, Memory(part, True))
+
+
+def _connection(run: Run, endpoint: Endpoint) -> KafkaConnection:
+    found = run.configuration().kafka()
+    if endpoint.address is None:
+        return found
+    return found.with_bootstrap_servers(endpoint.address, where=str(endpoint))
+
+
+def _carry(
+    run: Run, asked: Asked, listener: "Listener", outlets: "tuple[Outlet, Outlet | None]"
+) -> None:
+    from playhead.ingest.loop import Ingest
+
+    ingest = Ingest(
+        listener,
+        asked.shape,
+        *outlets[:1],
+        on_bad=asked.rule,
+        graveyard=outlets[1],
+        by_lines=run.values["by_lines"],
+        flush_s=asked.flush_s,
+    )
+    began = time.monotonic()
+    with first_signal(lambda _: ingest.stop()):
+        try:
+            # It never speaks: a terminal that takes no more must not stop the receiving.
+            Thread(target=ingest.run, name="ingest", daemon=True).start()
+            _say(run, "receiving; Ctrl-C ends")
+            _watch(run, asked, ingest)
+        finally:
+            _report(run, ingest, time.monotonic() - began)
+    _need_all(ingest)
+
+
+def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
+    from playhead.ingest.teller import Figures, Teller
+
+    is_json = run.output.progress_form == "json"
+    teller = (
+        Figures(asked.every_s)
+        if is_json
+        else Teller(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
+    )
+    ends_s = None if asked.for_s is None else time.monotonic() + asked.for_s
+    was_stopping = False
+    while not ingest.ended.wait(_LOOK_EVERY_S):
+        counts, now_s = ingest.counts(), time.monotonic()
+        if ingest.is_stopping and not was_stopping:
+            was_stopping = True
+            left = f"{counts.waiting:,} records are on their way, for at most {asked.flush_s:g} s"
+            _say(run, f"ending: {left}; Ctrl-C ends at once")
+        lines = teller.lines(counts, now_s, ingest.heard())
+        if run.output.progress_form != "none":
+            for line in lines:
+                _say(run, line)
+        if ends_s is not None and now_s >= ends_s:
+            ingest.stop()
+
+
+def _say(run: Run, text: str) -> None:
+    # Whoever kept our words may be gone, and datagrams come all the same.
+    with suppress(BrokenPipeError):
+        run.output.say(text)
+
+
+def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
+    """The last figures, whatever ended the run."""
+    counts = ingest.counts()
+    _say(run, counts.shown())
+    row = {
+        "listen": str(ingest.listener.address),
+        "topic": ingest.outlet.topic,
+        "seconds": round(took_s, 3),
+        "receive_buffer_bytes": ingest.listener.buffer_bytes,
+        **counts.as_document(),
+    }
+    plain = {name: value for name, value in row.items() if name != "refusals"}
+    refused = ingest.first_refusal
+    why = {"failures": ingest.failures(), "first_refusal": refused and str(refused)}
+    run.output.emit(row | why, [plain])
+
+
+def _need_all(ingest: "Ingest") -> None:
+    from playhead.ingest.teller import NotAllArrived
+
+    if ingest.error is not None:
+        raise ingest.error
+    counts = ingest.counts()
+    if counts.lost:
+        raise NotAllArrived(counts, reasons=ingest.failures())

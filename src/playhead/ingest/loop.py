@@ -1,0 +1,188 @@
+"""Reads datagrams as fast as they come and offers them to a topic; never waits for the broker."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Literal
+
+from playhead.faults import abort_point
+from playhead.ingest.counts import Counts
+from playhead.ingest.path import Unfit
+from playhead.ingest.shape import Shape
+from playhead.ingest.teller import Heard
+from playhead.kafka.origins import refusal_headers
+from playhead.kafka.outlet import Outlet
+from playhead.record import Headers
+from playhead.udp.listener import Listener
+
+Rule = Literal["fail", "skip", "dlq"]
+PEER_HEADER = "peer"
+# Few enough that what the client says is heard many times a second under full load.
+_AT_ONCE = 256
+_IDLE_MS = 50
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Ingest:
+    """One run: `run` in a thread of its own, `counts` and `stop` from any."""
+
+    listener: Listener
+    shape: Shape
+    outlet: Outlet
+    on_bad: Rule = "skip"
+    graveyard: Outlet | None = None
+    """Where dead letters go; needed for the rule `dlq`."""
+    by_lines: bool = False
+    flush_s: float = 30.0
+    now_ms: Callable[[], int] = _now_ms
+    first_refusal: Unfit | None = None
+    ended: Event = field(default_factory=Event)
+    error: BaseException | None = None
+    """What ended the run, when that was not `stop`."""
+    _stopping: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)
+    _datagrams: int = 0
+    _bytes: int = 0
+    _empty: int = 0
+    _truncated: int = 0
+    _records: int = 0
+    _refused: int = 0
+    _kernel_drops: int | None = None
+    _shut: bool = False
+    _kinds: "Counter[str]" = field(default_factory=Counter)
+
+    def run(self) -> None:
+        """Return when everything that arrived until `stop` has found its place."""
+        for step in (self._receive, self._read_the_rest, self._flush):
+            try:
+                step()
+            except BaseException as exc:  # noqa: BLE001  told to whoever waits for the end
+                self.error = self.error or exc
+        self.ended.set()
+
+    def stop(self) -> None:
+        """Take nothing more, and end when what has arrived is delivered or `flush_s` is over."""
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def counts(self) -> Counts:
+        """As of now; the sum comes out at every moment."""
+        with self._lock:
+            return self._counted()
+
+    def heard(self) -> Heard:
+        """What the client says of the topic that records go to."""
+        return Heard(self.outlet.trouble, self.outlet.reasons)
+
+    def failures(self) -> list[str]:
+        """Why records failed, each reason once."""
+        outlets = filter(None, (self.outlet, self.graveyard))
+        return [reason for outlet in outlets for reason in outlet.reasons]
+
+    def _counted(self) -> Counts:
+        buried = self.graveyard
+        return Counts(
+            datagrams=self._datagrams,
+            bytes=self._bytes,
+            empty=self._empty,
+            truncated=self._truncated,
+            records=self._records,
+            waiting=self.outlet.waiting + (buried.waiting if buried else 0),
+            delivered=self.outlet.delivered,
+            dead_lettered=buried.delivered if buried else 0,
+            refused=self._refused,
+            dropped=self.outlet.dropped + (buried.dropped if buried else 0),
+            failed=self.outlet.failed + (buried.failed if buried else 0),
+            kernel_drops=self._kernel_drops if self._shut else self.listener.kernel_drops(),
+            refusals=dict(self._kinds),
+        )
+
+    def _turn(self, wait_ms: int) -> int:
+        datagrams, peers = self.listener.receive(_AT_ONCE, wait_ms)
+        abort_point("ingest.received")
+        with self._lock:
+            self._take(datagrams, peers)
+            self.outlet.serve()
+            if self.graveyard is not None:
+                self.graveyard.serve()
+        abort_point("ingest.offered")
+        return len(datagrams)
+
+    def _receive(self) -> None:
+        while not self._stopping.is_set():
+            self._turn(_IDLE_MS)
+
+    def _read_the_rest(self) -> None:
+        """What has arrived and was not read would be lost without a trace."""
+        self.listener.shut()
+        while self._turn(0):
+            pass
+        abort_point("ingest.shut")
+        with self._lock:
+            self._kernel_drops, self._shut = self.listener.kernel_drops(), True
+            self.listener.close()
+
+    def _flush(self) -> None:
+        deadline = time.monotonic() + self.flush_s
+        for outlet in filter(None, (self.outlet, self.graveyard)):
+            outlet.close(max(deadline - time.monotonic(), 0))
+        abort_point("ingest.flushed")
+
+    def _take(self, datagrams: Sequence[bytes], peers: Sequence[str]) -> None:
+        arrival_ms, headers = self.now_ms(), ()
+        most = self.listener.most_bytes
+        self._datagrams += len(datagrams)
+        self._bytes += sum(map(len, datagrams))
+        for number, datagram in enumerate(datagrams):
+            own: Headers = ((PEER_HEADER, peers[number].encode()),) if peers else headers
+            if len(datagram) > most:
+                self._truncated += 1
+                self._records += 1
+                reason = f"it is longer than {most:,} bytes"
+                self._refuse(datagram, arrival_ms, own, Unfit("truncated", reason=reason))
+            elif self.by_lines:
+                self._take_lines(datagram, arrival_ms, own)
+            else:
+                self._record(datagram, arrival_ms, own)
+
+    def _take_lines(self, datagram: bytes, arrival_ms: int, headers: Headers) -> None:
+        lines = lines_of(datagram)
+        self._empty += not lines
+        for line in lines:
+            self._record(line, arrival_ms, headers)
+
+    def _record(self, value: bytes, arrival_ms: int, headers: Headers) -> None:
+        self._records += 1
+        try:
+            key, timestamp_ms = self.shape.of(value, arrival_ms)
+        except Unfit as exc:
+            self._refuse(value, arrival_ms, headers, exc)
+        else:
+            self.outlet.offer(value, key, timestamp_ms, headers)
+
+    def _refuse(self, value: bytes, arrival_ms: int, headers: Headers, exc: Unfit) -> None:
+        self._kinds[exc.kind] += 1
+        if self.first_refusal is None:
+            self.first_refusal = exc
+        if self.graveyard is not None:
+            reasons = refusal_headers(self.outlet.topic, arrival_ms, exc.kind, exc.reason)
+            self.graveyard.offer(value, None, arrival_ms, headers + reasons)
+            return
+        self._refused += 1
+        if self.on_bad == "fail":
+            # What has arrived with it is taken still: it would be lost for nothing.
+            self._stopping.set()
+
+
+def lines_of(datagram: bytes) -> list[bytes]:
+    """The lines of a datagram, without their ends; an empty line is none."""
+    return [line for each in datagram.split(b"\n") if (line := each.removesuffix(b"\r"))]
