@@ -160,7 +160,7 @@ def _partition(place: Place, held: Bounds, offsets: tuple[int, int, int]) -> Par
 
 def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[PartitionPlan, ...]:
     topics = sorted({topic for topic, _ in bounds})
-    planned: dict[Place, PartitionPlan] = {}
+    planned: list[PartitionPlan] = []
     for asked in resolved.offsets:
         if asked.topic is None and len(topics) != 1:
             raise NothingThere(
@@ -172,14 +172,13 @@ def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[Par
         held = bounds.get(place)
         if held is None:
             raise NothingThere(f"the source has no partition {place[0]}:{place[1]}")
-        if place in planned:
-            raise NothingThere(f"the span names {place[0]}:{place[1]} twice")
         start = held.earliest if asked.from_offset is None else asked.from_offset
         end = held.stable_end if asked.to_offset is None else asked.to_offset
         if not held.earliest <= start <= end <= held.stable_end:
             raise _not_held(asked, place, held)
-        planned[place] = _partition(place, held, (start, end, end))
-    return tuple(planned[place] for place in sorted(planned))
+        planned.append(_partition(place, held, (start, end, end)))
+    # In order, and apart: a span whose offsets overlap is refused when it is read.
+    return tuple(sorted(planned, key=lambda each: (each.place, each.from_offset)))
 
 
 def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
