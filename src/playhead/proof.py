@@ -8,7 +8,7 @@ from typing import Any
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
-from playhead.source import Place
+from playhead.source import Place, TopicFacts
 
 _NEAR_THE_EDGE = 0.8
 
@@ -160,7 +160,9 @@ def prove(
         for place in runs
         for run, entries in _shared_out(runs[place], by_place.get(place, ()))
     ]
-    strangers = [_stranger(place, by_place[place]) for place in sorted(by_place.keys() - runs.keys())]
+    strangers = [
+        _stranger(place, by_place[place]) for place in sorted(by_place.keys() - runs.keys())
+    ]
     every = [entry for held in by_place.values() for entry in held]
     return Proof(
         plan.replay_id,
@@ -246,17 +248,21 @@ def _notes(
     absent = [each for each in partitions if each.absent]
     for topic in dict.fromkeys(each.topic for each in absent):
         count = sum(each.absent for each in absent if each.topic == topic)
-        facts = plan.source.topics.get(topic)
-        reason = (
-            "compacted away, or markers and aborted records of transactions"
-            if facts is not None and facts.is_compacted
-            else "markers or aborted records of transactions"
-        )
-        notes.append(Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info"))
+        notes.append(absent_note(topic, count, plan.source.topics.get(topic)))
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
     return tuple(notes)
+
+
+def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
+    """Why offsets hold no record, as far as that can be known."""
+    reason = (
+        "compacted away, or markers and aborted records of transactions"
+        if facts is not None and facts.is_compacted
+        else "markers or aborted records of transactions"
+    )
+    return Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info")
 
 
 def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:

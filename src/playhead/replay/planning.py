@@ -47,7 +47,7 @@ class Planner:
         bounds = source.bounds()
         facts = source.facts()
         resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
-        partitions = _freeze(source, bounds, resolved, self.request.lateness_ms)
+        partitions = freeze(source, bounds, resolved, self.request.lateness_ms)
         samples = sampling.samples(source, partitions, resolved)
         arriving = self.transformed(samples) if self.transformed else samples
         inspection = self.ends.target.inspect(_look(facts, bounds, arriving))
@@ -129,9 +129,10 @@ def _first_and_last(records: Records) -> Records:
     return records.pick(ends)
 
 
-def _freeze(
+def freeze(
     source: Source, bounds: Mapping[Place, Bounds], resolved: Resolved, lateness_ms: int
 ) -> tuple[PartitionPlan, ...]:
+    """What a span means in offsets of each partition now."""
     if resolved.offsets:
         return _by_offsets(bounds, resolved)
     first = source.offsets_at(resolved.from_ms) if resolved.from_ms is not None else {}
