@@ -10,6 +10,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _HATCHED = "░"
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 _LEAST_WIDTH, _LEAST_COLUMNS = 24, 8
+_MARGIN = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,11 @@ class Paper:
     has_blocks: bool = True
     """Whether it knows block characters; `#` and `.` stand in for them."""
     has_colour: bool = False
+
+    @property
+    def columns(self) -> int:
+        """How many columns fit beside any scale."""
+        return max(_LEAST_COLUMNS, self.width - _MARGIN)
 
 
 def histogram(buckets: Sequence[Bucket], paper: Paper | None = None) -> list[str]:
@@ -55,9 +61,9 @@ def legend(missing: int, where: str, paper: Paper | None = None) -> str:
 
 
 def fitted(buckets: Sequence[Bucket], columns: int) -> list[Bucket]:
-    """No more than so many: some that follow each other become one."""
-    count = min(len(buckets), columns)
-    starts = [len(buckets) * index // count for index in range(count + 1)]
+    """No more than so many: as many as follow each other become one, so that all are of one length."""
+    each_of = -(-len(buckets) // columns)
+    starts = [*range(0, len(buckets), each_of), len(buckets)]
     return [
         Bucket(
             buckets[start].from_ms,
@@ -116,7 +122,7 @@ def _times(buckets: Sequence[Bucket], width: int) -> str:
     """As many times as fit below the columns: the first one's start, some, and the last one's end."""
     first, last = buckets[0].from_ms, buckets[-1].to_ms
     longest = max(map(len, labels([first, last])))
-    count = max(1, min(5, width // (longest + 3)))
+    count = max(1, min(5, width // (longest + 4)))
     instants = [first + (last - first) * index // count for index in range(count + 1)]
     line = ""
     for index, text in enumerate(labels(instants)):

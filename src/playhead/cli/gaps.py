@@ -233,10 +233,10 @@ def _draw(run: Run, search: "Search", found: Gaps) -> None:
     drawn = picture(over.title, over.caption(), bars, absent_from=found.target)
     save_picture(drawn, run.values["picture"])
     run.output.say(f"the picture is in {run.values['picture']}")
-    _histogram(run, found, over)
+    _say_histogram(run, found, over)
 
 
-def _histogram(run: Run, found: Gaps, over: "Timeline") -> None:
+def _say_histogram(run: Run, found: Gaps, over: "Timeline") -> None:
     from playhead.histogram import histogram, legend
 
     paper = paper_for_talk()

@@ -32,9 +32,13 @@ def timeline(
         ),
     ],
     buckets: Annotated[
-        int,
-        typer.Option("--buckets", help="How many stretches of time to count.", metavar="N"),
-    ] = _BUCKETS,
+        int | None,
+        typer.Option(
+            "--buckets",
+            help=f"How many stretches of time; {_BUCKETS}, or as many as fit.",
+            metavar="N",
+        ),
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Draw it as SVG, too.", metavar="FILE")
     ] = None,
@@ -46,7 +50,7 @@ def timeline(
     count, and a record out of order counts where it stands. Without a span it is from the first
     record to the last.
     """
-    found = _asked(run, _endpoint(topic), _checked(buckets))
+    found = _asked(run, _endpoint(topic), _checked(run, buckets))
     _show(run, found)
     if picture is not None:
         from playhead.picture import picture as drawn
@@ -81,7 +85,10 @@ def _endpoint(text: str) -> Endpoint:
     return Endpoint.parse(text if ":" in text else f"kafka:{text}")
 
 
-def _checked(buckets: int) -> int:
+def _checked(run: Run, buckets: int | None) -> int:
+    if buckets is None:
+        is_drawn = run.output.form == "table"
+        return min(_BUCKETS, paper_for(sys.stdout).columns) if is_drawn else _BUCKETS
     if not 1 <= buckets <= _MOST_BUCKETS:
         raise BadValue(
             "--buckets", found=buckets, needed=f"1 to {_MOST_BUCKETS:,}", where="the command line"
