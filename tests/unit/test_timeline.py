@@ -6,6 +6,7 @@ PLAYHEAD_UPDATE_GOLDEN=1 writes the drawings anew; look at them before they are 
 import math
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.dom import minidom
 
@@ -86,7 +87,7 @@ def test_an_offset_for_each_edge_is_needed():
 def test_edges_rise_and_are_about_as_far_apart(start, length, buckets):
     edges = edges_between(start, start + length, buckets)
     assert (edges[0], edges[-1]) == (start, start + max(length, 1))
-    steps = {other - one for one, other in zip(edges, edges[1:], strict=False)}
+    steps = {other - one for one, other in pairwise(edges)}
     assert min(steps) >= 1
     assert max(steps) - min(steps) <= 1
     assert len(edges) - 1 == min(buckets, max(length, 1))
