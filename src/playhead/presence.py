@@ -4,10 +4,11 @@ Whoever holds millions of offsets can say in a few thousand words which ones the
 is there twice sets its bit once, so that a count of rows hides nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
-from playhead.ledger import remaining
 from playhead.record import Slice
 
 BITS = 64
@@ -43,11 +44,32 @@ class Words:
         return (self.end - self.first) * self.bits.bit_count()
 
 
-def missing(span: Slice, words: Iterable[Words]) -> list[Slice]:
-    """The offsets of the span that are not there, in order; what lies outside the span does not count."""
-    there = _joined(run for each in sorted(words) for run in each.runs())
-    slices = (Slice(span.topic, span.partition, start, end) for start, end in there)
-    return remaining([span], [each for each in slices if each.overlaps(span)])
+def missing(spans: Iterable[Slice], words: Iterable[Words]) -> list[Slice]:
+    """The offsets of one partition's spans that are not there, in order; nothing outside of them counts."""
+    there = [*_joined(run for each in sorted(words) for run in each.runs())]
+    ends = [end for _, end in there]
+    found: list[Slice] = []
+    for span in spans:
+        at = span.from_offset
+        for start, end in islice(there, bisect_right(ends, at), None):
+            if start >= span.to_offset:
+                break
+            if start > at:
+                found.append(replace(span, from_offset=at, to_offset=start))
+            at = end
+        if at < span.to_offset:
+            found.append(replace(span, from_offset=at))
+    return found
+
+
+def pieces(words: Iterable[Words]) -> int:
+    """How many runs there are at most, told without making them."""
+    return sum(
+        (each.end - each.first) * (each.bits & ~(each.bits << 1)).bit_count()
+        if each.bits != _FULL
+        else 1
+        for each in words
+    )
 
 
 def _runs_in(bits: int) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """How many records a topic has of each stretch of time, told by where the stretches begin in its partitions."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -65,9 +66,10 @@ class Timeline:
     def _spread(self, missing: Iterable[Slice]) -> list[int]:
         found = [0] * (len(self.edges_ms) - 1)
         for slice_ in missing:
-            at = self.offsets.get((slice_.topic, slice_.partition))
-            for index, (start, end) in enumerate(pairwise(at or ())):
-                inside = min(end, slice_.to_offset) - max(start, slice_.from_offset)
+            at = self.offsets.get((slice_.topic, slice_.partition), ())
+            start = max(0, bisect_right(at, slice_.from_offset) - 1)
+            for index in range(start, min(bisect_left(at, slice_.to_offset), len(found))):
+                inside = min(at[index + 1], slice_.to_offset) - max(at[index], slice_.from_offset)
                 found[index] += max(0, inside)
         return found
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.presence import BITS, Words, missing
+from playhead.presence import BITS, Words, missing, pieces
 from playhead.record import Slice
 
 TOPIC = "laps"
@@ -52,7 +52,7 @@ def expected(span: Slice, there: set[int]) -> list[tuple[int, int]]:
 @given(offsets, st.integers(0, 300), st.integers(1, 200))
 def test_any_offsets_leave_exactly_their_complement(there, start, length):
     span = Slice(TOPIC, 3, start, start + length)
-    found = missing(span, words_of(there))
+    found = missing([span], words_of(there))
     assert [(each.from_offset, each.to_offset) for each in found] == expected(span, there)
     assert {(each.topic, each.partition) for each in found} <= {(TOPIC, 3)}
 
@@ -63,9 +63,24 @@ def test_long_runs_leave_exactly_their_complement(runs, start, length, random):
     words = words_of(there)
     random.shuffle(words)
     span = Slice(TOPIC, 0, start, start + length)
-    found = missing(span, words)
+    found = missing([span], words)
     assert [(each.from_offset, each.to_offset) for each in found] == expected(span, there)
     assert sum(each.offsets() for each in words) == len(there)
+
+
+@given(offsets, st.sets(st.integers(0, 420), min_size=1))
+def test_several_spans_are_looked_at_one_by_one(there, edges):
+    cuts = sorted(edges)
+    spans = [Slice(TOPIC, 0, start, end) for start, end in pairwise(cuts)][::2]
+    found = missing(spans, words_of(there))
+    wanted = [run for span in spans for run in expected(span, there)]
+    assert [(each.from_offset, each.to_offset) for each in found] == wanted
+
+
+@given(offsets)
+def test_there_are_never_more_runs_than_were_told(there):
+    words = words_of(there)
+    assert sum(1 for each in words for _ in each.runs()) == pieces(words)
 
 
 @given(offsets)
@@ -77,14 +92,14 @@ def test_the_runs_of_words_are_the_offsets(there):
 
 def test_what_is_not_there_at_all_is_missing_as_a_whole():
     span = Slice(TOPIC, 0, 5, 7_000_000_000)
-    assert missing(span, []) == [span]
-    assert missing(span, [Words(0, 1 << 40, -1)]) == []
+    assert missing([span], []) == [span]
+    assert missing([span], [Words(0, 1 << 40, -1)]) == []
 
 
 def test_offsets_near_the_last_of_all_fit():
     last = 2**63 - 1
     span = Slice(TOPIC, 0, last - 3, last)
-    assert missing(span, words_of({last - 3, last - 1})) == [Slice(TOPIC, 0, last - 2, last - 1)]
+    assert missing([span], words_of({last - 3, last - 1})) == [Slice(TOPIC, 0, last - 2, last - 1)]
 
 
 @pytest.mark.parametrize(("first", "end"), [(-1, 1), (3, 3), (4, 3)])

@@ -72,6 +72,22 @@ def test_what_is_missing_counts_where_it_stands():
     assert [each.missing for each in found] == [3, 4]
 
 
+@given(
+    st.lists(st.integers(0, 9), min_size=2, max_size=12),
+    st.tuples(st.integers(0, 70), st.integers(1, 40)),
+)
+def test_each_missing_offset_counts_once_in_its_own_bucket(steps, run):
+    at = tuple(sum(steps[: index + 1]) for index in range(len(steps)))
+    timeline = Timeline("laps", tuple(range(len(at))), {PLACES[0]: at})
+    lost = Slice("laps", 0, run[0], run[0] + run[1])
+    for bucket, (start, end) in zip(timeline.buckets([lost]), pairwise(at), strict=True):
+        assert bucket.missing == len(set(range(start, end)) & set(range(*run_of(lost))))
+
+
+def run_of(slice_: Slice) -> tuple[int, int]:
+    return slice_.from_offset, slice_.to_offset
+
+
 def test_what_stands_outside_is_counted_too():
     timeline = waves()
     assert (timeline.before, timeline.after) == (10, 7)

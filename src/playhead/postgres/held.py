@@ -11,14 +11,14 @@ from playhead.postgres.routes import INTEGERS, TIMES
 from playhead.postgres.session import Place as TablePlace
 from playhead.postgres.session import Session, open_session
 from playhead.postgres.table import Table, read_table
-from playhead.presence import BITS, Words
+from playhead.presence import BITS, Words, pieces
 from playhead.record import Slice
 from playhead.source import Place
 
 # With more spans it is cheaper to look at all between the first and the last.
 _MOST_SPANS = 32
-# More runs of words than that are no gaps, but a table that was never meant to have every record.
-_MOST_RUNS = 2_000_000
+# More than that are no gaps, but a table that was never meant to have every record.
+_MOST_RUNS = 1_000_000
 _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 
 
@@ -167,6 +167,8 @@ class _Asked:
             place = (self.topic, int(partition))
             found.words.setdefault(place, []).append(Words(int(first), int(end), int(bits)))
             found.rows += int(count)
+        if sum(map(pieces, found.words.values())) > _MOST_RUNS:
+            raise TooManyGaps(str(self.table.place))
 
     def _statement(self, spans: Sequence[Slice]) -> str:
         """Words by their bits, and of those that are the same and follow on one row.

@@ -17,7 +17,7 @@ from playhead.replay.running import RunJob
 from playhead.replay.sharing import lanes_of
 from playhead.replay.verifying import parts
 from playhead.request import Request
-from playhead.source import SourceFacts
+from playhead.source import Place, SourceFacts
 
 if TYPE_CHECKING:
     from playhead.files.target import FilesTarget
@@ -45,10 +45,11 @@ def by_offsets(target: "PostgresTarget", spans: Sequence[Slice]) -> Lacking:
     from playhead.postgres.held import held_offsets
 
     held = held_offsets(target.url, target.table, spans)
+    by_place: dict[Place, list[Slice]] = {}
+    for span in spans:
+        by_place.setdefault((span.topic, span.partition), []).append(span)
     slices = [
-        gap
-        for span in spans
-        for gap in missing(span, held.words.get((span.topic, span.partition), ()))
+        gap for place, its in by_place.items() for gap in missing(its, held.words.get(place, ()))
     ]
     notes = [
         Note("untold", f"{table} has no _topic: all of its rows are taken for this topic's", "info")
