@@ -22,7 +22,7 @@ from playhead.source import Bounds
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_commands import Playhead
 from tests.fix_replay import T0_MS, Deck, new_name
-from tests.sandbox.kafka_log import Log
+from tests.sandbox.kafka_log import SOON_COMPACTED, Log
 
 COLUMNS = "_topic text, _partition int, _offset bigint, seq int"
 LAPS, PARTITIONS = 800, 4
@@ -347,13 +347,7 @@ def test_words_that_say_nothing_are_refused(
 def test_what_was_compacted_away_is_no_gap(
     store: Deck, kafka: KafkaConnection, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(
-        cleanup_policy="compact",
-        segment_bytes="1048576",
-        segment_ms="100",
-        min_cleanable_dirty_ratio="0.0",
-        max_compaction_lag_ms="100",
-    )
+    topic = make_topic(**SOON_COMPACTED)
     log = Log(kafka, topic)
     log.write(0, *[(T0_MS + n, b"key-%d" % (n % 10), b"%d" % n, ()) for n in range(2_000)])
     table = store.table(COLUMNS, new_name("t").replace("-", "_"))

@@ -81,6 +81,7 @@ def test_a_replay_closes_the_gaps_and_touches_no_other_row(
 
     done = command(*words, "--replay", "--yes", "-o", "json")
     told = json.loads(done.stdout)
+    assert [note["code"] for note in told["before"]["notes"]] == ["committed"]
     assert told["before"]["missing"] == told["replay"]["totals"]["written"] == 7
     assert told["replay"]["adds_up"]
     assert told["after"]["is_whole"]

@@ -13,7 +13,15 @@ from playhead.proof import absent_note
 from playhead.record import Slice
 from playhead.replay.build import Ends, ends, expecting
 from playhead.replay.engine import Engine
-from playhead.replay.lacking import Lacking, Rows, by_ledger, by_offsets, columns_of, way_of
+from playhead.replay.lacking import (
+    Lacking,
+    Rows,
+    by_ledger,
+    by_offsets,
+    columns_of,
+    committed_before,
+    way_of,
+)
 from playhead.replay.planning import freeze
 from playhead.replay.sighting import seen
 from playhead.request import Request
@@ -104,8 +112,14 @@ class Search:
             **common,  # type: ignore[arg-type]
             found=tuple(sorted((*expired, *gaps), key=_in_order)),
             absent=sum(told.absent.values()),
-            notes=(*lacking.notes, *told.notes, *absent),
+            notes=(*lacking.notes, *told.notes, *absent, *self._committed(gaps)),
         )
+
+    def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
+        if self._way == "ledger":
+            return ()
+        slices = [each.slice for each in gaps if each.kind == "missing"]
+        return committed_before(self.question.request, self.ends, self.facts, slices)
 
     def _lacking(self) -> Lacking:
         request, question = self.question.request, self.question

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BY = ("offsets", "key", "ledger")
 _AT_ONCE = 100_000
 _JOB = "gaps"
+_MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED = 1_000, 20
 
 
 @dataclass(slots=True)
@@ -141,6 +142,32 @@ _ONLY_LEDGER = Note(
     "only-ledger",
     "a ledger says what was committed: what others wrote it does not know, nor what was deleted since",
 )
+
+
+def committed_before(
+    request: Request, ends: Ends, facts: SourceFacts, gaps: Sequence[Slice]
+) -> list[Note]:
+    """Which of the gaps a run of this machine has committed all the same: that is another kind of loss."""
+    if not gaps or len(gaps) > _MOST_GAPS_EXPLAINED:
+        return []
+    notes = []
+    theirs = [run for run in Journal().runs() if _is_theirs(run, request, facts)]
+    for run in theirs[:_MOST_RUNS_ASKED]:
+        entries = ends.target.entries(run.replay_id)
+        touching = [e for e in entries if any(e.slice.overlaps(gap) for gap in gaps)]
+        left = remaining(gaps, [entry.slice for entry in touching])
+        count = sum(map(len, gaps)) - sum(map(len, left))
+        if count:
+            notes.append(_committed(run.replay_id, count, touching))
+    return notes
+
+
+def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
+    unwritten = sum(e.read - e.written for e in entries)
+    text = f"{count:,} of these offsets were committed by replay {replay_id}"
+    if unwritten:
+        return Note("committed", f"{text}, whose slices there left {unwritten:,} records unwritten")
+    return Note("committed", f"{text}: their rows were deleted since, or others replaced them")
 
 
 def _is_theirs(run: Run, request: Request, facts: SourceFacts) -> bool:
