@@ -57,6 +57,11 @@ class Held:
     untold: list[str] = field(default_factory=list)
     """Tables that do not say of which topic their rows are."""
 
+    def count(self, topic: str) -> int:
+        """How many offsets of a topic there are."""
+        its = [held for place, held in self.words.items() if place[0] == topic]
+        return sum(each.offsets() for held in its for each in held)
+
     @property
     def duplicates(self) -> int:
         """Rows beyond the first of each offset."""
@@ -77,7 +82,8 @@ def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> Held:
                 _refuse_shared(asked.table, [t for t, at in places.items() if at == places[topic]])
                 found.untold.append(str(places[topic]))
             asked.ask(its, found)
-            if asked.has_unplaced():
+            # A look at all rows, for which there is a reason only when something is missing.
+            if found.count(topic) < sum(map(len, its)) and asked.has_unplaced():
                 found.unplaced.append(str(places[topic]))
     return found
 
