@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import foundations, groups, ingest, load, measure, replay, topics
+from bench import foundations, gaps, groups, ingest, load, measure, replay, topics
 from bench.measure import Row
 
 _HEADS = ["work", "ours", "against", "theirs", "measured", "bound", "verdict"]
@@ -15,6 +15,7 @@ _HEADS += ["CPU s per million: own + servers'", "peak MB"]
 _RESULTS = Path(__file__).with_name("results")
 _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "foundations": lambda _: foundations.rows(),
+    "gaps": lambda _: gaps.rows(),
     "groups": lambda _: groups.rows(),
     "ingest": lambda _: ingest.rows(),
     "replay": replay.rows,

@@ -86,8 +86,10 @@ def _shown(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
 
 
-def run(command: Sequence[str], environment: dict[str, str] | None = None) -> Sample:
-    """Run to the end; processor time is of the command and all it waited for."""
+def run(
+    command: Sequence[str], environment: dict[str, str] | None = None, *, code: int = 0
+) -> Sample:
+    """Run to the end, which is to be with this exit code; processor time is of the command and all it waited for."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
@@ -101,7 +103,7 @@ def run(command: Sequence[str], environment: dict[str, str] | None = None) -> Sa
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         text = said.read()
-    if process.returncode != 0:
+    if process.returncode != code:
         raise RuntimeError(f"{' '.join(command)[:200]} ended with {process.returncode}:\n{text}")
     return Sample(time.perf_counter() - began, used.ru_utime + used.ru_stime, text)
 

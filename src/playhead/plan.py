@@ -21,8 +21,9 @@ REPLAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """The frozen offsets of one partition, and what it held when they were frozen.
+    """A run of frozen offsets of one partition, and what it held when they were frozen.
 
+    A partition has several where offsets were named in several places of it, in order and apart.
     `[from_offset, to_offset)` is read. `span_end` is where the span's end lies by Kafka's answer for
     its time; what is read after it is read for records that came late.
     """
@@ -109,7 +110,12 @@ class Plan:
         """What each partition has to give, in order."""
         return [slice_ for each in self.partitions if (slice_ := each.slice()) is not None]
 
+    def places(self) -> set[Place]:
+        """The partitions of which something is planned, or might have been."""
+        return {each.place for each in self.partitions}
+
     def span_ends(self) -> dict[Place, int]:
+        """Where the span ends in each partition; of several runs it is the last one's end."""
         return {each.place: each.span_end for each in self.partitions}
 
     def as_document(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The report that accounts for every offset of a plan, made from the plan and the ledger alone."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -7,14 +8,14 @@ from typing import Any
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
-from playhead.source import Place
+from playhead.source import Place, TopicFacts
 
 _NEAR_THE_EDGE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """The law of accounting for one partition.
+    """The law of accounting for one planned run of a partition, which mostly is all of its plan.
 
     `planned = written + filtered + outside + dead + skipped + absent + missing`, and a proof holds
     when nothing is missing and nothing was committed twice.
@@ -153,9 +154,15 @@ def prove(
     by_place: dict[Place, list[Entry]] = {}
     for entry in entries:
         by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
-    planned = {each.place for each in plan.partitions}
-    partitions = [_partition(each, by_place.get(each.place, ())) for each in plan.partitions]
-    strangers = [_stranger(place, by_place[place]) for place in sorted(by_place.keys() - planned)]
+    runs = _runs_of(plan)
+    partitions = [
+        _partition(run, entries)
+        for place in runs
+        for run, entries in _shared_out(runs[place], by_place.get(place, ()))
+    ]
+    strangers = [
+        _stranger(place, by_place[place]) for place in sorted(by_place.keys() - runs.keys())
+    ]
     every = [entry for held in by_place.values() for entry in held]
     return Proof(
         plan.replay_id,
@@ -167,6 +174,24 @@ def prove(
         took=took,
         pace=pace,
     )
+
+
+def _runs_of(plan: Plan) -> dict[Place, list[PartitionPlan]]:
+    runs: dict[Place, list[PartitionPlan]] = {}
+    for each in plan.partitions:
+        runs.setdefault(each.place, []).append(each)
+    return runs
+
+
+def _shared_out(
+    runs: Sequence[PartitionPlan], entries: Sequence[Entry]
+) -> list[tuple[PartitionPlan, list[Entry]]]:
+    """Each entry to the run it lies in; one that lies in none to the run before it, as a stranger there."""
+    starts = [run.from_offset for run in runs]
+    held: list[list[Entry]] = [[] for _ in runs]
+    for entry in entries:
+        held[max(0, bisect_right(starts, entry.slice.from_offset) - 1)].append(entry)
+    return list(zip(runs, held, strict=True))
 
 
 def _partition(planned: PartitionPlan, entries: Sequence[Entry]) -> PartitionProof:
@@ -223,17 +248,21 @@ def _notes(
     absent = [each for each in partitions if each.absent]
     for topic in dict.fromkeys(each.topic for each in absent):
         count = sum(each.absent for each in absent if each.topic == topic)
-        facts = plan.source.topics.get(topic)
-        reason = (
-            "compacted away, or markers and aborted records of transactions"
-            if facts is not None and facts.is_compacted
-            else "markers or aborted records of transactions"
-        )
-        notes.append(Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info"))
+        notes.append(absent_note(topic, count, plan.source.topics.get(topic)))
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
     return tuple(notes)
+
+
+def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
+    """Why offsets hold no record, as far as that can be known."""
+    reason = (
+        "compacted away, or markers and aborted records of transactions"
+        if facts is not None and facts.is_compacted
+        else "markers or aborted records of transactions"
+    )
+    return Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info")
 
 
 def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:

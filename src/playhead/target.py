@@ -87,6 +87,10 @@ class Findings:
     """The first so many of them."""
     different: int = 0
     """How many there are in all."""
+    missing: tuple[tuple[int, int, int], ...] = ()
+    """Where records were looked for, and no more: from offset, to offset and records of each run without one."""
+    unlike: int = 0
+    """Records that were not looked for, because the target could never have them: tombstones, unreadable ones."""
 
 
 def at_once() -> None:

@@ -12,6 +12,15 @@ from playhead.kafka.offsets import bounds_of
 from playhead.record import Record, TimestampType
 
 _WITHIN_S = 30.0
+SOON_COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_bytes": "1048576",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.0",
+    "max_compaction_lag_ms": "100",
+    "delete_retention_ms": "0",
+}
+"""Settings of a topic whose old segments are compacted as soon as another one is begun."""
 
 
 class Log:

@@ -9,7 +9,7 @@ import pytest
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.source import KafkaSource
 from playhead.record import Slice
-from tests.sandbox.kafka_log import Log
+from tests.sandbox.kafka_log import SOON_COMPACTED, Log
 from tests.sandbox.test_kafka_source import read, rows, whole
 
 BIG = [(1_000, b"k", bytes(1_000_000), ())] * 90
@@ -113,14 +113,7 @@ def test_long_stretches_without_records_are_no_silence(kafka, topic, broker_link
 
 @pytest.mark.torture
 def test_a_compacted_topic_has_gaps_and_its_last_values(kafka, make_topic):
-    topic = make_topic(
-        cleanup_policy="compact",
-        segment_bytes="1048576",
-        segment_ms="100",
-        min_cleanable_dirty_ratio="0.0",
-        max_compaction_lag_ms="100",
-        delete_retention_ms="0",
-    )
+    topic = make_topic(**SOON_COMPACTED)
     log = Log(kafka, topic)
     log.write(0, *[(n + 1, b"key-%d" % (n % 10), b"%d" % n, ()) for n in range(2_000)])
     source = KafkaSource(kafka, (topic,))

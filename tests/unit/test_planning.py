@@ -152,12 +152,23 @@ def test_offsets_are_planned_as_they_were_asked_for():
     assert offsets(planned(source, "0:-3")) == [(0, 3, 3)]
 
 
+def test_several_runs_of_one_partition_are_planned_in_order():
+    plan = planned(ListSource([*TEN, record(0, partition=1)]), "1:0-1,0:7-9,0:-2,0:4-5")
+    assert [(each.place[1], each.from_offset, each.to_offset) for each in plan.partitions] == [
+        (0, 0, 2),
+        (0, 4, 5),
+        (0, 7, 9),
+        (1, 0, 1),
+    ]
+    assert plan.span_ends() == {(TOPIC, 0): 9, (TOPIC, 1): 1}
+    assert plan.places() == {(TOPIC, 0), (TOPIC, 1)}
+
+
 @pytest.mark.parametrize(
     ("span", "reason"),
     [
         ("laps:7:0-1", "the source has no partition laps:7"),
         ("others:0:0-1", "the source has no partition others:0"),
-        ("0:0-1,0:3-4", "names laps:0 twice"),
     ],
 )
 def test_what_is_not_there_is_named(span, reason):

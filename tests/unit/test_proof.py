@@ -49,6 +49,27 @@ def test_a_ledger_that_covers_the_plan_proves_it(ledger, random):
     assert proof.verdict().startswith("proved: 130 offsets = ")
 
 
+APART = plan_of(partition_plan(0, 40), partition_plan(60, 100), partition_plan(200, 201))
+
+
+@given(entries(0, 0, 40), entries(0, 60, 100), st.randoms())
+def test_several_runs_of_a_partition_are_proved_one_by_one(first, second, random):
+    ledger = [*first, *second]
+    random.shuffle(ledger)
+    proof = prove(APART, ledger)
+    assert [each.missing for each in proof.partitions] == [0, 0, 1]
+    assert [each.adds_up for each in proof.partitions] == [True, True, False]
+    assert prove(APART, [*ledger, entry(200, 201)]).adds_up
+
+
+def test_what_lies_between_two_runs_was_not_planned():
+    ledger = [entry(0, 40), entry(60, 100), entry(200, 201)]
+    assert prove(APART, ledger).adds_up
+    for stranger in (entry(50, 52), entry(100, 102), entry(300, 302)):
+        proof = prove(APART, [*ledger, stranger])
+        assert (proof.total("foreign"), proof.adds_up) == (2, False)
+
+
 @given(ledgers, st.data())
 def test_an_entry_that_is_lacking_is_missing(ledger, data):
     lost = data.draw(st.sampled_from(ledger))

@@ -25,7 +25,7 @@ def plan_lines(plan: Plan) -> list[str]:
         if getattr(request, name):
             lines.append(f"  {name:<8} {getattr(request, name)}")
     lines.append(f"  pace     {request.pace}; a record that cannot be written: {request.on_error}")
-    lines.append(f"  offsets  {plan.planned:,} in {len(plan.partitions)} partitions")
+    lines.append(f"  offsets  {plan.planned:,} in {len(plan.places())} partitions")
     lines += _partition_lines(plan)
     lines.append(f"  estimate {_estimate(estimate.records, estimate.size_bytes, estimate.seconds)}")
     lines.append(f"           by {estimate.based_on}")

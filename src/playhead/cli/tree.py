@@ -19,6 +19,8 @@ COMMANDS = {
     "topics": "Topics: list, describe, sizes, offsets, create, alter, trim, delete.",
     "produce": "Lines, or JSON Lines of whole records, into a topic.",
     "consume": "Records of a span to the terminal or a pipe.",
+    "gaps": "Find what a target does not have of a topic, and replay just that.",
+    "timeline": "How many records a topic has over time; none is read.",
     "verify": "Read a target back and compare it with its source.",
     "groups": "Consumer groups: who reads, how far behind, and the safe reset.",
     "doctor": "Check all that has to work; say what to do where it does not.",

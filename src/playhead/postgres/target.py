@@ -47,6 +47,8 @@ class PostgresTarget(Target):
     decode: str = "json"
     create: bool = False
     ledger_table: str = str(DEFAULT)
+    known_by: tuple[str, ...] = ()
+    """With these, `compare` looks only for whether some row has what a record has in these columns."""
 
     @property
     def is_ordered(self) -> bool:
@@ -76,6 +78,8 @@ class PostgresTarget(Target):
             return Inspection(_identity(session), tuple(notes), creates=made, needs=needs)
 
     def _habits(self, table: Table) -> Habits:
+        if self.known_by:
+            return Habits(self.known_by, tombstones="skip", decode=self.decode)
         rule = self.on_conflict
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
@@ -137,7 +141,7 @@ class PostgresTarget(Target):
                 return tables[topic]
 
             ledger = self._ledger(session)
-            yield PostgresWriter(session, ledger, replay_id, table_of)
+            yield PostgresWriter(session, ledger, replay_id, table_of, self.known_by)
 
     def _open_table(self, session: Session, topic: str) -> OpenTable:
         place = place_of(session.run, self.table, topic)

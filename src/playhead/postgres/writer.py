@@ -1,7 +1,7 @@
 """Commits slices to a table: rows and ledger entry in one transaction, directly or by a stage."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from playhead.account import Account
 from playhead.faults import abort_point
 from playhead.ledger import Entry
 from playhead.postgres import apart
+from playhead.postgres.absence import Absence
 from playhead.postgres.compare import Comparison
 from playhead.postgres.decode import Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
@@ -65,9 +66,10 @@ class PostgresWriter:
         ledger: Ledger,
         replay_id: str,
         table_of: Callable[[str], OpenTable],
+        known_by: Sequence[str] = (),
     ) -> None:
         self._session, self._ledger, self._replay_id = session, ledger, replay_id
-        self._table_of = table_of
+        self._table_of, self._known_by = table_of, known_by
         self._courses: dict[str, Course] = {}
 
     def expect(self, _place: Place, /) -> Callable[[], None]:
@@ -96,6 +98,8 @@ class PostgresWriter:
     def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
         table = self._table_of(entry.slice.topic)
         whole = gathered(entry.slice, records)
+        if self._known_by:
+            return Absence(self._session, table, self._known_by, entry).findings(whole)
         return Comparison(self._session, self._ledger, self._replay_id, table, entry).findings(
             whole
         )

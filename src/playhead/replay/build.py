@@ -66,7 +66,8 @@ def _reads(from_: Endpoint, topic: str) -> bool:
     return re.search(from_.name, topic) is not None
 
 
-def _connection(end: Endpoint, configuration: Configuration) -> KafkaConnection:
+def connection_of(end: Endpoint, configuration: Configuration) -> KafkaConnection:
+    """The configured cluster, or the one that the endpoint names."""
     connection = configuration.kafka()
     if not end.address:
         return connection
@@ -79,7 +80,7 @@ def _source(end: Endpoint, configuration: Configuration) -> Source:
 
         if not end.name:
             raise BadEndpoint(str(end), reason="a source needs a topic")
-        connection = _connection(end, configuration)
+        connection = connection_of(end, configuration)
         if end.is_pattern:
             return KafkaSource(connection, pattern=end.name)
         return KafkaSource(connection, topics=tuple(end.name.split(",")))
@@ -141,7 +142,7 @@ def _kafka_target(
             f"target {str(end)!r} names no topic",
             hint="name one, or add --redrive to return dead letters to where they came from",
         )
-    connection = _connection(end, configuration)
+    connection = connection_of(end, configuration)
     same_cluster = from_.system == "kafka" and from_.address == end.address
     return KafkaTarget(
         connection,
@@ -166,7 +167,7 @@ def _graveyard(
 
     # Beside the topic they come from; with files as the source, beside the target.
     beside = from_ if from_.system == "kafka" else to
-    connection = _connection(
+    connection = connection_of(
         beside if beside.system == "kafka" else Endpoint("kafka", ""), configuration
     )
     return KafkaGraveyard(connection, rule.topic)

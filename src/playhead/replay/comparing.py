@@ -69,22 +69,21 @@ def _pieces(slice_: Slice) -> Iterator[Slice]:
 def against_archive(plan: Plan, source: Source, archive: Source) -> Verification:
     """Record by record, each at its own offset."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
-    checks: dict[Place, PartitionCheck] = {}
-    differences: list[Difference] = []
+    pairs: dict[Place, _Pair] = {}
     held = archive.bounds()
     with expecting(source, plan.source).open() as reader, archive.open() as other:
         for each in plan.partitions:
-            found = _Pair()
+            found = pairs.setdefault(each.place, _Pair())
             for piece in _pieces(slice_) if (slice_ := each.slice()) else ():
                 found.compare(
                     _by_offset(reader, filter_, piece),
                     _by_offset(other, filter_, _within(piece, held)),
                     piece,
                 )
-            checks[each.place] = found.check(each.place)
-            differences += found.differences
+    checks = tuple(found.check(place) for place, found in pairs.items())
+    differences = [each for found in pairs.values() for each in found.differences]
     shown = [_as_document(each) for each in differences[:MOST_DIFFERENCES]]
-    return Verification(plan.replay_id, tuple(checks.values()), tuple(shown), 0)
+    return Verification(plan.replay_id, checks, tuple(shown), 0)
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class Planner:
         bounds = source.bounds()
         facts = source.facts()
         resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
-        partitions = _freeze(source, bounds, resolved, self.request.lateness_ms)
+        partitions = freeze(source, bounds, resolved, self.request.lateness_ms)
         samples = sampling.samples(source, partitions, resolved)
         arriving = self.transformed(samples) if self.transformed else samples
         inspection = self.ends.target.inspect(_look(facts, bounds, arriving))
@@ -129,9 +129,10 @@ def _first_and_last(records: Records) -> Records:
     return records.pick(ends)
 
 
-def _freeze(
+def freeze(
     source: Source, bounds: Mapping[Place, Bounds], resolved: Resolved, lateness_ms: int
 ) -> tuple[PartitionPlan, ...]:
+    """What a span means in offsets of each partition now."""
     if resolved.offsets:
         return _by_offsets(bounds, resolved)
     first = source.offsets_at(resolved.from_ms) if resolved.from_ms is not None else {}
@@ -160,7 +161,7 @@ def _partition(place: Place, held: Bounds, offsets: tuple[int, int, int]) -> Par
 
 def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[PartitionPlan, ...]:
     topics = sorted({topic for topic, _ in bounds})
-    planned: dict[Place, PartitionPlan] = {}
+    planned: list[PartitionPlan] = []
     for asked in resolved.offsets:
         if asked.topic is None and len(topics) != 1:
             raise NothingThere(
@@ -172,14 +173,13 @@ def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[Par
         held = bounds.get(place)
         if held is None:
             raise NothingThere(f"the source has no partition {place[0]}:{place[1]}")
-        if place in planned:
-            raise NothingThere(f"the span names {place[0]}:{place[1]} twice")
         start = held.earliest if asked.from_offset is None else asked.from_offset
         end = held.stable_end if asked.to_offset is None else asked.to_offset
         if not held.earliest <= start <= end <= held.stable_end:
             raise _not_held(asked, place, held)
-        planned[place] = _partition(place, held, (start, end, end))
-    return tuple(planned[place] for place in sorted(planned))
+        planned.append(_partition(place, held, (start, end, end)))
+    # In order, and apart: a span whose offsets overlap is refused when it is read.
+    return tuple(sorted(planned, key=lambda each: (each.place, each.from_offset)))
 
 
 def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:

@@ -1,0 +1,129 @@
+"""Looks into the log for offsets that a target does not have: what stood there, and when."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from playhead.gap import Gap, Settling, Sighting
+from playhead.instant import show_ms
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import Place, Reader, Source
+
+# To go elsewhere in a log costs as much as to read on over so many offsets.
+_READ_OVER = 5_000
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the log says of missing offsets."""
+
+    gaps: list[Gap] = field(default_factory=list)
+    absent: dict[str, int] = field(default_factory=dict)
+    """Offsets without a record, by topic."""
+    notes: list[Note] = field(default_factory=list)
+
+
+def seen(source: Source, missing: Sequence[Slice], settling: Settling) -> Seen:
+    """Of each missing run its records: how many there are, when they were written, whether they may be on
+    their way. Only these runs are read, and what stands closely between them."""
+    found = Seen()
+    if not missing:
+        return found
+    with source.open() as reader:
+        young = _young(source, reader, missing, settling)
+        for cover, parts in _covers(missing):
+            place = (cover.topic, cover.partition)
+            for each in _sighted(reader, cover, parts, young[place]):
+                found.gaps += each.gaps()
+                lacking = len(each.slice) - each.records
+                if lacking:
+                    found.absent[cover.topic] = found.absent.get(cover.topic, 0) + lacking
+    found.notes = [note for each in young.values() if (note := each.note()) is not None]
+    return found
+
+
+@dataclass(slots=True)
+class _Young:
+    """From where on records of one partition may be on their way; known, or found out while reading."""
+
+    place: Place
+    settling: Settling
+    since: int | None = None
+    doubtful_from: int | None = None
+    """Here stands a record from too far in the future to be believed."""
+    doubtful_ms: int = 0
+
+    def look_at(self, records: Records) -> None:
+        if self.since is not None or self.doubtful_from is None:
+            return
+        start = bisect_left(records.offsets, self.doubtful_from)
+        if start < len(records):
+            self.since = self.settling.first_young(records.cut(start, len(records)))
+
+    def note(self) -> Note | None:
+        if self.doubtful_from is None:
+            return None
+        place = f"{self.place[0]}:{self.place[1]}"
+        text = (
+            f"{place} offset {self.doubtful_from} has a time of the future, "
+            f"{show_ms(self.doubtful_ms)}: what stands behind it may be late rather than missing"
+        )
+        return Note("future", text)
+
+
+def _young(
+    source: Source, reader: Reader, missing: Sequence[Slice], settling: Settling
+) -> dict[Place, _Young]:
+    ends: dict[Place, int] = {}
+    for each in missing:
+        ends[(each.topic, each.partition)] = each.to_offset
+    young = {place: _Young(place, settling) for place in ends}
+    if settling.settle_ms <= 0:
+        return young
+    first = source.offsets_at(max(0, settling.since_ms + 1))
+    for place, its in young.items():
+        at = first.get(place)
+        if at is None or at >= ends[place]:
+            continue
+        found = reader.read(Slice(*place, at, at + 1))
+        times = [time for records in found for time in records.timestamps_ms]
+        if times and not settling.is_young(times[0]):
+            its.doubtful_from, its.doubtful_ms = at, times[0]
+        else:
+            its.since = at
+    return young
+
+
+def _covers(missing: Sequence[Slice]) -> Iterator[tuple[Slice, list[Slice]]]:
+    """Runs of offsets to read, and the missing ones in each."""
+    parts: list[Slice] = []
+    for each in sorted(missing):
+        last = parts[-1] if parts else each
+        is_near = (last.topic, last.partition) == (each.topic, each.partition)
+        if parts and not (is_near and each.from_offset - last.to_offset <= _READ_OVER):
+            yield _whole(parts), parts
+            parts = []
+        parts.append(each)
+    if parts:
+        yield _whole(parts), parts
+
+
+def _whole(parts: Sequence[Slice]) -> Slice:
+    first = parts[0]
+    return Slice(first.topic, first.partition, first.from_offset, parts[-1].to_offset)
+
+
+def _sighted(reader: Reader, cover: Slice, parts: Sequence[Slice], young: _Young) -> list[Sighting]:
+    sightings = [Sighting(part) for part in parts]
+    starts = [part.from_offset for part in parts]
+    ends = [part.to_offset for part in parts]
+    for records in reader.read(cover):
+        young.look_at(records)
+        first = bisect_right(ends, records.offsets[0])
+        stop = bisect_right(starts, records.offsets[-1])
+        for each in sightings[first:stop]:
+            each.young_from = young.since
+            each.see(records)
+    return sightings

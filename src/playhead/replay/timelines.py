@@ -1,0 +1,32 @@
+"""Makes the timeline of an endpoint that is a topic, or several."""
+
+import time
+from dataclasses import replace
+
+from playhead.context import Configuration
+from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
+from playhead.replay.build import connection_of
+from playhead.span import Resolved
+from playhead.timeline import Timeline
+
+
+def timeline_of(
+    end: Endpoint, configuration: Configuration, resolved: Resolved, *, buckets: int
+) -> Timeline:
+    """The span of a topic in so many buckets; a span by offsets counts as none, for it has no times."""
+    from playhead.kafka.edges import timeline
+
+    if end.system != "kafka" or not end.name:
+        raise UsageError(
+            f"{end.shown()} is no topic, and only a topic can tell its times without being read",
+            hint="playhead timeline TOPIC",
+        )
+    return timeline(
+        connection_of(end, configuration),
+        end.name.split(","),
+        replace(resolved, offsets=()),
+        buckets=buckets,
+        now_ms=time.time_ns() // 1_000_000,
+        pattern=end.name if end.is_pattern else None,
+    )

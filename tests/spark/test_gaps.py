@@ -1,0 +1,250 @@
+"""Gaps that are found by rows or by a ledger, and gaps that a replay closes: these offsets, and no row else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from playhead.cli.app import app
+from playhead.errors import Refused
+from playhead.gap import Gaps
+from playhead.postgres.absence import NoSuchColumns
+from playhead.record import Record, TimestampType
+from playhead.replay.gaps import Question, Search
+from playhead.request import Request
+from tests.fix_replay import T0_MS, Deck, ran, small_slices
+
+ROWS = "car text, seq int, speed float8"
+PLACED = f"{ROWS}, _topic text, _partition int, _offset bigint"
+KEYED = f"{PLACED}, PRIMARY KEY (seq)"
+# Laps 12 to 17 of 60 on 3 partitions, which are offsets 4 and 5 of each, and lap 30.
+LOST = "seq BETWEEN 12 AND 17 OR seq = 30"
+LOST_PLACES = [(0, 4, 6), (0, 10, 11), (1, 4, 6), (2, 4, 6)]
+
+
+def look(deck: Deck, source: str, target: str, **more: Any) -> Gaps:
+    how = {name: more.pop(name) for name in ("by", "time_column", "ledgers") if name in more}
+    asked = Request(source=source, target=target, **more)
+    return Search(Question(asked, **how), deck.configuration()).find()
+
+
+def places(found: Gaps) -> list[tuple[int, int, int]]:
+    at = [each.slice for each in found.of("missing")]
+    return [(each.partition, each.from_offset, each.to_offset) for each in at]
+
+
+class Command:
+    """The command in this process, with the run's one engine."""
+
+    def __init__(self, deck: Deck) -> None:
+        self._deck = deck
+
+    def __call__(self, *words: str, code: int = 0) -> Any:
+        done = CliRunner().invoke(app, words, env=self._deck.environment())
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == code, done.output
+        return done
+
+
+@pytest.fixture
+def command(deck: Deck) -> Command:
+    return Command(deck)
+
+
+def versions(deck: Deck, table: str) -> dict[int, str]:
+    """Who wrote each row: the number of the transaction."""
+    return dict(deck.rows(table, "seq, xmin::text"))
+
+
+# --- closing them
+
+
+@pytest.mark.parametrize("columns", [PLACED, KEYED], ids=["no key", "key"])
+def test_a_replay_closes_the_gaps_and_touches_no_other_row(
+    deck: Deck, laps: str, command: Command, columns: str
+) -> None:
+    table = deck.table(columns)
+    ran(deck.plan(f"kafka:{laps}", f"postgres:{table}"))
+    deck.sql(f"DELETE FROM {table} WHERE {LOST}")
+    before = versions(deck, table)
+    words = ("gaps", f"kafka:{laps}", f"postgres:{table}")
+    assert places(look(deck, *(word for word in words[1:]))) == LOST_PLACES
+    dry = command(*words, "--replay", "--dry-run", "-o", "json", code=4)
+    assert [
+        (each["partition"], each["from_offset"], each["to_offset"])
+        for each in json.loads(dry.stdout)["partitions"]
+    ] == LOST_PLACES
+    assert versions(deck, table) == before
+
+    done = command(*words, "--replay", "--yes", "-o", "json")
+    told = json.loads(done.stdout)
+    assert [note["code"] for note in told["before"]["notes"]] == ["committed"]
+    assert told["before"]["missing"] == told["replay"]["totals"]["written"] == 7
+    assert told["replay"]["adds_up"]
+    assert told["after"]["is_whole"]
+    assert "0 missing, 0 duplicates of 60 offsets" in done.stderr
+    after = versions(deck, table)
+    assert sorted(after) == [*range(60)]
+    assert {seq: after[seq] for seq in before} == before
+    again = command(*words, "--replay", "--yes")
+    assert "0 missing" in again.stderr
+    assert versions(deck, table) == after
+
+
+def test_nothing_outside_of_the_gaps_is_read_on_for(
+    deck: Deck, laps: str, command: Command
+) -> None:
+    """A span by time reads on for late records; what closes a gap must not."""
+    table = deck.table(PLACED)
+    span = ("--from", str(T0_MS + 12_000), "--for", "6s")
+    words = ("gaps", f"kafka:{laps}", f"postgres:{table}", *span)
+    with small_slices(1):
+        command(*words, "--replay", "--yes")
+    assert sorted(versions(deck, table)) == [*range(12, 18)]
+
+
+def test_a_yes_is_needed_to_replay(deck: Deck, laps: str, command: Command) -> None:
+    table = deck.table(PLACED)
+    with pytest.raises(Refused, match="needs a yes"):
+        command("gaps", f"kafka:{laps}", f"postgres:{table}", "--replay")
+    assert deck.rows(table) == []
+
+
+def test_a_later_row_of_the_same_key_stays_and_is_said(deck: Deck, command: Command) -> None:
+    """The record of offset 0 comes late: the row that a later record wrote is not replaced."""
+    topic = deck.topic("states")
+    kind = TimestampType.CREATE_TIME
+    rows = [("a", 1), ("b", 2), ("a", 3)]
+    deck.write(
+        [
+            Record(topic, 0, n, T0_MS + n, kind, None, json.dumps({"car": car, "v": v}).encode())
+            for n, (car, v) in enumerate(rows)
+        ]
+    )
+    table = deck.table(
+        "car text PRIMARY KEY, v int, _timestamp timestamptz, _partition int, _offset bigint"
+    )
+    ran(deck.plan(f"kafka:{topic}", f"postgres:{table}", on_conflict="newer"))
+    deck.sql(f"DELETE FROM {table} WHERE car = 'b'")
+    words = ("gaps", f"kafka:{topic}", f"postgres:{table}")
+    done = command(*words, "--replay", "--yes", "-o", "json", code=4)
+    assert "newer, by the table's key" in done.stderr
+    assert "rows of the same key stand for them" in done.stderr
+    assert deck.rows(table, "car, v", "ORDER BY 1") == [("a", 3), ("b", 2)]
+    told = json.loads(done.stdout)
+    assert (told["before"]["missing"], told["after"]["missing"]) == (2, 1)
+    assert command(*words, "--key", "car").exit_code == 0
+
+
+# --- by rows
+
+
+@pytest.fixture
+def unplaced(deck: Deck, laps: str) -> str:
+    """A table that does not say where its rows come from, and lacks some."""
+    table = deck.table(ROWS, "unplaced")
+    ran(deck.plan(f"kafka:{laps}", f"postgres:{table}"))
+    deck.sql(f"DELETE FROM {table} WHERE {LOST}")
+    return table
+
+
+def test_without_offsets_gaps_are_found_by_key(deck: Deck, laps: str, unplaced: str) -> None:
+    found = look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("seq",))
+    assert (places(found), found.by) == (LOST_PLACES, "rows by seq")
+    assert sum(each.count for each in found.found) == 7
+    deck.sql(f"INSERT INTO {unplaced} (seq) VALUES (12), (13), (14), (15), (16), (17), (30)")
+    assert look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("seq",)).is_whole
+    both = look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("seq", "car"))
+    assert places(both) == LOST_PLACES
+
+
+def test_a_time_belongs_to_the_key_where_it_is_named(deck: Deck) -> None:
+    topic = deck.topic("timed")
+    kind = TimestampType.CREATE_TIME
+    values = [{"car": "a", "ts": f"2021-08-04T12:30:0{n}Z"} for n in range(4)]
+    deck.write(
+        [
+            Record(topic, 0, n, T0_MS + n, kind, None, json.dumps(value).encode())
+            for n, value in enumerate(values)
+        ]
+    )
+    table = deck.table("car text, ts timestamptz")
+    deck.sql(f"INSERT INTO {table} VALUES ('a', '2021-08-04T14:30:01+02:00'), ('a', NULL)")
+    by_car = look(deck, f"kafka:{topic}", f"postgres:{table}", by="key", key=("car",))
+    assert by_car.is_whole
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    timed = look(deck, *ends, by="key", key=("car",), time_column="ts")
+    assert places(timed) == [(0, 0, 1), (0, 2, 4)]
+
+
+def test_gaps_that_were_found_by_key_are_closed(
+    deck: Deck, laps: str, unplaced: str, command: Command
+) -> None:
+    words = ("gaps", f"kafka:{laps}", f"postgres:{unplaced}", "--key", "seq", "--by", "key")
+    command(*words, "--replay", "--yes")
+    assert sorted(deck.rows(unplaced, "seq")) == [(n,) for n in range(60)]
+
+
+def test_tombstones_and_unreadable_records_are_no_rows_and_no_gaps(deck: Deck) -> None:
+    topic = deck.topic("odd")
+    kind = TimestampType.CREATE_TIME
+    values = [b'{"seq": 1}', None, b"no JSON", b'{"seq": "no number"}', b'{"seq": 5}']
+    deck.write([Record(topic, 0, n, T0_MS, kind, b"k", each) for n, each in enumerate(values)])
+    table = deck.table("seq int")
+    found = look(deck, f"kafka:{topic}", f"postgres:{table}", key=("seq",))
+    assert places(found) == [(0, 0, 1), (0, 4, 5)]
+    [note] = found.notes
+    assert note.text.startswith("3 records of the span can be no rows")
+
+
+def test_columns_that_are_not_there_are_refused(deck: Deck, laps: str, unplaced: str) -> None:
+    with pytest.raises((NoSuchColumns, Refused, Exception), match="cannot be known by lap"):
+        look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("lap",))
+
+
+def test_what_a_transform_leaves_out_is_no_gap(deck: Deck, laps: str) -> None:
+    table = deck.table(PLACED)
+    ends = (f"kafka:{laps}", f"postgres:{table}")
+    where = "value:seq::int >= 30"
+    ran(deck.plan(*ends, where=where))
+    assert len(places(look(deck, *ends))) == 3
+    assert look(deck, *ends, where=where).is_whole
+    deck.sql(f"DELETE FROM {table} WHERE seq IN (33, 36)")
+    found = look(deck, *ends, where=where)
+    assert (places(found), [each.records for each in found.found]) == ([(0, 11, 13)], [2])
+
+
+# --- by a ledger
+
+
+def test_a_copy_of_a_topic_is_known_by_the_ledger_of_its_runs(deck: Deck, laps: str) -> None:
+    copy = deck.topic("copy", 3)
+    ends = (f"kafka:{laps}", f"kafka:{copy}")
+    with pytest.raises(Refused, match="no replay of"):
+        look(deck, *ends)
+    planned = deck.plan(*ends, span="0:0-20,1:0-7,1:9-20")
+    ran(planned)
+    found = look(deck, *ends)
+    assert (places(found), found.by) == (
+        [(1, 7, 9), (2, 0, 20)],
+        f"the ledger of {planned.plan.replay_id}",
+    )
+    assert found.notes[0].code == "only-ledger"
+    named = look(deck, *ends, by="ledger", ledgers=(planned.plan.replay_id,))
+    assert places(named) == places(found)
+    ran(deck.plan(*ends, span="1:7-9,2:0-20"))
+    assert look(deck, *ends).is_whole
+
+
+def test_an_archive_knows_what_it_has(
+    deck: Deck, laps: str, command: Command, tmp_path: Path
+) -> None:
+    ends = (f"kafka:{laps}", f"parquet:{tmp_path}/archive")
+    ran(deck.plan(*ends, span="0:0-20,1:0-7,1:9-20"))
+    assert places(look(deck, *ends)) == [(1, 7, 9), (2, 0, 20)]
+    command("gaps", *ends, "--replay", "--yes")
+    assert look(deck, *ends).is_whole
+    assert deck.plan(*ends).compare().agrees

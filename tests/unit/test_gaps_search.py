@@ -1,0 +1,230 @@
+"""What the log says of missing offsets, what has expired, and how a comparison is chosen: over lists."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import BadValue, Refused, UsageError
+from playhead.gap import Gap, Gaps, Settling
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.replay import gaps, lacking, sighting
+from playhead.replay.gaps import Question, Search
+from playhead.source import Bounds
+from playhead.span import OffsetSpan, Resolved, Span
+from playhead.testing import ListSource
+from tests.unit.replaying import TOPIC, record, request
+
+T = 1_600_000_000_000
+NOW = T + 10_000_000
+LATER = Settling(NOW, 30_000)
+NEVER = Settling(NOW, 0)
+
+
+def log(*offsets: int, end: int = 100, **times: int) -> ListSource:
+    """A partition of 100 offsets, of which these hold a record; `o7=…` says the time of one."""
+    rows = [record(offset, times.get(f"o{offset}", T + offset)) for offset in sorted(offsets)]
+    return ListSource(rows, bounds={(TOPIC, 0): Bounds(0, end, end)})
+
+
+def runs(*edges: tuple[int, int]) -> list[Slice]:
+    return [Slice(TOPIC, 0, start, end) for start, end in edges]
+
+
+def told(found: list[Gap]) -> list[tuple[int, int, str, int | None]]:
+    return [
+        (each.slice.from_offset, each.slice.to_offset, each.kind, each.records) for each in found
+    ]
+
+
+# --- what stood there
+
+
+@given(st.sets(st.integers(0, 99)), st.sets(st.integers(0, 99)), st.integers(0, 40))
+def test_every_missing_record_is_in_one_gap_and_nothing_else_is(there, lost, read_over):
+    """With whatever is read over to get from one missing run to the next."""
+    missing = runs(*((each, each + 1) for each in sorted(lost)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sighting, "_READ_OVER", read_over)
+        found = sighting.seen(log(*there), missing, NEVER)
+    assert [each.slice.from_offset for each in found.gaps] == sorted(there & lost)
+    assert sum(each.records or 0 for each in found.gaps) == len(there & lost)
+    assert found.absent.get(TOPIC, 0) == len(lost - there)
+
+
+def test_offsets_that_hold_no_record_are_counted_and_are_no_gap():
+    found = sighting.seen(log(1, 2, 3, 9), runs((0, 3), (4, 8), (9, 12)), NEVER)
+    assert told(found.gaps) == [(1, 3, "missing", 2), (9, 10, "missing", 1)]
+    assert found.absent == {TOPIC: 1 + 4 + 2}
+
+
+def test_nothing_is_read_when_nothing_is_missing():
+    class Closed(ListSource):
+        def open(self):
+            raise AssertionError("it was opened")
+
+    assert sighting.seen(Closed([record(0)]), [], LATER).gaps == []
+
+
+# --- late or missing
+
+
+def test_what_is_younger_than_the_settling_time_is_no_gap_yet():
+    source = log(*range(20), o10=NOW - 29_000, o11=T, o15=NOW)
+    found = sighting.seen(source, runs((3, 6), (8, 14), (18, 20)), LATER)
+    # Offset 11 has an old time and came after 10 all the same.
+    assert told(found.gaps) == [
+        (3, 6, "missing", 3),
+        (8, 10, "missing", 2),
+        (10, 14, "settling", 4),
+        (18, 20, "settling", 2),
+    ]
+    assert found.notes == []
+
+
+def test_a_time_of_the_future_does_not_hide_gaps_behind_it():
+    source = log(*range(20), o5=NOW + 10**10)
+    found = sighting.seen(source, runs((3, 4), (8, 14)), LATER)
+    assert told(found.gaps) == [(3, 4, "missing", 1), (8, 14, "missing", 6)]
+    [note] = found.notes
+    assert "offset 5 has a time of the future" in note.text
+
+
+def test_behind_a_time_of_the_future_the_young_ones_are_still_found():
+    source = log(*range(20), o5=NOW + 10**10, o12=NOW - 1_000)
+    found = sighting.seen(source, runs((8, 14), (16, 17)), LATER)
+    assert told(found.gaps) == [
+        (8, 12, "missing", 4),
+        (12, 14, "settling", 2),
+        (16, 17, "settling", 1),
+    ]
+
+
+def test_with_a_settling_time_of_zero_nothing_settles():
+    found = sighting.seen(log(*range(5), o4=NOW), runs((3, 5)), NEVER)
+    assert told(found.gaps) == [(3, 5, "missing", 2)]
+
+
+# --- what has expired
+
+
+def test_named_offsets_before_the_log_have_expired():
+    bounds = {(TOPIC, 0): Bounds(50, 90, 90), (TOPIC, 1): Bounds(0, 5, 5)}
+    spans = Span.parse("0:10-60,0:70-80,1:0-5").offsets
+    gone, held = gaps._gone(Resolved(None, None, spans), bounds)
+    assert gone == (Slice(TOPIC, 0, 10, 50),)
+    assert held is not None
+    assert held.offsets == (
+        OffsetSpan(None, 0, 50, 60),
+        OffsetSpan(None, 0, 70, 80),
+        OffsetSpan(None, 1, 0, 5),
+    )
+
+
+def test_where_all_has_expired_nothing_is_left():
+    spans = Span.parse("laps:0:10-50").offsets
+    gone, held = gaps._gone(Resolved(None, None, spans), {(TOPIC, 0): Bounds(50, 90, 90)})
+    assert (gone, held) == ((Slice(TOPIC, 0, 10, 50),), None)
+
+
+def test_a_span_by_time_has_nothing_that_expired():
+    asked = Resolved(T, None)
+    assert gaps._gone(asked, {(TOPIC, 0): Bounds(50, 90, 90)}) == ((), asked)
+
+
+# --- how to compare
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "key", "has_offsets", "way"),
+    [
+        ("postgres:t", None, (), True, "offsets"),
+        ("postgres:t", None, ("seq",), True, "offsets"),
+        ("postgres:t", None, ("seq",), False, "key"),
+        ("postgres:t", None, (), False, "offsets"),  # which says what is lacking
+        ("postgres:t", "key", ("seq",), True, "key"),
+        ("postgres:t", "ledger", (), True, "ledger"),
+        ("kafka:copy", None, (), True, "ledger"),
+        ("parquet:there", None, (), True, "ledger"),
+    ],
+)
+def test_the_way_is_chosen_where_nobody_chose(target, asked, key, has_offsets, way):
+    wanted = request(target=target, key=key)
+    assert lacking.way_of(wanted, asked, lambda: has_offsets) == way
+
+
+def test_a_way_that_is_none_is_refused():
+    with pytest.raises(BadValue, match="--by .* is 'eye'; needed: offsets or key or ledger"):
+        lacking.way_of(request(target="postgres:t"), "eye", lambda: True)
+    with pytest.raises(Refused, match="is no table") as caught:
+        lacking.way_of(request(), "offsets", lambda: True)
+    assert "--by ledger" in (caught.value.hint or "")
+
+
+def test_rows_are_known_by_columns_that_somebody_names():
+    with pytest.raises(UsageError, match="needs to know which columns"):
+        lacking.columns_of(request(), "ts")
+    assert lacking.columns_of(request(key=("car",)), "ts") == ("car", "ts")
+    assert lacking.columns_of(request(key=("car", "seq")), None) == ("car", "seq")
+
+
+# --- closing them
+
+
+def search(**changes: object) -> Search:
+    """One that was never connected: only what it asks for is of interest."""
+    made = object.__new__(Search)
+    made.question = Question(request(**changes))
+    return made
+
+
+def found(*edges: tuple[int, int], kind: str = "missing") -> Gaps:
+    held = tuple(Gap(each, kind, len(each)) for each in runs(*edges))  # type: ignore[arg-type]
+    return Gaps("kafka:laps", "kafka:copy", tuple(runs((0, 100))), held, "offsets")
+
+
+def test_a_replay_of_gaps_is_of_these_offsets_and_reads_on_for_nothing():
+    asked = search(span="last 2h", where="offset > 2").replay_of(found((3, 4), (7, 9)))
+    assert asked == replace(
+        request(where="offset > 2"), span="laps:0:3-4,laps:0:7-9", lateness_ms=0
+    )
+    assert Span.parse(asked.span).offsets == (
+        OffsetSpan(TOPIC, 0, 3, 4),
+        OffsetSpan(TOPIC, 0, 7, 9),
+    )
+
+
+def test_what_settles_or_has_expired_is_not_replayed():
+    both = replace(
+        found((3, 4)), found=(*found((3, 4)).found, *found((50, 60), kind="settling").found)
+    )
+    assert search().replay_of(both).span == "laps:0:3-4"
+
+
+def test_too_many_gaps_to_replay_one_by_one_are_refused(monkeypatch):
+    monkeypatch.setattr(gaps, "_MOST_REPLAYED", 2)
+    assert search().replay_of(found((1, 2), (3, 4))).span
+    with pytest.raises(Refused, match="3 gaps would be as many transactions") as caught:
+        search().replay_of(found((1, 2), (3, 4), (5, 6)))
+    assert "--on-conflict ignore" in (caught.value.hint or "")
+
+
+def test_counts_of_a_transform_count_where_a_gap_is_whole():
+    whole = Gap(Slice(TOPIC, 0, 3, 9), records=6)
+    cut = Gap(Slice(TOPIC, 0, 20, 25), records=5)
+    records = {Slice(TOPIC, 0, 3, 9): 2, Slice(TOPIC, 0, 20, 30): 4}
+    assert [each.records for each in gaps._recounted([whole, cut], records)] == [2, 5]
+
+
+def test_notes_of_absent_offsets_say_why():
+    from playhead.proof import absent_note
+    from playhead.source import TopicFacts
+
+    assert absent_note("laps", 3, TopicFacts(is_compacted=True)) == Note(
+        "absent",
+        "laps: 3 offsets hold no record: compacted away, or markers and aborted records of transactions",
+        "info",
+    )
+    assert "compacted" not in absent_note("laps", 3, None).text
