@@ -94,17 +94,21 @@ def report(run: Run, proof: Proof) -> None:
 @contextmanager
 def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
     """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
+    told = "stopping at the next slice boundary; once more to stop at once"
+    with stopping(run, journal, plan.replay_id, told):
+        yield
+
+
+@contextmanager
+def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[None]:
+    """The first signal asks what runs under an id to stop; the second is as everywhere."""
     before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, _: FrameType | None) -> None:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-        run.output.say(
-            "stopping at the next slice boundary; once more to stop at once"
-            if journal.ask_to_stop(plan.replay_id)
-            else "stopping"
-        )
-        if not journal.is_held(plan.replay_id):
+        run.output.say(told if journal.ask_to_stop(replay_id) else "stopping")
+        if not journal.is_held(replay_id):
             signal.raise_signal(number)
 
     for kind in before:

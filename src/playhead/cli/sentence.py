@@ -149,8 +149,8 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
-        "lateness_ms": _duration("--lateness", values["lateness"], 600_000),
-        "max_gap_ms": _duration("--max-gap", values["max_gap"], None),
+        "lateness_ms": _duration("--lateness", values.get("lateness"), 600_000),
+        "max_gap_ms": _duration("--max-gap", values.get("max_gap"), None),
         "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
         "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
     }
@@ -159,14 +159,16 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         for name, value in (
             ("decode", _known("--decode", values["decode"], _DECODES)),
             ("partition", _known("--partition", values["partition"], _PARTITIONS)),
-            ("pace", values["pace"]),
+            ("pace", values.get("pace")),
             ("on_error", values["on_error"]),
         )
         if value is not None
     }
     same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
-    rules |= {name: values[name] for name in same}
-    return Request(source=str(source), target=str(target), span=str(span(run)), **rules)
+    rules |= {name: values[name] for name in same if name in values}
+    if "to" in values:  # a live pipeline has no span
+        rules["span"] = str(span(run))
+    return Request(source=str(source), target=str(target), **rules)
 
 
 def span(run: Run) -> Span:
