@@ -117,7 +117,7 @@ def write(round_: Round, drawn: Iterable[Drawn]) -> Outcome:
     except (Unavailable, AlreadyCommitted) as exc:
         # Committed already is what an engine meets that starts a lost task again.
         let_go()
-        outcome.away = exc.message
+        outcome.away = str(exc)
     except BaseException:
         let_go()
         raise

@@ -3,7 +3,17 @@
 import pytest
 
 from playhead.errors import PlayheadError, Unavailable
-from playhead.spark.run import _MARK, EngineLost, TaskAway, TaskFailed, _said, failure as failure_of
+from playhead.spark.run import (
+    _MARK,
+    EngineFailed,
+    EngineLost,
+    TaskAway,
+    TaskFailed,
+    _said,
+)
+from playhead.spark.run import (
+    failure as failure_of,
+)
 
 ABORTED = (
     "An error occurred while calling o77.collectToPython.\n"
@@ -47,7 +57,7 @@ def test_what_a_task_has_said_itself_counts_first():
 def test_anything_else_is_one_line_and_not_a_stack():
     text = ABORTED.format("x") + "Caused by: java.lang.IllegalStateException: broken\n\tat a.b(c)"
     failure = failure_of(RuntimeError(text))
-    assert type(failure) is TaskFailed
+    assert type(failure) is EngineFailed
     assert failure.message == (
         "the engine failed with RuntimeError: java.lang.IllegalStateException: broken"
     )

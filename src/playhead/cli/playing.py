@@ -12,6 +12,7 @@ import typer
 from playhead import secrets
 from playhead.cli.consent import ask
 from playhead.cli.options import Run
+from playhead.cli.sentence import share
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.journal import Journal
@@ -139,5 +140,6 @@ def save_plan(run: Run, plan: Plan, file: Path) -> None:
 def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
     """Go on with a replay of the journal; a finished one reads and writes nothing."""
     with_saved = with_servers(run, dict(saved.servers))
-    planned = api.planned(saved.plan, with_saved.configuration())
+    part = share(run, saved.plan.request.target_endpoint)
+    planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     play(with_saved, planned, yes=yes)

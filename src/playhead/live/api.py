@@ -42,7 +42,7 @@ def plan(
             if known is None:
                 raise
             if told.is_time():
-                say(f"live {wish.name}: {told.since()} to begin: {exc.message}")
+                say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
             time.sleep(waits.take())
 
 
@@ -90,7 +90,7 @@ def status(
     try:
         document |= _behind(found, configuration)
     except PlayheadError as exc:
-        document["remarks"].append(f"how far behind it is cannot be told: {exc.message}")
+        document["remarks"].append(f"how far behind it is cannot be told: {exc!s}")
     return document
 
 
@@ -116,7 +116,7 @@ def _behind(found: Pipeline, configuration: Configuration) -> dict[str, Any]:
         at |= {place: end for place, end in group.items() if place not in at}
     except PlayheadError as exc:
         at, by = group, "group"
-        remarks.append(f"the ledger cannot be read, so this is the group's word: {exc.message}")
+        remarks.append(f"the ledger cannot be read, so this is the group's word: {exc!s}")
     partitions = _partitions(found, bounds, at)
     first = _waiting_since(source, bounds, partitions)
     return {

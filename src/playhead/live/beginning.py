@@ -61,28 +61,46 @@ def ledger_ends(entries: Iterable[Entry]) -> dict[Place, int]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of where a pipeline stood."""
+
+    pipeline: Pipeline | None
+    ledger: Mapping[Place, int]
+    group: Mapping[Place, int]
+
+    @property
+    def is_new(self) -> bool:
+        return self.pipeline is None and not self.ledger
+
+
 def beginning(
     wish: Wish,
     source: KafkaSource,
-    known: Pipeline | None,
+    pipeline: Pipeline | None,
     entries: Iterable[Entry],
     *,
     now_ns: int,
     timezone: str,
 ) -> Beginning:
-    """Decide where each partition goes on; refuse what would be silently short."""
+    """Look at the log and the group, and decide."""
     bounds = source.bounds()
-    ledger = ledger_ends(entries)
-    is_new = known is None and not ledger
-    own = {} if is_new else group_offsets(source, wish.group)
-    first = _asked(wish, source, bounds, now_ns, timezone) if is_new else {}
+    known = Known(pipeline, ledger_ends(entries), group_offsets(source, wish.group))
+    first = _asked(wish, source, bounds, now_ns, timezone) if known.is_new else {}
+    return decided(wish, bounds, known, first)
+
+
+def decided(
+    wish: Wish, bounds: Mapping[Place, Bounds], known: Known, first: Mapping[Place, int]
+) -> Beginning:
+    """Where each partition goes on; refuses what would be silently short."""
     starts: dict[Place, int] = {}
     gone: dict[Place, tuple[int, int]] = {}
     for place, held in sorted(bounds.items()):
-        at = _start(place, held, ledger, own, known, first)
-        if wish.drop_when_down:
+        at = _start(place, held, known, first)
+        if wish.drop_when_down and not known.is_new:
             # What was given up is not in the ledger; how far it was read, the group knows.
-            at = max(at, own.get(place, at))
+            at = max(at, known.group.get(place, at))
         if at > held.high_watermark:
             raise BeyondTheEnd(wish.name, place, ledger=at, end=held.high_watermark)
         if at < held.earliest:
@@ -90,20 +108,15 @@ def beginning(
         starts[place] = max(at, held.earliest)
     if gone and not wish.accept_loss:
         raise Expired(wish.name, gone)
-    return Beginning(starts, ledger, gone)
+    return Beginning(starts, known.ledger, gone)
 
 
-def _start(
-    place: Place,
-    held: Bounds,
-    ledger: Mapping[Place, int],
-    own: Mapping[Place, int],
-    known: Pipeline | None,
-    first: Mapping[Place, int],
-) -> int:
+def _start(place: Place, held: Bounds, known: Known, first: Mapping[Place, int]) -> int:
     """By the ledger, by what was written down when it began, or, of a partition that is new, all of it."""
-    noted = known.start(place) if known is not None else None
-    for found in (ledger.get(place), noted, own.get(place), first.get(place)):
+    if known.is_new:
+        return first.get(place, held.earliest)
+    noted = known.pipeline.start(place) if known.pipeline is not None else None
+    for found in (known.ledger.get(place), noted, known.group.get(place)):
         if found is not None:
             return found
     return held.earliest

@@ -62,5 +62,5 @@ class MovingGroup:
 
     def _complain(self, exc: PlayheadError) -> None:
         if not self._has_complained:
-            self._say(f"group {self._group} does not show how far it is: {exc.message}")
+            self._say(f"group {self._group} does not show how far it is: {exc!s}")
             self._has_complained = True

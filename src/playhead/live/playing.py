@@ -124,7 +124,7 @@ class Rounds:
         except Unavailable as exc:
             if self._engine.has_died():
                 raise
-            self._desk, away = None, exc.message
+            self._desk, away = None, str(exc)
         return away
 
     def _round(self, due: Sequence[Slice], *, is_alone: bool = False) -> Round:
@@ -181,7 +181,7 @@ class Rounds:
         try:
             entries = ground.ends.target.entries(pipeline_id(ground.wish.name))
         except Unavailable as exc:
-            return exc.message
+            return str(exc)
         self._standing.follow(ledger_ends(entries))
         self._standing.lost = still_lost(self._standing.lost, [each.slice for each in entries])
         return None

@@ -145,7 +145,7 @@ class Runner:
                 if known is None or self._is_stopped():
                     raise
                 if told.is_time():
-                    self._tell(f"{told.since()} to begin: {exc.message}")
+                    self._tell(f"{told.since()} to begin: {exc!s}")
                 self._sleep(waits.take())
 
     def _begin(self, both: Ends, mark: Pipeline, known: Pipeline | None) -> Beginning:
@@ -203,7 +203,7 @@ class Runner:
                 if time.monotonic() > until:
                     raise
                 if told.is_time():
-                    self._tell(f"{told.since()} for its lock: {exc.message}")
+                    self._tell(f"{told.since()} for its lock: {exc!s}")
                 self._sleep(waits.take())
 
     def _sleep(self, seconds: float) -> None:
@@ -240,11 +240,11 @@ class Runner:
         try:
             ground.ends.source.bounds()
         except Unavailable as away:
-            return away.message
+            return str(away)
         self._strikes += 1
         if self._strikes > _MOST_STRIKES:
             raise exc
-        return exc.message
+        return str(exc)
 
     def _wait_for_both(self, ground: Ground, why: str, told: Told, waits: Waits) -> None:
         """Until both servers answer; then the next query begins where the ledger ends."""
@@ -257,7 +257,7 @@ class Runner:
                 self._look_again(ground)
                 reason = None
             except Unavailable as exc:
-                reason = exc.message
+                reason = str(exc)
 
     def _look_again(self, ground: Ground) -> None:
         standing = ground.standing

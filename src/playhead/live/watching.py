@@ -68,12 +68,12 @@ class Watch:
         except Unavailable as exc:
             self.lag = None
             if self._told.is_time():
-                self._say(f"{self._told.since()} for the broker: {exc.message}")
+                self._say(f"{self._told.since()} for the broker: {exc!s}")
             return
         except PlayheadError as exc:
             self.lag = None
             if self._told.is_time():
-                self._say(exc.message)
+                self._say(str(exc))
             return
         if self._told.lasted_s():
             self._say(f"the broker is back after {self._told.lasted_s():.0f} s")

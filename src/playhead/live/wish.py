@@ -15,7 +15,7 @@ _LEAST_TRIGGER_MS, _MOST_TRIGGER_MS = 10, 3_600_000
 _COMMAND_LINE = "the command line"
 # It becomes a part of file names, of transactional ids and of a group's name.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,54}")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
