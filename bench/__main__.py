@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import foundations, groups, load, measure, replay, topics
+from bench import foundations, groups, live, load, measure, replay, topics
 from bench.measure import Row
 
 _HEADS = ["work", "ours", "against", "theirs", "measured", "bound", "verdict"]
@@ -16,6 +16,7 @@ _RESULTS = Path(__file__).with_name("results")
 _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "foundations": lambda _: foundations.rows(),
     "groups": lambda _: groups.rows(),
+    "live": lambda _: live.rows(),
     "replay": replay.rows,
     "topics": lambda _: topics.rows(),
 }

@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.fix_kafka_tools",
     "tests.fix_registry",
     "tests.fix_groups",
+    "tests.fix_live",
     "tests.fix_replay",
     "tests.fix_s3",
     "tests.fix_sandbox",

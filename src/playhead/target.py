@@ -30,7 +30,7 @@ class InUse(Refused):
     """Another run of the same replay is at work."""
 
     def __init__(self, replay_id: str, *, where: str) -> None:
-        self.replay_id = replay_id
+        self.replay_id, self.where = replay_id, where
         super().__init__(
             f"replay {replay_id} is running already ({where})",
             hint=f"`playhead runs {replay_id}` shows how far it is",

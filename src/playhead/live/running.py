@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from playhead.errors import PlayheadError, Stopped, Unavailable
+from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget
@@ -63,6 +63,12 @@ class Runner:
 
     def run(self) -> dict[str, Any]:
         """Play until somebody asks to stop, or all is read that was there; says what was done."""
+        try:
+            return self._run()
+        except InUse as exc:
+            raise PipelineInUse(self.wish.name, where=exc.where) from exc
+
+    def _run(self) -> dict[str, Any]:
         name, both = self.wish.name, self._ends()
         with self.pipelines.journal.held(self._id), self._hold:
             mark = self._mark()
@@ -326,6 +332,18 @@ class Runner:
                     raise rounds.failure
                 return
             time.sleep(_LOOK_EVERY_S)
+
+
+class PipelineInUse(Refused):
+    """A pipeline of that name is at work already."""
+
+    def __init__(self, name: str, *, where: str) -> None:
+        self.name, self.where = name, where
+        super().__init__(
+            f"live pipeline {name} is at work already: {where}",
+            hint=f"`playhead live --status {name}` shows how far it is, --stop {name} stops it; "
+            "another pipeline needs another --name",
+        )
 
 
 _OURS = (PlayheadError, LedgerWentBack)
