@@ -83,8 +83,8 @@ def _servers() -> Iterator[Endpoints]:
     with tempfile.TemporaryDirectory(prefix="playhead-bench-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         box = Sandbox(Path(name) / "box")
-        with box.running() as endpoints:
-            _sql(endpoints, "ALTER SYSTEM SET track_commit_timestamp = on")
+        with box.running() as first:
+            _sql(first, "ALTER SYSTEM SET track_commit_timestamp = on")
             pid = box.status().database_pid
             assert pid is not None
             os.kill(pid, signal.SIGINT)

@@ -1,5 +1,8 @@
 """Live pipelines between real ends: in this process for a look at everything, as commands to be killed."""
 
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +22,7 @@ from playhead.pipelines import RUNNING, Pipelines, pipeline_id
 from playhead.replay.build import ends
 from playhead.request import Request
 from playhead.source import Place
-from tests.fix_replay import Deck, new_name, within
+from tests.fix_replay import Deck, Ended, Performance, ended, lap, new_name, within
 
 COLUMNS = "car text, seq int, _partition int, _offset bigint"
 
@@ -89,6 +92,51 @@ class Playing:
 
     def has_said(self, text: str) -> bool:
         return any(text in each for each in self.said)
+
+
+@dataclass
+class Show(Performance):
+    """A pipeline run by real commands; `count` is how many laps its topic holds in the end."""
+
+    def start(self, *more: str, **environment: str) -> "subprocess.Popen[str]":
+        words = ("live", f"kafka:{self.topic}", self.end.text, *self.end.options, *more)
+        given = self.environment() | environment
+        asked = ("--name", self.replay_id, "--from", "earliest", "--trigger", "50ms")
+        return self.start_playhead(*words, *asked, "--yes", "-o", "json", **given)
+
+    def feed(self, start: int, end: int, *, waves: int = 1, pause_s: float = 0.0) -> None:
+        """Write laps, in so many waves."""
+        step = max(1, (end - start) // waves)
+        for at in range(start, end, step):
+            numbers = range(at, min(at + step, end))
+            self.deck.write([lap(n, self.topic, PARTITIONS) for n in numbers])
+            time.sleep(pause_s)
+
+    def has(self, count: int, *, seconds: float = 90.0) -> None:
+        """Wait until so many are there; none is there twice."""
+        within(lambda: len(self.end.numbers()) >= count, seconds=seconds, what=f"{count} are there")
+        assert self.end.numbers() == [*range(count)]
+
+    def stopped(self, command: "subprocess.Popen[str]") -> Ended:
+        """As a person does it."""
+        command.send_signal(signal.SIGINT)
+        return ended(command)
+
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def show(perform: Callable[..., Performance], servers: Deck) -> Callable[..., Show]:
+    """Makes shows; what they leave running is killed at the end."""
+
+    def make(kind: str, count: int = 0) -> Show:
+        it = perform(kind, servers.topic("live", PARTITIONS), count)
+        # The same object's fields, so that the clean-up of performances is the show's as well.
+        given = (it.deck, it.topic, it.count, it.end, it.replay_id, it.start_playhead)
+        return Show(*given, slice_records=1_000)
+
+    return make
 
 
 Live = Callable[..., Playing]
