@@ -140,6 +140,7 @@ class _Part:
     def __init__(self, round_: Round, outcome: Outcome) -> None:
         self._round, self._outcome = round_, outcome
         self._due = {(each.topic, each.partition): each for each in round_.slices}
+        self._seen: set[Place] = set()
         self._cutter = Cutter(round_.limits, Filter(), self._account)
         self._desk = self._usable() or self._opened()
         outcome.desk = self._desk.id
@@ -177,6 +178,10 @@ class _Part:
     def write(self, stream: Iterator[Drawn]) -> None:
         for place, same in groupby(stream, lambda each: (each[0].topic, each[0].partition)):
             slice_ = self._due.pop(place, None)
+            if place in self._seen:
+                # The first time, all offsets behind its last record were taken for absent.
+                raise ValueError(f"drawn: found {place[0]}:{place[1]} twice, needed it in one row")
+            self._seen.add(place)
             if slice_ is not None:
                 self._write_slice(slice_, _from(same, slice_.from_offset))
         if self._round.is_alone:

@@ -245,7 +245,7 @@ def test_told_to_drop_it_loses_what_comes_meanwhile_and_says_so(
     done = it.stop()
     assert (done["lost_offsets"], done["lost"]) == (20, [f"{topic}:0:10-30"])
     assert it.has_said("DROPPING what comes in")
-    assert it.has_said("20 offsets were lost")
+    assert it.has_said("20 offsets are lost")
     assert numbers(deck, table) == [*range(10), *range(30, 40)]
     assert [(e.slice.from_offset, e.slice.to_offset) for e in it.entries()] == [(0, 10), (30, 40)]
 

@@ -1,6 +1,7 @@
 """A task's part in a round: what is due is written once, what is absent is accounted for, and nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,14 @@ def test_one_of_several_tasks_claims_nothing_of_what_it_did_not_see():
     due = slice_(0, 4), Slice(TOPIC, 1, 0, 4)
     write(round_of(target, *due, is_alone=False), drawn(*laps(0, 4)))
     assert [each.slice for each in target.entries("live.laps")] == [due[0]]
+
+
+def test_a_partition_that_comes_twice_is_a_fault_and_never_a_gap():
+    target = ListTarget()
+    due = slice_(0, 8), Slice(TOPIC, 1, 0, 1)
+    other = [(Records.of([replace(record(0, 0), partition=1)]), None)]
+    with pytest.raises(ValueError, match="twice"):
+        write(round_of(target, *due), [*drawn(*laps(0, 4)), *other, *drawn(*laps(4, 8))])
 
 
 def test_a_round_that_is_cut_into_portions_is_one_entry_all_the_same():

@@ -129,10 +129,12 @@ def _play(run: Run, wish: Wish) -> None:
     from playhead.live.running import Runner
 
     pipelines = Pipelines()
-    planned = api.plan(wish, run.configuration(), pipelines, run.output.say)
+    values = run.values
+    warm = values["yes"] and not values["dry_run"]
+    planned = api.plan(wish, run.configuration(), pipelines, run.output.say, warm=warm)
     for line in _lines(wish, planned):
         run.output.say(line)
-    if run.values["dry_run"]:
+    if values["dry_run"]:
         for line in sample_lines(planned.plan):
             run.output.say(line)
         run.output.emit(_document(wish, planned), [_document(wish, planned)])

@@ -25,22 +25,30 @@ _LOOK_EVERY_S = 0.1
 
 
 def plan(
-    wish: Wish, configuration: Configuration, pipelines: Pipelines, say: Callable[[str], None]
+    wish: Wish,
+    configuration: Configuration,
+    pipelines: Pipelines,
+    say: Callable[[str], None],
+    *,
+    warm: bool = False,
 ) -> Planned:
-    """Look at both ends; one that ran before waits for them, a new one had better be told."""
+    """Look at both ends; one that ran before waits for them, a new one had better be told.
+
+    With `warm` the engine starts meanwhile.
+    """
     if configuration.get("spark_remote"):
         raise UsageError(
             "a live pipeline does not run through Spark Connect",
             hint="leave --spark-remote out, or name a cluster by --spark-master",
         )
-    known = pipelines.get(wish.name)
+    own_id = pipeline_id(wish.name)
+    if pipelines.get(wish.name) is None:
+        return api.plan(wish.request, configuration, replay_id=own_id, warm=warm)
     told, waits = Told(), Waits()
     while True:
         try:
-            return api.plan(wish.request, configuration, replay_id=pipeline_id(wish.name))
+            return api.plan(wish.request, configuration, replay_id=own_id)
         except Unavailable as exc:
-            if known is None:
-                raise
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
             time.sleep(waits.take())

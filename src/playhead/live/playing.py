@@ -159,7 +159,7 @@ class Rounds:
         self._waits.start_over()
         if standing.state in (WAITING, DROPPING):
             lag_s = self._told.lasted_s()
-            lost = f"; {standing.lost_offsets:,} offsets were lost" if standing.lost else ""
+            lost = f"; {standing.lost_offsets:,} offsets are lost" if standing.lost else ""
             say(f"writing again after {lag_s:.1f} s{lost}")
             if standing.lost:
                 request = self._ground.wish.request
