@@ -79,7 +79,8 @@ def test_starts():
         "latest",
     ]
     assert start_of("group:other", "g") == "group:other"
-    for bad in ("group:", "group:g"):
+    assert start_of("now-2h", "g") == "now-2h"
+    for bad in ("group:", "group:g", "yesteryear"):
         with pytest.raises(UsageError):
             start_of(bad, "g")
 

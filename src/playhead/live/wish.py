@@ -7,6 +7,7 @@ from playhead.duration import parse_duration_ms, show_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.request import Request
+from playhead.span import Span
 
 AVAILABLE_NOW = "available-now"
 LATEST, EARLIEST, GROUP = "latest", "earliest", "group:"
@@ -97,4 +98,6 @@ def start_of(text: str, group: str) -> str:
             f"--from {text} names the pipeline's own group, which only says how far it is",
             hint="where it goes on, its ledger knows",
         )
+    if word not in (LATEST, EARLIEST) and not word.startswith(GROUP):
+        Span.of(word)  # refuses now what could not be understood when it begins
     return word
