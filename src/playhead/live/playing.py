@@ -1,6 +1,5 @@
 """Plays a pipeline's rounds as Spark brings them: what is due is written, or waited for, or given up."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,9 @@ from playhead.account import ErrorRule
 from playhead.errors import Unavailable
 from playhead.faults import abort_point
 from playhead.live.beginning import ledger_ends
+from playhead.live.holding import Hold
 from playhead.live.standing import Standing, still_lost
-from playhead.live.waiting import Told, Waits
+from playhead.live.waiting import Told, Waits, sleep_unless
 from playhead.live.wish import Wish
 from playhead.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
 from playhead.record import Slice
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # So many in one round are worth a task for each partition; fewer are done sooner by one.
 _WORTH_SEVERAL = 50_000
-_LOOK_EVERY_S = 0.1
 
 
 @dataclass(slots=True)
@@ -38,7 +37,7 @@ class Ground:
     standing: Standing
     stop_file: Path
     say: Callable[[str], None]
-    renew_hold: Callable[[], None]
+    hold: Hold
     move_group: Callable[[Mapping[Place, int]], None]
     slots: int
     run: str = field(default_factory=lambda: uuid4().hex)
@@ -149,7 +148,7 @@ class Rounds:
         self._desk = outcomes[0].desk if len(outcomes) == 1 and away is None else None
         if any(each.is_new for each in outcomes) and not self._is_first and away is None:
             # The connection before was lost, and with it, perhaps, the lock that keeps others out.
-            self._ground.renew_hold()
+            self._ground.hold.renew()
         self._is_first = False
         return away
 
@@ -216,9 +215,7 @@ class Rounds:
             standing.away = reason
             if self._told.is_time():
                 self._ground.say(f"{self._told.since()}, its place is kept: {reason}")
-            until = time.monotonic() + self._waits.take()
-            while time.monotonic() < until and not self._is_stopped():
-                time.sleep(_LOOK_EVERY_S)
+            sleep_unless(self._is_stopped, self._waits.take())
             reason = self._ledger_away()
         if not self._is_stopped():
-            self._ground.renew_hold()
+            self._ground.hold.renew()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+_LOOK_EVERY_S = 0.1
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 _FIRST_SAID_S, _SELDOMEST_S = 5.0, 60.0
 
@@ -58,3 +59,10 @@ class Told:
 
     def start_over(self) -> None:
         self._began, self._pause_s = None, _FIRST_SAID_S
+
+
+def sleep_unless(is_stopped: Callable[[], bool], seconds: float) -> None:
+    """Wait so long, or until somebody asks to stop."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not is_stopped():
+        time.sleep(min(_LOOK_EVERY_S, seconds))
