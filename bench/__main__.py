@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import foundations, gaps, groups, ingest, load, measure, replay, topics
+from bench import foundations, gaps, groups, ingest, live, load, measure, replay, topics
 from bench.measure import Row
 
 _HEADS = ["work", "ours", "against", "theirs", "measured", "bound", "verdict"]
@@ -18,6 +18,7 @@ _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "gaps": lambda _: gaps.rows(),
     "groups": lambda _: groups.rows(),
     "ingest": lambda _: ingest.rows(),
+    "live": lambda _: live.rows(),
     "replay": replay.rows,
     "topics": lambda _: topics.rows(),
 }

@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.fix_groups",
     "tests.fix_ingest",
     "tests.fix_replay",
+    "tests.fix_live",
     "tests.fix_s3",
     "tests.fix_sandbox",
     "tests.fix_tls",

@@ -67,9 +67,17 @@ class Account:
     """
 
     def __init__(
-        self, slice_: Slice, rule: ErrorRule | None = None, bury: Bury | None = None
+        self,
+        slice_: Slice,
+        rule: ErrorRule | None = None,
+        bury: Bury | None = None,
+        *,
+        is_endless: bool = False,
     ) -> None:
         self.slice = slice_
+        self.is_endless = is_endless
+        """Whether slices like this one come for ever: then its entry may be joined to the one that ends
+        where it begins, so that the ledger does not grow with them."""
         self.read = self.filtered = self.outside = self.late = 0
         self.first_ms: int | None = None
         self.last_ms: int | None = None

@@ -143,14 +143,15 @@ def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
     """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
     lanes = job.works[index]
     keep_memory()
-    with _seldom_collecting():
+    with seldom_collecting():
         if job.pacing is None or len(lanes) == 1 or draw is not None:
             return [_play_lanes(job, index, lanes, draw, Event())]
         return _side_by_side(job, index, lanes)
 
 
 @contextmanager
-def _seldom_collecting() -> Iterator[None]:
+def seldom_collecting() -> Iterator[None]:
+    """Look for cycles less often than Python does of itself."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:

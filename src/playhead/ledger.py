@@ -1,7 +1,7 @@
 """What has been committed: one entry for each slice, kept in the target in the data's own transaction."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from playhead.record import Slice
 
 VERSION = 1
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
+_COMMITS = "commits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,41 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         rest = ("first_ms", "last_ms", "last_late_ms", "details")
         return cls(slice_, **{name: document[name] for name in (*_COUNTS, *rest)})
+
+
+def joined(first: Entry, second: Entry) -> Entry:
+    """Two entries of one partition, of which the second begins where the first ends, as one.
+
+    What is kept once for each commit, such as an offset map, is let go; counts are added up.
+    """
+    one, other = first.slice, second.slice
+    if (one.topic, one.partition, one.to_offset) != (
+        other.topic,
+        other.partition,
+        other.from_offset,
+    ):
+        raise ValueError(f"joined: found {one} and {other}, needed neighbours")
+    counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
+    return Entry(
+        Slice(one.topic, one.partition, one.from_offset, other.to_offset),
+        **counts,
+        first_ms=_best(min, first.first_ms, second.first_ms),
+        last_ms=_best(max, first.last_ms, second.last_ms),
+        last_late_ms=_best(max, first.last_late_ms, second.last_late_ms),
+        details=_added(first.details, second.details),
+    )
+
+
+def _best(choose: Callable[[Iterable[int]], int], *found: int | None) -> int | None:
+    known = [each for each in found if each is not None]
+    return choose(known) if known else None
+
+
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, int]:
+    """The counts of both, and of how many commits they are; a commit of its own does not say so."""
+    ones = [{_COMMITS: 1} | dict(each) for each in (first, second)]
+    names = {name for each in ones for name, value in each.items() if type(value) is int}
+    return {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
 
 
 def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slice]:

@@ -30,7 +30,7 @@ class InUse(Refused):
     """Another run of the same replay is at work."""
 
     def __init__(self, replay_id: str, *, where: str) -> None:
-        self.replay_id = replay_id
+        self.replay_id, self.where = replay_id, where
         super().__init__(
             f"replay {replay_id} is running already ({where})",
             hint=f"`playhead runs {replay_id}` shows how far it is",
@@ -113,7 +113,8 @@ class Writer(Protocol):
         `records` come in the order of their offsets, in runs of any size, may come slowly, and may be
         none at all, which is progress too. While they are drawn nothing is visible, and an error that
         they raise leaves nothing behind. Those that cannot be written go to `account.refuse`; the entry
-        is what `account.close` gives. A slice that overlaps a committed one of the same replay is
+        is what `account.close` gives, or where `account.is_endless` the join of that with the entry that
+        ends where it begins. A slice that overlaps a committed one of the same replay is
         refused with `AlreadyCommitted`. After any other error the outcome may be unknown: the ledger
         knows it, and this writer is not to be used again. `Unavailable` means that trying again later,
         with a new writer and a new look at the ledger, may well work.

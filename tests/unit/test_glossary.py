@@ -67,6 +67,10 @@ ALLOWED_TEXT = {
     "range": "Python's builtin, and Spark's method of the same name",
     "Range": "the HTTP header",
     "getMessageParameters": "PySpark's method",
+    "foreachBatch": "PySpark's method",
+    "checkpointLocation": "an option of Spark's",
+    "streaming.checkpoint": "a setting of Spark's",
+    "minBatchesToRetain": "a setting of Spark's",
     "log_destination": "PostgreSQL's setting",
 }
 

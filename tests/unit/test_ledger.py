@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from playhead.ledger import VERSION, Entry, remaining
+from playhead.ledger import VERSION, Entry, joined, remaining
 from playhead.record import Slice
 
 Place = tuple[str, int, int]
@@ -189,3 +189,74 @@ def test_slices_that_remain_do_not_touch_what_was_cut_out(planned):
     left = remaining(planned, middles)
     assert len(left) == len(planned) + len(middles)
     assert all(before < after for before, after in pairwise(left))
+
+
+# --- entries that are joined ------------------------------------------------------------------
+
+
+@st.composite
+def rows_of_entries(draw) -> list[Entry]:
+    """Entries of one partition, each of which begins where the one before ends."""
+    cuts = sorted(draw(st.sets(st.integers(0, 60), min_size=2, max_size=8)))
+    found = []
+    for start, end in pairwise(cuts):
+        counts = [draw(st.integers(0, (end - start) // 5)) for _ in range(5)]
+        names = ("written", "filtered", "outside", "dead", "skipped")
+        times = draw(st.none() | st.tuples(st.integers(0, 99), st.integers(100, 199)))
+        found.append(
+            Entry(
+                Slice("laps", 0, start, end),
+                sum(counts),
+                **dict(zip(names, counts, strict=True)),
+                first_ms=times and times[0],
+                last_ms=times and times[1],
+                details={"inserted": counts[0], "way": "direct", "refused": [start]},
+            )
+        )
+    return found
+
+
+@given(rows_of_entries())
+def test_entries_that_are_joined_say_the_same_of_all_of_it(entries):
+    whole = entries[0]
+    for each in entries[1:]:
+        whole = joined(whole, each)
+    first, last = entries[0].slice, entries[-1].slice
+    assert (whole.slice.from_offset, whole.slice.to_offset) == (first.from_offset, last.to_offset)
+    for name in ("read", "written", "filtered", "outside", "dead", "skipped", "absent"):
+        assert getattr(whole, name) == sum(getattr(each, name) for each in entries)
+    assert whole.first_ms == min(
+        (e.first_ms for e in entries if e.first_ms is not None), default=None
+    )
+    assert whole.last_ms == max((e.last_ms for e in entries if e.last_ms is not None), default=None)
+    assert Entry.from_json(whole.as_json()) == whole
+    if len(entries) > 1:
+        counted = {"commits": len(entries), "inserted": sum(e.details["inserted"] for e in entries)}
+        assert whole.details == counted
+
+
+@given(rows_of_entries().filter(lambda entries: len(entries) > 2))
+def test_only_neighbours_are_joined(entries):
+    for other in (
+        entries[2],
+        entries[0],
+        replace(entries[1], slice=replace(entries[1].slice, partition=1)),
+    ):
+        with pytest.raises(ValueError, match="neighbours"):
+            joined(entries[0], other)
+
+
+def test_a_joined_entry_does_not_grow():
+    whole = Entry(Slice("laps", 0, 0, 1), 1, 1, details={"offsets": [[0, 1]], "inserted": 1})
+    for n in range(1, 2_000):
+        whole = joined(
+            whole,
+            replace(
+                whole,
+                slice=Slice("laps", 0, n, n + 1),
+                read=1,
+                written=1,
+                details={"offsets": [[n, 1]], "inserted": 1},
+            ),
+        )
+    assert len(whole.as_json()) < 400

@@ -3,7 +3,17 @@
 import pytest
 
 from playhead.errors import PlayheadError, Unavailable
-from playhead.spark.run import _MARK, EngineLost, TaskAway, TaskFailed, _failure, _said
+from playhead.spark.run import (
+    _MARK,
+    EngineFailed,
+    EngineLost,
+    TaskAway,
+    TaskFailed,
+    _said,
+)
+from playhead.spark.run import (
+    failure as failure_of,
+)
 
 ABORTED = (
     "An error occurred while calling o77.collectToPython.\n"
@@ -28,7 +38,7 @@ ABORTED = (
     ],
 )
 def test_what_is_lost_can_be_waited_for(said, lost):
-    failure = _failure(RuntimeError(ABORTED.format(said)))
+    failure = failure_of(RuntimeError(ABORTED.format(said)))
     assert isinstance(failure, EngineLost)
     assert isinstance(failure, Unavailable)
     assert failure.message == f"the engine lost {lost}"
@@ -37,17 +47,17 @@ def test_what_is_lost_can_be_waited_for(said, lost):
 
 def test_what_a_task_has_said_itself_counts_first():
     away = ABORTED.format("RuntimeError: " + _MARK + _said(Unavailable("no leader", hint="wait")))
-    failure = _failure(RuntimeError(away + "Python worker exited unexpectedly"))
+    failure = failure_of(RuntimeError(away + "Python worker exited unexpectedly"))
     assert (type(failure), failure.message, failure.hint) == (TaskAway, "no leader", "wait")
     refused = PlayheadError("too large", hint="skip it")
-    failure = _failure(RuntimeError(ABORTED.format(_MARK + _said(refused))))
+    failure = failure_of(RuntimeError(ABORTED.format(_MARK + _said(refused))))
     assert (type(failure), failure.message, failure.exit_code) == (TaskFailed, "too large", 1)
 
 
 def test_anything_else_is_one_line_and_not_a_stack():
     text = ABORTED.format("x") + "Caused by: java.lang.IllegalStateException: broken\n\tat a.b(c)"
-    failure = _failure(RuntimeError(text))
-    assert type(failure) is TaskFailed
+    failure = failure_of(RuntimeError(text))
+    assert type(failure) is EngineFailed
     assert failure.message == (
         "the engine failed with RuntimeError: java.lang.IllegalStateException: broken"
     )

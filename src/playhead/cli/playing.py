@@ -11,6 +11,7 @@ import typer
 from playhead import secrets
 from playhead.cli.consent import ask
 from playhead.cli.options import Run
+from playhead.cli.sentence import share
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
 from playhead.cli.signals import first_signal
 from playhead.errors import EXIT_DIFFERENT, UsageError
@@ -94,14 +95,18 @@ def report(run: Run, proof: Proof) -> None:
 @contextmanager
 def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
     """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
+    told = "stopping at the next slice boundary; once more to stop at once"
+    with stopping(run, journal, plan.replay_id, told):
+        yield
+
+
+@contextmanager
+def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[None]:
+    """The first signal asks what runs under an id to stop; the second is as everywhere."""
 
     def stop(number: int) -> None:
-        run.output.say(
-            "stopping at the next slice boundary; once more to stop at once"
-            if journal.ask_to_stop(plan.replay_id)
-            else "stopping"
-        )
-        if not journal.is_held(plan.replay_id):
+        run.output.say(told if journal.ask_to_stop(replay_id) else "stopping")
+        if not journal.is_held(replay_id):
             signal.raise_signal(number)
 
     with first_signal(stop):
@@ -127,5 +132,6 @@ def save_plan(run: Run, plan: Plan, file: Path) -> None:
 def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
     """Go on with a replay of the journal; a finished one reads and writes nothing."""
     with_saved = with_servers(run, dict(saved.servers))
-    planned = api.planned(saved.plan, with_saved.configuration())
+    part = share(run, saved.plan.request.target_endpoint)
+    planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     play(with_saved, planned, yes=yes)

@@ -8,7 +8,7 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import load_plan, play, resume_saved, save_plan, show
-from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
+from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
 from playhead.journal import Journal
@@ -45,7 +45,7 @@ _DOING: Parameters = {
 
 
 @app.command()
-@with_options(SPAN, TIME, TRANSFORM, RULES, _DOING, CONNECTION, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, RULES, MACHINE, _DOING, CONNECTION, SPARK)
 def replay(
     run: Run,
     source: Annotated[
@@ -75,13 +75,14 @@ def replay(
         return
     file: Path | None = run.values["plan_file"]
     is_dry = run.values["dry_run"]
+    part = share(run, asked.target_endpoint)
     if file is not None and file.exists():
         saved = load_plan(file)
         _need_same(asked, saved.request, str(file))
-        planned = api.planned(saved, run.configuration())
+        planned = api.planned(saved, run.configuration(), share=part)
     else:
         warm = run.values["yes"] and not is_dry
-        planned = api.plan(asked, run.configuration(), replay_id=replay_id, warm=warm)
+        planned = api.plan(asked, run.configuration(), replay_id=replay_id, warm=warm, share=part)
         if file is not None:
             save_plan(run, planned.plan, file)
     if is_dry:

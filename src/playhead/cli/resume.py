@@ -7,13 +7,14 @@ import typer
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import CONNECTION, SPARK, Run, with_options
 from playhead.cli.playing import resume_saved
+from playhead.cli.sentence import MACHINE
 from playhead.journal import Journal
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
-@with_options(CONNECTION, SPARK)
+@with_options(MACHINE, CONNECTION, SPARK)
 def resume(
     run: Run,
     replay_id: Annotated[

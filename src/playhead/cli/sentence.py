@@ -1,5 +1,6 @@
 """The options that say a replay, each declared once, and the request that they make."""
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +9,7 @@ from playhead.cli.options import Parameters, Run
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue
+from playhead.pipelines import Pipelines
 from playhead.request import Request
 from playhead.span import Span
 
@@ -143,14 +145,49 @@ RULES: Parameters = {
 }
 
 
+MACHINE: Parameters = {
+    "max_share": (
+        _text(
+            "--max-share",
+            text="How much of the cores it may have, as 50%; half beside a live pipeline.",
+            metavar="SHARE",
+        ),
+        None,
+    ),
+}
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%|(0?\.[0-9]+|1(?:\.0*)?)")
+_BESIDE_LIVE = 0.5
+
+
+def share(run: Run, target: Endpoint) -> float | None:
+    """How much of this machine a replay may have; None for all of it."""
+    text = run.values["max_share"]
+    if text is None:
+        live = Pipelines().running_into(str(target))
+        if not live:
+            return None
+        run.output.say(
+            f"half of the cores, because {', '.join(live)} writes to {target.shown()} live "
+            "(--max-share 100% takes all)"
+        )
+        return _BESIDE_LIVE
+    match = _SHARE.fullmatch(text.strip())
+    found = 0.0 if match is None else float(match[1]) / 100 if match[1] else float(match[2])
+    if not 0 < found <= 1:
+        raise BadValue(
+            "--max-share", found=text, needed="1% to 100%, or 0.5", where="the command line"
+        )
+    return found
+
+
 def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     """What the options say; a word that an option does not know is refused here."""
     values = run.values
     rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
-        "lateness_ms": _duration("--lateness", values["lateness"], 600_000),
-        "max_gap_ms": _duration("--max-gap", values["max_gap"], None),
+        "lateness_ms": _duration("--lateness", values.get("lateness"), 600_000),
+        "max_gap_ms": _duration("--max-gap", values.get("max_gap"), None),
         "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
         "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
     }
@@ -159,14 +196,16 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         for name, value in (
             ("decode", _known("--decode", values["decode"], _DECODES)),
             ("partition", _known("--partition", values["partition"], _PARTITIONS)),
-            ("pace", values["pace"]),
+            ("pace", values.get("pace")),
             ("on_error", values["on_error"]),
         )
         if value is not None
     }
     same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
-    rules |= {name: values[name] for name in same}
-    return Request(source=str(source), target=str(target), span=str(span(run)), **rules)
+    rules |= {name: values[name] for name in same if name in values}
+    if "to" in values:  # a live pipeline has no span
+        rules["span"] = str(span(run))
+    return Request(source=str(source), target=str(target), **rules)
 
 
 def span(run: Run) -> Span:

@@ -12,6 +12,7 @@ from playhead.cli.lighter import lighten, lightened
 COMMANDS = {
     "demo": "Real servers, a topic just written, a span of it replayed into a database.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
+    "live": "What comes into a topic into a database or a topic, exactly once, without an end.",
     "resume": "Go on with a replay that stopped.",
     "runs": "The replays of this machine, and how far they are.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",

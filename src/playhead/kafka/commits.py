@@ -15,7 +15,7 @@ from playhead.kafka.offset_map import MapMaker, spans
 from playhead.kafka.refusals import find_refused
 from playhead.kafka.routes import Refusal, Route, sendable
 from playhead.kafka.transactions import TRANSACTION_TIMEOUT_S, Columns, Transactions, Unacceptable
-from playhead.ledger import Entry
+from playhead.ledger import Entry, joined
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -48,6 +48,8 @@ class Lane:
     """Raises when topics are not those any more that the replay began to write to."""
     is_paced: bool = False
     """Whether each record leaves at once: it has waited until it was due."""
+    latest: Entry | None = None
+    """The last entry in order, which a slice of an endless replay is joined to."""
     _refused: dict[int, Refusal] = field(default_factory=dict)
 
     def commit(self, account: Account, records: Iterable[Records]) -> None:
@@ -69,7 +71,6 @@ class Lane:
             with suppress(PlayheadError, Unacceptable):
                 self.transactions.abort()
             raise
-        self.committed.insert(bisect(self.committed, account.slice), account.slice)
 
     def _refuse_overlap(self, slice_: Slice) -> None:
         at = bisect(self.committed, slice_)
@@ -88,7 +89,7 @@ class Lane:
             details = maker.finish().as_details()
             self.confirm(details["topics"])
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
-            self._close(account.slice, account.close(details | {"refused": refused}))
+            self._close(account, account.close(details | {"refused": refused}))
         except _TooSlow as exc:
             self.transactions.abort()
             return exc
@@ -138,10 +139,12 @@ class Lane:
         piece = maker.piece(columns.topic, columns.partition, columns.offsets)
         self.transactions.send(columns, piece.acknowledge)
 
-    def _close(self, slice_: Slice, entry: Entry) -> None:
-        self.transactions.note(
-            LEDGER_TOPIC, key_of(self.replay_id, slice_), entry.as_json().encode()
-        )
+    def _close(self, account: Account, entry: Entry) -> None:
+        slice_, before = entry.slice, self.latest if account.is_endless else None
+        if before is not None and before.slice.to_offset == slice_.from_offset:
+            entry = joined(before, entry)
+        key = key_of(self.replay_id, entry.slice)
+        self.transactions.note(LEDGER_TOPIC, key, entry.as_json().encode())
         abort_point("kafka.ledger_sent")
         if self.group is not None:
             place: Place = slice_.topic, slice_.partition
@@ -149,6 +152,16 @@ class Lane:
             abort_point("kafka.group_moved")
         self.transactions.commit()
         abort_point("kafka.committed")
+        self._remember(entry)
+
+    def _remember(self, entry: Entry) -> None:
+        at = bisect(self.committed, entry.slice)
+        if at and self.committed[at - 1].overlaps(entry.slice):
+            self.committed[at - 1] = entry.slice  # what it was joined to
+        else:
+            self.committed.insert(at, entry.slice)
+        if self.latest is None or self.latest.slice <= entry.slice:
+            self.latest = entry
 
     def _learn_refused(self, slice_: Slice, held: Sequence[Records], failure: Unacceptable) -> None:
         """Find out whom the cluster refused; the next attempt leaves them out."""

@@ -21,7 +21,13 @@ from playhead.record import Slice
 from playhead.source import Place
 
 LEDGER_TOPIC = "playhead.ledger"
-_SETTINGS = {"cleanup.policy": "compact"}
+# A live pipeline writes an entry several times a second under one key, and compaction leaves the segment
+# that is being written alone: the smaller it is, the less there is to read.
+_SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 _PLACE = TopicPartition(LEDGER_TOPIC, 0)
 # Others' commits hold the end back for milliseconds; one that hangs, until the broker gives it up.
 _PATIENCE_S = 90.0
@@ -109,10 +115,9 @@ class Ledger:
         """All entries, in the order of their slices."""
         return self._parsed(f"{self._replay_id}|".encode())
 
-    def slices(self, place: Place) -> list[Slice]:
+    def entries_of(self, place: Place) -> list[Entry]:
         """What was committed of one source partition, in order."""
-        prefix = f"{self._replay_id}|{place[0]}|{place[1]}|".encode()
-        return [entry.slice for entry in self._parsed(prefix)]
+        return self._parsed(f"{self._replay_id}|{place[0]}|{place[1]}|".encode())
 
     def terms(self) -> Mapping[str, Any]:
         """What was settled before the replay began; empty when nothing was."""

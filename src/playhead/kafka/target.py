@@ -243,16 +243,17 @@ class KafkaWriter:
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
-            committed = self._ledger.slices(place)
+            entries = self._ledger.entries_of(place)
             route = self._route(place[0])
             return Lane(
                 transactions,
                 route,
                 self._replay_id,
                 group,
-                committed,
+                [each.slice for each in entries],
                 self.confirm,
                 is_paced=target.is_paced,
+                latest=entries[-1] if entries else None,
             )
         except BaseException:
             transactions.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from playhead.errors import PlayheadError
-from playhead.ledger import Entry
+from playhead.ledger import Entry, joined
 from playhead.postgres.failures import NotAllowed, StatementRefused
 from playhead.postgres.session import Place, Session
 from playhead.record import Slice
@@ -147,20 +147,34 @@ class Ledger:
         )
         return Others(wrote, replaced, deleted)
 
-    def add(self, replay_id: str, entry: Entry) -> None:
-        place: Sequence[object] = (
-            replay_id,
-            entry.slice.topic,
-            entry.slice.partition,
-            entry.slice.from_offset,
-            entry.slice.to_offset,
-            entry.as_json(),
+    def extend(self, replay_id: str, entry: Entry) -> None:
+        """Join it to the entry that ends where it begins; where there is none it is added.
+
+        Only in a transaction that `refuse_overlap` has begun: nobody else changes that entry then.
+        """
+        slice_ = entry.slice
+        found = self._session.run(
+            f"SELECT entry::text FROM {self._table.quoted} WHERE replay = $1 AND topic = $2 "  # noqa: S608
+            "AND partition = $3::int8 AND to_offset = $4",
+            (replay_id, slice_.topic, slice_.partition, slice_.from_offset),
         )
+        if not found:
+            self.add(replay_id, entry)
+            return
+        whole = joined(Entry.from_json(found[0][0]), entry)
+        self._session.run(
+            f"UPDATE {self._table.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
+            "committed_at = clock_timestamp() WHERE replay = $1 AND topic = $2 "
+            "AND partition = $3::int8 AND from_offset = $4",
+            _row(replay_id, whole),
+        )
+
+    def add(self, replay_id: str, entry: Entry) -> None:
         self._session.run(
             f"INSERT INTO {self._table.quoted} "  # noqa: S608
             "(replay, topic, partition, from_offset, to_offset, entry) "
             "VALUES ($1, $2, $3::int8::int4, $4, $5, $6::text::jsonb)",
-            place,
+            _row(replay_id, entry),
         )
 
     def _way_out(self) -> str:
@@ -168,6 +182,12 @@ class Ledger:
             f"somebody who may: CREATE SCHEMA {self._table.schema} AUTHORIZATION this_user; or name a "
             f"table that may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
         )
+
+
+def _row(replay_id: str, entry: Entry) -> Sequence[object]:
+    slice_ = entry.slice
+    place = slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset
+    return (replay_id, *place, entry.as_json())
 
 
 def _any(detail: str) -> str:

@@ -184,7 +184,8 @@ class PostgresWriter:
             details["refused"] = refused[:_MOST_REFUSED]
         entry = account.close(details)
         abort_point("postgres.closed")
-        self._ledger.add(self._replay_id, entry)
+        keep = self._ledger.extend if account.is_endless else self._ledger.add
+        keep(self._replay_id, entry)
         abort_point("postgres.ledger.added")
 
 

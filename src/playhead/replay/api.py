@@ -90,6 +90,7 @@ class Planned:
             say=say,
             progress=progress,
             slots=self.engine.slots,
+            is_bounded=self.engine.is_bounded,
             patience_s=patience_s,
             tasks_see_files=self.engine.is_local,
         )
@@ -128,11 +129,15 @@ def plan(
     *,
     replay_id: str | None = None,
     warm: bool = False,
+    share: float | None = None,
 ) -> Planned:
-    """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed."""
+    """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed.
+
+    `share` is how much of the machine's processors the run may have.
+    """
     transform = Transform(request.where, request.select)
     pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
-    engine = _engine(configuration, transform, pace)
+    engine = _engine(configuration, transform, pace, share)
     if warm:
         engine.warm()
     engine.check()
@@ -148,18 +153,21 @@ def plan(
     return Planned(planner.plan(replay_id), configuration, engine, journal)
 
 
-def planned(saved: Plan, configuration: Configuration) -> Planned:
+def planned(saved: Plan, configuration: Configuration, *, share: float | None = None) -> Planned:
     """A plan that was made before, to be run as it is."""
     transform = Transform(saved.request.where, saved.request.select)
-    engine = _engine(configuration, transform, Pace.parse(saved.request.pace))
+    engine = _engine(configuration, transform, Pace.parse(saved.request.pace), share)
     return Planned(saved, configuration, engine)
 
 
-def _engine(configuration: Configuration, transform: Transform, pace: Pace) -> Engine:
+def _engine(
+    configuration: Configuration, transform: Transform, pace: Pace, share: float | None
+) -> Engine:
     if transform.changes_nothing:
-        return Engine(configuration)
+        return Engine(configuration, share=share)
     # A task for each partition, which wait most of the time; how many there are is not known yet.
-    return Engine(configuration, transform, lanes=0 if pace.is_max else MOST_LOCAL_SLOTS)
+    lanes = 0 if pace.is_max else MOST_LOCAL_SLOTS
+    return Engine(configuration, transform, lanes=lanes, share=share)
 
 
 def _known_rate(journal: Journal, request: Request) -> float | None:

@@ -21,10 +21,15 @@ class Engine:
     """One session; safe to ask for from two threads."""
 
     def __init__(
-        self, configuration: Configuration, transform: Transform | None = None, *, lanes: int = 0
+        self,
+        configuration: Configuration,
+        transform: Transform | None = None,
+        *,
+        lanes: int = 0,
+        share: float | None = None,
     ) -> None:
         self._configuration, self._transform = configuration, transform
-        self._lanes = lanes
+        self._lanes, self._share = lanes, share
         self._lock = Lock()
         self._session: SparkSession | None = None
 
@@ -36,10 +41,18 @@ class Engine:
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once, about."""
+        """How many tasks can run at once, about; of a share of this machine, no more than that."""
         if not self.is_local:
-            return _SLOTS_ELSEWHERE
-        return max(os.cpu_count() or 1, min(self._lanes, MOST_LOCAL_SLOTS))
+            return max(1, int(_SLOTS_ELSEWHERE * (self._share or 1)))
+        cores = os.cpu_count() or 1
+        if self._lanes:
+            return max(cores, min(self._lanes, MOST_LOCAL_SLOTS))
+        return max(1, int(cores * (self._share or 1)))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether somebody else is to have the rest of the machine."""
+        return self._share is not None
 
     def paced_slots(self) -> int:
         """How many tasks do run at once: the engine is asked, and started for it."""
@@ -65,7 +78,8 @@ class Engine:
                 self._session = None
             if self._session is None:
                 master = self._configuration.get("spark_master")
-                if self.is_local and self._lanes and master in (None, "local[*]"):
+                is_ours = self._lanes or self.is_bounded
+                if self.is_local and is_ours and master in (None, "local[*]"):
                     master = f"local[{self.slots}]"
                 self._session = session.session(
                     "playhead replay",

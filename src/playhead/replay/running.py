@@ -102,6 +102,8 @@ class Runner:
     say: Callable[[str], None] = lambda _: None
     progress: Progress = lambda _done, _total, _entries: None
     slots: int = os.cpu_count() or 1
+    is_bounded: bool = False
+    """Whether `slots` is all that there may be, on an engine that could run more at once."""
     patience_s: float = 120.0
     tasks_see_files: bool = True
     """Whether the stop file reaches the tasks; where not, stopping cancels them."""
@@ -220,7 +222,7 @@ class Runner:
             pacing = self._pacing(left, meeting)
         else:
             parts = lanes if self.ends.target.is_ordered else split(lanes, self.slots)
-            works = shared_out(parts, len(parts))
+            works = shared_out(parts, self.slots if self.is_bounded else len(parts))
         return Job(
             self.plan.replay_id,
             expecting(self.ends.source, self.plan.source),

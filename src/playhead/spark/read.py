@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Spark asks the broker for the range twice in every poll, so small polls are what costs.
-_THROUGHPUT = {
+THROUGHPUT = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
@@ -20,7 +20,7 @@ def topic_frame(spark: "SparkSession", connection: KafkaConnection, topic: str) 
     """Everything a topic holds now, headers included; lost data is an error, never a shorter answer."""
     client = {f"kafka.{key}": value for key, value in connection.for_java("consumer").items()}
     options = (
-        _THROUGHPUT
+        THROUGHPUT
         | client
         | {
             "subscribe": topic,

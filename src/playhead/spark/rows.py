@@ -122,12 +122,7 @@ def _headers_from(column: Any) -> list[Headers]:
 
 def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
     """What `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
-    columns = {
-        name: _headers_from(rows.column(name))
-        if name == "headers"
-        else rows.column(name).to_pylist()
-        for name in rows.schema.names
-    }
+    columns = _columns(rows)
     is_control = [
         is_end and offset == _NO_OFFSET
         for is_end, offset in zip(columns["is_end"], columns["offset"], strict=True)
@@ -141,6 +136,25 @@ def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
             # Slices are apart by their control rows, so this is of one partition.
             yield _run_of(columns, start, stop)
         start = stop
+
+
+def runs(rows: pa.RecordBatch) -> Iterator[Run]:
+    """The records of rows in which there is no control, partition by partition as they come."""
+    columns = _columns(rows)
+    start = 0
+    for _, same in groupby(zip(columns["topic"], columns["partition"], strict=True)):
+        stop = start + sum(1 for _ in same)
+        yield _run_of(columns, start, stop)
+        start = stop
+
+
+def _columns(rows: pa.RecordBatch) -> dict[str, list[Any]]:
+    return {
+        name: _headers_from(rows.column(name))
+        if name == "headers"
+        else rows.column(name).to_pylist()
+        for name in rows.schema.names
+    }
 
 
 def _control_at(columns: dict[str, list[Any]], index: int) -> Begin | End:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MARK = "PLAYHEAD-ERROR "
-_REPORT = "report string"
+REPORT = "report string"
 _END_NOTED_WITHIN_S = 2.0
 # What Spark says, in its own words, when something is gone that it cannot replace.
 _LOST = {
@@ -66,25 +66,29 @@ class EngineLost(Unavailable):
         )
 
 
+class EngineFailed(TaskFailed):
+    """The engine stopped with an error of its own, or of one of its own clients."""
+
+
 def run(
     spark: "SparkSession", job: Job, transform: Transform | None = None
 ) -> list[Mapping[str, Any]]:
     """Do all works of a job, each in a task of its own; returns their reports."""
     indexes = spark.range(0, len(job.works), 1, len(job.works))
     if transform is None:
-        frame = indexes.mapInArrow(_Player(job), _REPORT)
+        frame = indexes.mapInArrow(_Player(job), REPORT)
     else:
         from playhead.spark import rows
         from playhead.spark.transform import apply
 
         read = indexes.mapInArrow(_Drawer(job), rows.SCHEMA)
-        frame = apply(read, transform).mapInArrow(_Committer(job), _REPORT)
+        frame = apply(read, transform).mapInArrow(_Committer(job), REPORT)
     try:
         # Spark Connect plans only now, so its rules for bad values must hold until the end.
         with _rules(spark, transform):
             return [json.loads(row.report) for row in frame.collect()]
     except Exception as exc:
-        raise _failure(exc) from exc
+        raise failure(exc) from exc
 
 
 def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContextManager[object]:
@@ -118,7 +122,7 @@ def transformed(
     return drawn
 
 
-def _failure(exc: Exception) -> PlayheadError:
+def failure(exc: Exception) -> PlayheadError:
     """What the task itself raised, found in what Spark makes of it; or what Spark has lost."""
     text = str(exc)
     at = text.find(_MARK)
@@ -140,7 +144,7 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
     # The JVM's stack is for whoever reports it: it stays in the chain, which -vv shows.
     causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
     first = (causes[-1] if causes else text.strip().partition("\n")[0]).removeprefix("Caused by: ")
-    return TaskFailed(
+    return EngineFailed(
         f"the engine failed with {type(exc).__name__}: {first[:500]}",
         hint="-vv shows all that it said; what is committed stays",
         exit_code=PlayheadError.exit_code,
@@ -173,11 +177,8 @@ def _said(error: PlayheadError) -> str:
     )
 
 
-class _Task:
-    """A function that Spark calls in a Python worker, with the job as its only luggage."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
+class Task:
+    """A function that Spark calls in a Python worker; what it has to know is its only luggage."""
 
     def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
@@ -195,7 +196,12 @@ class _Task:
         raise NotImplementedError
 
 
-class _Player(_Task):
+class _JobTask(Task):
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+
+class _Player(_JobTask):
     """Reads and writes in one worker: the JVM stands beside the data's way."""
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -203,7 +209,7 @@ class _Player(_Task):
             yield _reported(play(self._job, index))
 
 
-class _Drawer(_Task):
+class _Drawer(_JobTask):
     """Reads slices and gives their records to Spark, each slice between two rows of control."""
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -221,7 +227,7 @@ class _Drawer(_Task):
                     yield rows.end(index, number)
 
 
-class _Committer(_Task):
+class _Committer(_JobTask):
     """Takes the records that Spark has transformed, and writes them."""
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

@@ -177,6 +177,10 @@ def _settings(name: str, master: str, ui: bool) -> dict[str, str]:
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }
+    if not ui:
+        # Nobody looks at them, and a pipeline makes five a second for as long as it runs.
+        settings |= {f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")}
+        settings["spark.sql.ui.retainedExecutions"] = "10"
     if master.startswith("local"):
         # One round of tasks; Spark's 200 are for a cluster's worth of data.
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from playhead.account import Account
 from playhead.faults import Aborted
-from playhead.ledger import Entry
+from playhead.ledger import Entry, joined
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, Place, Reader, Source, SourceFacts, TopicFacts
@@ -275,8 +275,17 @@ class ListTarget(Target):
             entry = account.close({"rows": len(kept)})
             self._fail_if_told("before")
             self._rows += [(replay_id, record) for record in kept]
-            self._ledger.setdefault(replay_id, []).append(entry)
+            self._note(replay_id, entry, is_endless=account.is_endless)
             self._fail_if_told("after")
+
+    def _note(self, replay_id: str, entry: Entry, *, is_endless: bool) -> None:
+        known = self._ledger.setdefault(replay_id, [])
+        for index, each in enumerate(known if is_endless else ()):
+            same = (each.slice.topic, each.slice.partition, each.slice.to_offset)
+            if same == (entry.slice.topic, entry.slice.partition, entry.slice.from_offset):
+                known[index] = joined(each, entry)
+                return
+        known.append(entry)
 
     def compare(self, replay_id: str, entry: Entry, records: Iterable[Records], /) -> Findings:
         """What an open writer does."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
+from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import AlreadyCommitted, Findings, InUse, Target, Writer
@@ -57,6 +58,7 @@ def exercise_target(
         _shows_nothing_before_its_commit,
         _leaves_nothing_after_a_failure,
         _finds_what_is_not_as_it_was,
+        _may_join_endless_slices,
     ):
         check(make_target, Onlooker(read_back))
     _keeps_replays_apart(make_target, Onlooker(read_back), replaces)
@@ -117,6 +119,32 @@ def _counts_a_slice_without_records(make_target: MakeTarget, onlooker: Onlooker)
         entry = commit(writer, case.slice, [])
     assert_ledger(make_target(), case, [entry], "after a slice without records")
     onlooker.assert_gained([], "after a slice without records")
+
+
+def _may_join_endless_slices(make_target: MakeTarget, onlooker: Onlooker) -> None:
+    """However many entries a target makes of them, the ledger says the same of every offset."""
+    case = Case.new()
+    target = case.prepared(make_target)
+    parts = [case.part(0, 3), case.part(3, 6), case.part(8, 10)]
+    with target.open(case.replay_id) as writer:
+        for part in parts[:2]:
+            _commit_endless(writer, case, part)
+    with target.open(case.replay_id) as writer:
+        _commit_endless(writer, case, parts[2])
+        for part in (case.part(0, 1), case.part(4, 5), case.part(9, 12)):
+            _assert_refused(writer, part, case)
+    onlooker.assert_gained([each for part in parts for each in case.within(part)], "endless")
+    found = target.entries(case.replay_id)
+    assert remaining([case.slice], [each.slice for each in found]) == [case.part(6, 8)], found
+    for count in ("read", "written"):
+        total = sum(getattr(each, count) for each in found)
+        needed = sum(len(case.within(part)) for part in parts)
+        assert total == needed, f"endless: {count} is {total}, needed {needed}"
+
+
+def _commit_endless(writer: Writer, case: Case, slice_: Slice) -> None:
+    account = Account(slice_, is_endless=True)
+    writer.commit(account, runs_of(account, case.within(slice_)))
 
 
 def _refuses_an_overlap(make_target: MakeTarget, onlooker: Onlooker) -> None:

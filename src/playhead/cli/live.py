@@ -1,0 +1,229 @@
+"""`playhead live`: a pipeline without an end, from topics into a table or topics."""
+
+from typing import Annotated, Any
+
+import typer
+
+from playhead.cli.complete import topic_names
+from playhead.cli.consent import ask
+from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.playing import servers_of, stopping, with_servers
+from playhead.cli.sentence import RULES, TRANSFORM, request
+from playhead.cli.shown import sample_lines
+from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
+from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
+from playhead.pipelines import Pipelines, pipeline_id
+from playhead.replay.api import Planned
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_OF_A_REPLAY = ("pace", "max_gap", "redrive", "typed")
+_SAME_RULES: Parameters = {name: spec for name, spec in RULES.items() if name not in _OF_A_REPLAY}
+_STOPS_WITHIN_S = 60.0
+_STOPPING = "stopping after this round; once more to stop at once"
+
+
+def _text(*names: str, text: str, metavar: str) -> Any:
+    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
+def _switch(*names: str, text: str) -> Any:
+    return Annotated[bool, typer.Option(*names, help=text)]
+
+
+_LIVE: Parameters = {
+    "name": (_text("--name", text="Its name; else the target's.", metavar="NAME"), None),
+    "from_": (
+        _text(
+            "--from",
+            text="Where a new one begins: latest, earliest, group:NAME or a time.",
+            metavar="START",
+        ),
+        None,
+    ),
+    "trigger": (
+        Annotated[
+            str,
+            typer.Option(
+                "--trigger",
+                help="A round every 200ms, 1s …; available-now ends when all is read.",
+                metavar="EVERY",
+            ),
+        ],
+        "200ms",
+    ),
+    "group": (
+        _text(
+            "--group",
+            text="The group that shows how far it is; else playhead.live.NAME.",
+            metavar="GROUP",
+        ),
+        None,
+    ),
+    "drop_when_down": (
+        _switch("--drop-when-down", text="Lose what comes while the target is away."),
+        False,
+    ),
+    "accept_loss": (
+        _switch("--accept-loss", text="Go on behind records that expired unread."),
+        False,
+    ),
+    "status": (_switch("--status", text="How pipelines are; all, or the one named."), False),
+    "stop": (_switch("--stop", text="Stop the pipeline that is named, after its round."), False),
+    "dry_run": (_switch("--dry-run", text="Only show what would run; writes nothing."), False),
+    "yes": (_switch("--yes", "-y", text="Do not ask."), False),
+}
+
+
+@app.command()
+@with_options(_LIVE, TIME, TRANSFORM, _SAME_RULES, CONNECTION, SPARK)
+def live(
+    run: Run,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="kafka:TOPIC, as in replay; with --status or --stop a pipeline's NAME.",
+            autocompletion=topic_names,
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="postgres:SCHEMA.TABLE or kafka:TOPIC.", show_default=False),
+    ] = None,
+) -> None:
+    """Write what comes into SOURCE to TARGET, exactly once, until it is stopped.
+
+    It goes on from the ledger in TARGET, after a kill as after a stop. While TARGET is away it waits,
+    keeps its place and catches up. Ctrl-C, SIGTERM or --stop end it after the round it is in.
+    """
+    if run.values["status"] or run.values["stop"]:
+        _ask_or_stop(run, source or run.values["name"], target)
+        return
+    if source is None or target is None:
+        raise UsageError(
+            "a live pipeline needs SOURCE and TARGET",
+            hint="playhead live kafka:TOPIC postgres:TABLE; or --status, --stop NAME",
+        )
+    _play(run, _wish(run, source, target))
+
+
+def _wish(run: Run, source: str, target: str) -> Wish:
+    values = run.values
+    asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
+    name = name_for(values["name"], asked.target_endpoint)
+    group = group_for(values["group"], name)
+    return Wish(
+        name=name,
+        request=asked,
+        group=group,
+        start=start_of(values["from_"] or "latest", group),
+        trigger_ms=trigger_of(values["trigger"]),
+        drop_when_down=values["drop_when_down"],
+        accept_loss=values["accept_loss"],
+    )
+
+
+def _play(run: Run, wish: Wish) -> None:
+    from playhead.live import api
+    from playhead.live.running import Runner
+
+    pipelines = Pipelines()
+    values = run.values
+    warm = values["yes"] and not values["dry_run"]
+    planned = api.plan(wish, run.configuration(), pipelines, run.output.say, warm=warm)
+    for line in _lines(wish, planned):
+        run.output.say(line)
+    if values["dry_run"]:
+        for line in sample_lines(planned.plan):
+            run.output.say(line)
+        run.output.emit(_document(wish, planned), [_document(wish, planned)])
+        return
+    end = wish.request.target_endpoint
+    ask(
+        f"write into {end.shown()} from now on",
+        end.name,
+        planned.configuration,
+        yes=run.values["yes"],
+    )
+    runner = Runner(wish, planned, pipelines, run.output.say, servers_of(run))
+    with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
+        done = runner.run()
+    lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""
+    run.output.say(
+        f"live {wish.name}: {done['state']}; {done['records']:,} records written in "
+        f"{done['rounds']:,} rounds{lost}"
+    )
+    run.output.emit(done, [_row(done)])
+
+
+def _document(wish: Wish, planned: Planned) -> dict[str, Any]:
+    return {
+        "name": wish.name,
+        "source": wish.request.source_endpoint.shown(),
+        "target": wish.request.target_endpoint.shown(),
+        "from": wish.start,
+        "trigger": wish.trigger,
+        "group": wish.group,
+        "drop_when_down": wish.drop_when_down,
+        "creates": list(planned.plan.target.creates),
+        "notes": [note.text for note in planned.plan.notes],
+    }
+
+
+def _lines(wish: Wish, planned: Planned) -> list[str]:
+    asked, plan = wish.request, planned.plan
+    both = f"{asked.source_endpoint.shown()} → {asked.target_endpoint.shown()}"
+    lines = [
+        f"live {wish.name}: {both}",
+        f"  rounds   every {wish.trigger}; a record that cannot be written: {asked.on_error}",
+        f"  group    {wish.group} shows how far it is",
+    ]
+    for name in ("where", "select"):
+        if getattr(asked, name):
+            lines.append(f"  {name:<8} {getattr(asked, name)}")
+    if wish.drop_when_down:
+        lines.append("  DROPS    what comes in while the target is away")
+    lines += [f"  creates  {each}" for each in plan.target.creates]
+    return lines + [f"  {note.weight:<8} {note.text}" for note in plan.notes]
+
+
+def _ask_or_stop(run: Run, name: str | None, more: str | None) -> None:
+    from playhead.live import api
+
+    if more is not None or (run.values["stop"] and not name):
+        raise UsageError("--status and --stop take the name of one pipeline")
+    pipelines = Pipelines()
+    if run.values["stop"]:
+        done = api.stop(str(name), pipelines, wait_s=_STOPS_WITHIN_S)
+        run.output.emit(done, [done])
+        return
+    names = [name] if name else pipelines.names()
+    if not names:
+        run.output.say("no live pipeline has run here yet; playhead live --help says how")
+    found = [
+        api.status(each, pipelines, lambda saved: with_servers(run, dict(saved)).configuration())
+        for each in names
+    ]
+    for each in found:
+        for remark in each["remarks"]:
+            run.output.say(f"{each['name']}: {remark}")
+    document = found[0] if name else {"pipelines": found}
+    run.output.emit(document, [_row(each) for each in found])
+
+
+def _row(found: dict[str, Any]) -> dict[str, Any]:
+    from playhead.instant import show_ms
+
+    last = found.get("last_commit_ms")
+    lag_s = found.get("lag_s")
+    return {
+        "name": found["name"],
+        "state": found["state"],
+        "lag": found.get("lag"),
+        "lag_s": None if lag_s is None else round(lag_s, 1),
+        "records": found.get("records"),
+        "lost": found.get("lost_offsets"),
+        "committed": show_ms(last) if last is not None else None,
+        "away": found.get("away"),
+    }

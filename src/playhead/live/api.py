@@ -1,0 +1,161 @@
+"""The calls that every face makes of a live pipeline: plan it, run it, ask how it is, stop it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from playhead.clock import SystemClock, wait_until
+from playhead.context import Configuration
+from playhead.errors import PlayheadError, Unavailable, UsageError
+from playhead.groups.plan import Reach
+from playhead.kafka.groups_times import first_times
+from playhead.kafka.source import KafkaSource
+from playhead.live.beginning import group_offsets, ledger_ends
+from playhead.live.waiting import Told, Waits
+from playhead.live.wish import Wish
+from playhead.pipelines import Pipeline, Pipelines, pipeline_id
+from playhead.replay import api
+from playhead.replay.api import Planned
+from playhead.replay.build import ends
+from playhead.request import Request
+from playhead.source import Bounds, Place
+
+_PATIENCE_S = 10.0
+_LOOK_EVERY_S = 0.1
+
+
+def plan(
+    wish: Wish,
+    configuration: Configuration,
+    pipelines: Pipelines,
+    say: Callable[[str], None],
+    *,
+    warm: bool = False,
+) -> Planned:
+    """Look at both ends; one that ran before waits for them, a new one had better be told.
+
+    With `warm` the engine starts meanwhile.
+    """
+    if configuration.get("spark_remote"):
+        raise UsageError(
+            "a live pipeline does not run through Spark Connect",
+            hint="leave --spark-remote out, or name a cluster by --spark-master",
+        )
+    own_id = pipeline_id(wish.name)
+    if pipelines.get(wish.name) is None:
+        return api.plan(wish.request, configuration, replay_id=own_id, warm=warm)
+    told, waits = Told(), Waits()
+    while True:
+        try:
+            return api.plan(wish.request, configuration, replay_id=own_id)
+        except Unavailable as exc:
+            if told.is_time():
+                say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
+            time.sleep(waits.take())
+
+
+def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
+    """Ask one that runs here to stop after its round, and wait until it has."""
+    pipelines.find(name)
+    if not pipelines.journal.ask_to_stop(pipeline_id(name)):
+        raise UsageError(
+            f"pipeline {name} does not run on this machine; it is {pipelines.status(name)['state']}",
+            hint="`playhead live --status` lists those that do",
+        )
+    gone = wait_until(
+        lambda: not pipelines.is_running(name),
+        deadline_s=wait_s,
+        clock=SystemClock(),
+        every_s=_LOOK_EVERY_S,
+    )
+    if not gone:
+        raise PlayheadError(
+            f"pipeline {name} was asked to stop and has not within {wait_s:g} s",
+            hint="it stops when its round is written; look again with `playhead live --status`",
+        )
+    return {"name": name, "state": pipelines.status(name)["state"]}
+
+
+def status(
+    name: str, pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
+) -> dict[str, Any]:
+    """What a pipeline last said, and how far behind it is now by the ledger and the log."""
+    found = pipelines.find(name)
+    said = pipelines.status(name)
+    document: dict[str, Any] = {
+        "name": name,
+        "state": said.get("state"),
+        "source": found.source,
+        "target": found.target,
+        "group": found.group,
+        "lag": None,
+        "lag_s": None,
+        "committed_by": None,
+        "remarks": [],
+    }
+    document |= {key: said.get(key) for key in _SAID}
+    configuration = configured(found.servers)
+    try:
+        document |= _behind(found, configuration)
+    except PlayheadError as exc:
+        document["remarks"].append(f"how far behind it is cannot be told: {exc!s}")
+    return document
+
+
+_SAID = (
+    "away",
+    "records",
+    "rounds",
+    "lost_offsets",
+    "lost",
+    "last_commit_ms",
+    "last_record_ms",
+)
+
+
+def _behind(found: Pipeline, configuration: Configuration) -> dict[str, Any]:
+    both = ends(Request.from_document(found.request), configuration)
+    source = cast(KafkaSource, both.source)
+    bounds = source.bounds()
+    remarks: list[str] = []
+    group = group_offsets(source, found.group)
+    try:
+        at, by = ledger_ends(both.target.entries(pipeline_id(found.name))), "ledger"
+        at |= {place: end for place, end in group.items() if place not in at}
+    except PlayheadError as exc:
+        at, by = group, "group"
+        remarks.append(f"the ledger cannot be read, so this is the group's word: {exc!s}")
+    partitions = _partitions(found, bounds, at)
+    first = _waiting_since(source, bounds, partitions)
+    return {
+        "lag": sum(each["lag"] for each in partitions),
+        "lag_s": max((time.time() - ms / 1000 for ms in first.values()), default=0.0),
+        "committed_by": by,
+        "partitions": partitions,
+        "remarks": remarks,
+    }
+
+
+def _partitions(
+    found: Pipeline, bounds: Mapping[Place, Bounds], at: Mapping[Place, int]
+) -> list[dict[str, Any]]:
+    rows = []
+    for place, held in sorted(bounds.items()):
+        noted = found.start(place)
+        committed = at.get(place, held.earliest if noted is None else noted)
+        row = {"topic": place[0], "partition": place[1], "committed": committed}
+        rows.append(row | {"end": held.stable_end, "lag": max(0, held.stable_end - committed)})
+    return rows
+
+
+def _waiting_since(
+    source: KafkaSource, bounds: Mapping[Place, Bounds], partitions: Sequence[Mapping[str, Any]]
+) -> dict[Place, int]:
+    """The time of the first record that is not committed, of each partition that has one."""
+    reaches = {}
+    for each in partitions:
+        place: Place = each["topic"], each["partition"]
+        if each["lag"]:
+            first = max(each["committed"], bounds[place].earliest)
+            reaches[place] = Reach(first, bounds[place].stable_end)
+    return first_times(source.connection, reaches, patience_s=_PATIENCE_S)

@@ -1,0 +1,68 @@
+"""How long is waited for a server, and how often that is said."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_LOOK_EVERY_S = 0.1
+_FIRST_S, _LONGEST_S = 0.25, 5.0
+_FIRST_SAID_S, _SELDOMEST_S = 5.0, 60.0
+
+
+@dataclass(slots=True)
+class Waits:
+    """Each wait twice as long as the one before; the first is none at all."""
+
+    next_s: float = 0.0
+
+    @property
+    def is_first(self) -> bool:
+        return self.next_s == 0
+
+    def take(self) -> float:
+        seconds = self.next_s
+        self.next_s = min(2 * seconds, _LONGEST_S) if seconds else _FIRST_S
+        return seconds
+
+    def start_over(self) -> None:
+        self.next_s = 0.0
+
+
+class Told:
+    """Something that lasts is said at once, and then at growing intervals."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began: float | None = None
+        self._next = 0.0
+        self._pause_s = _FIRST_SAID_S
+
+    def is_time(self) -> bool:
+        """Whether to say it now."""
+        now = self._now()
+        if self._began is None:
+            self._began = now
+        elif now < self._next:
+            return False
+        else:
+            self._pause_s = min(2 * self._pause_s, _SELDOMEST_S)
+        self._next = now + self._pause_s
+        return True
+
+    def since(self) -> str:
+        """How it is said: as new, or as still going on."""
+        lasted_s = self.lasted_s()
+        return "WAITING" if lasted_s < 1 else f"STILL WAITING after {lasted_s:.0f} s"
+
+    def lasted_s(self) -> float:
+        return 0.0 if self._began is None else self._now() - self._began
+
+    def start_over(self) -> None:
+        self._began, self._pause_s = None, _FIRST_SAID_S
+
+
+def sleep_unless(is_stopped: Callable[[], bool], seconds: float) -> None:
+    """Wait so long, or until somebody asks to stop."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not is_stopped():
+        time.sleep(min(_LOOK_EVERY_S, seconds))

@@ -1,0 +1,220 @@
+"""A stream that has no end: Spark reads topics in rounds, and we write each of them where it belongs."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playhead.connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.rounds import Outcome, Round, write
+from playhead.source import Place
+from playhead.spark.read import THROUGHPUT
+from playhead.spark.run import REPORT, Task, failure
+from playhead.transform import Transform
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# As `rows.SCHEMA` has it, with a name for headers that the transforms know.
+_SHAPE = (
+    "0 AS slice",
+    "false AS is_end",
+    "topic",
+    "partition",
+    "offset",
+    "unix_millis(timestamp) AS timestamp_ms",
+    "timestampType AS timestamp_type",
+    "key",
+    "value",
+    "CAST(headers AS array<struct<name:string,value:binary>>) AS headers",
+)
+# A round comes several times a second: each file and each look that it can do without counts.
+_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
+}
+MOST_RECORDS = 200_000
+"""What a round takes at most, so that one that has to catch up commits now and then."""
+
+
+class RoundUnreadable(PlayheadError):
+    """Spark does not say, in a form that we know, which offsets a round has."""
+
+    def __init__(self, file: Path, *, reason: str) -> None:
+        super().__init__(
+            f"cannot read the offsets of a round from {file}: {reason}",
+            hint="nothing is lost: start the pipeline again, it goes on from its ledger",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """What is read: topics of a cluster, from these offsets on."""
+
+    connection: KafkaConnection
+    starts: Mapping[Place, int]
+    transform: Transform
+    trigger_ms: int | None
+    """None to end when all is read that was there at the beginning."""
+
+
+OnRound = Callable[["DataFrame", int], None]
+
+
+class Stream:
+    """One query of Spark's; its own notes are made anew each time, because the ledger counts, not they."""
+
+    def __init__(self, spark: "SparkSession", folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._query: StreamingQuery | None = None
+
+    def start(self, name: str, tape: Tape, on_round: OnRound) -> None:
+        """Begin to read; `on_round` is called in a thread of Spark's, and must not raise."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self._query = self._started(name, tape, on_round)
+        except Exception as exc:
+            raise failure(exc) from exc
+
+    def _started(self, name: str, tape: Tape, on_round: OnRound) -> "StreamingQuery":
+        from playhead.spark.transform import apply, forgiving
+
+        with forgiving(self._spark):
+            for key, value in _SETTINGS.items():
+                self._spark.conf.set(key, value)
+            reading = self._spark.readStream.format("kafka").options(**_options(tape)).load()
+            frame = reading.selectExpr(*_SHAPE)
+            if not tape.transform.changes_nothing:
+                frame = apply(frame, tape.transform)
+            writing = frame.writeStream.foreachBatch(on_round).queryName(name)
+            writing = writing.option("checkpointLocation", self._folder.absolute().as_uri())
+            if tape.trigger_ms is None:
+                writing = writing.trigger(availableNow=True)
+            else:
+                writing = writing.trigger(processingTime=f"{tape.trigger_ms} milliseconds")
+            # The query keeps the settings that it was started with.
+            return writing.start()
+
+    def is_active(self) -> bool:
+        """Whether it reads; raises when it has stopped because of an error."""
+        if self._query is None:
+            return False
+        try:
+            if self._query.isActive:
+                return True
+            found = self._query.exception()
+        except Exception as exc:
+            raise failure(exc) from exc
+        if found is not None:
+            raise failure(found) from found
+        return False
+
+    def stop(self) -> None:
+        """Stop reading; what a round has not committed by now it will not."""
+        query, self._query = self._query, None
+        if query is not None:
+            with suppress(Exception):  # the engine may be gone, and the stream with it
+                query.stop()
+
+    def ends(self, number: int) -> dict[Place, int]:
+        """Where the round of this number ends, in every partition."""
+        return ends_in(self._folder / "offsets" / str(number))
+
+
+def ends_in(file: Path) -> dict[Place, int]:
+    """What Spark wrote down of a round before it began: a version, its settings, and the offsets."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        found = json.loads(text.splitlines()[-1])
+        return {
+            (topic, int(partition)): int(offset)
+            for topic, offsets in found.items()
+            for partition, offset in offsets.items()
+        }
+    except (OSError, ValueError, IndexError, AttributeError, TypeError) as exc:
+        raise RoundUnreadable(file, reason=str(exc)) from exc
+
+
+def last_ends(folder: Path) -> dict[Place, int] | None:
+    """Where the last round ended that Spark itself took for done; None when it says nothing of it."""
+    try:
+        done = [int(file.name) for file in (folder / "commits").iterdir() if file.name.isdigit()]
+        return ends_in(folder / "offsets" / str(max(done)))
+    except (OSError, ValueError, RoundUnreadable):
+        return None
+
+
+def _options(tape: Tape) -> dict[str, str]:
+    client = {f"kafka.{key}": value for key, value in tape.connection.for_java("consumer").items()}
+    starts: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in tape.starts.items():
+        starts.setdefault(topic, {})[str(partition)] = offset
+    return (
+        THROUGHPUT
+        | client
+        | {
+            "subscribe": ",".join(starts),
+            "startingOffsets": json.dumps(starts),
+            "includeHeaders": "true",
+            "failOnDataLoss": "true",
+            "kafka.isolation.level": "read_committed",
+            "maxOffsetsPerTrigger": str(MOST_RECORDS),
+            "groupIdPrefix": "playhead-live",
+        }
+    )
+
+
+def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
+    """Write what a round holds; of one that is small, all of it in one task and one connection."""
+    if round_.is_alone:
+        frame = frame.coalesce(1)
+    return _reported(frame, _Committer(round_))
+
+
+def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:
+    """Write down that slices hold no record at all, which none of several tasks could know."""
+    return _reported(spark.range(0, 1, 1, 1), _Closer(round_))
+
+
+def _reported(frame: "DataFrame", task: Task) -> list[Outcome]:
+    try:
+        found = frame.mapInArrow(task, REPORT).collect()
+    except Exception as exc:
+        raise failure(exc) from exc
+    return [Outcome.from_document(json.loads(row.report)) for row in found]
+
+
+class _RoundTask(Task):
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+
+
+class _Committer(_RoundTask):
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from playhead.spark import rows
+
+        runs = (run for part in parts for run in rows.runs(part))
+        yield _row(write(self._round, ((each.records, each.verdicts) for each in runs)))
+
+
+class _Closer(_RoundTask):
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for _ in parts:
+            yield _row(write(self._round, ()))
+
+
+def _row(outcome: Outcome) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    text = json.dumps(outcome.as_document())
+    return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["report"])

@@ -1,0 +1,204 @@
+"""Live pipelines between real ends: in this process for a look at everything, as commands to be killed."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from playhead.context import Configuration, configure
+from playhead.kafka.admin import Admin
+from playhead.kafka.groups import committed
+from playhead.ledger import Entry
+from playhead.live import api
+from playhead.live.running import Runner
+from playhead.live.wish import Wish, group_for, start_of, trigger_of
+from playhead.pipelines import RUNNING, Pipelines, pipeline_id
+from playhead.replay.build import ends
+from playhead.request import Request
+from playhead.source import Place
+from tests.fix_replay import Deck, Ended, Performance, ended, lap, new_name, within
+
+COLUMNS = "car text, seq int, _partition int, _offset bigint"
+
+
+@dataclass
+class Playing:
+    """A pipeline that runs in a thread of this process."""
+
+    deck: Deck
+    name: str
+    pipelines: Pipelines
+    wish: Wish
+    configuration: Configuration
+    said: list[str] = field(default_factory=list)
+    done: dict[str, Any] | None = None
+    failure: BaseException | None = None
+    thread: Thread | None = None
+
+    def start(self) -> "Playing":
+        def work() -> None:
+            try:
+                planned = api.plan(self.wish, self.configuration, self.pipelines, self.said.append)
+                runner = Runner(self.wish, planned, self.pipelines, self.said.append)
+                self.done = runner.run()
+            except BaseException as exc:
+                self.failure = exc
+
+        self.thread = Thread(target=work, daemon=True)
+        self.thread.start()
+        return self
+
+    def reads(self) -> "Playing":
+        """Wait until it reads."""
+
+        def is_reading() -> bool:
+            if self.failure is not None:
+                raise self.failure
+            return self.status().get("state") == RUNNING
+
+        within(is_reading, seconds=60, what=f"{self.name} reads: {self.said}")
+        return self
+
+    def ended(self) -> dict[str, Any]:
+        """Wait for its end; what it failed with is raised."""
+        assert self.thread is not None
+        self.thread.join(90)
+        assert not self.thread.is_alive(), self.said
+        if self.failure is not None:
+            raise self.failure
+        assert self.done is not None
+        return self.done
+
+    def stop(self) -> dict[str, Any]:
+        self.pipelines.journal.ask_to_stop(pipeline_id(self.name))
+        return self.ended()
+
+    def status(self) -> dict[str, Any]:
+        return self.pipelines.status(self.name)
+
+    def entries(self) -> list[Entry]:
+        both = ends(self.wish.request, self.configuration)
+        return list(both.target.entries(pipeline_id(self.name)))
+
+    def group(self) -> dict[Place, int]:
+        with Admin(self.deck.connection) as admin:
+            return {place: each.offset for place, each in committed(admin, self.wish.group).items()}
+
+    def has_said(self, text: str) -> bool:
+        return any(text in each for each in self.said)
+
+
+@dataclass
+class Show(Performance):
+    """A pipeline run by real commands; `count` is how many laps its topic holds in the end."""
+
+    def start(self, *more: str, **environment: str) -> "subprocess.Popen[str]":
+        words = ("live", f"kafka:{self.topic}", self.end.text, *self.end.options, *more)
+        given = self.environment() | environment
+        asked = ("--name", self.replay_id, "--from", "earliest", "--trigger", "50ms")
+        return self.start_playhead(*words, *asked, "--yes", "-o", "json", **given)
+
+    def feed(self, start: int, end: int, *, waves: int = 1, pause_s: float = 0.0) -> None:
+        """Write laps, in so many waves."""
+        step = max(1, (end - start) // waves)
+        for at in range(start, end, step):
+            numbers = range(at, min(at + step, end))
+            self.deck.write([lap(n, self.topic, PARTITIONS) for n in numbers])
+            time.sleep(pause_s)
+
+    def has(self, count: int, *, seconds: float = 90.0) -> None:
+        """Wait until so many are there; none is there twice."""
+        within(lambda: len(self.end.numbers()) >= count, seconds=seconds, what=f"{count} are there")
+        assert self.end.numbers() == [*range(count)]
+
+    def stopped(self, command: "subprocess.Popen[str]") -> Ended:
+        """As a person does it."""
+        command.send_signal(signal.SIGINT)
+        return ended(command)
+
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def show(perform: Callable[..., Performance], servers: Deck) -> Callable[..., Show]:
+    """Makes shows; what they leave running is killed at the end."""
+
+    def make(kind: str, count: int = 0) -> Show:
+        it = perform(kind, servers.topic("live", PARTITIONS), count)
+        # The same object's fields, so that the clean-up of performances is the show's as well.
+        given = (it.deck, it.topic, it.count, it.end, it.replay_id, it.start_playhead)
+        return Show(*given, slice_records=1_000)
+
+    return make
+
+
+Live = Callable[..., Playing]
+
+
+@pytest.fixture
+def live(deck: Deck, tmp_path: Path) -> Iterator[Live]:
+    """Makes pipelines that are stopped at the end of the test."""
+    made: list[Playing] = []
+    pipelines = Pipelines(tmp_path)
+
+    def make(
+        source: str,
+        target: str,
+        *,
+        name: str | None = None,
+        database_url: str | None = None,
+        start: str = "earliest",
+        trigger: str = "100ms",
+        drop_when_down: bool = False,
+        accept_loss: bool = False,
+        folder: Path | None = None,
+        **asked: Any,
+    ) -> Playing:
+        own = name or new_name("p")
+        group = group_for(None, own)
+        wish = Wish(
+            name=own,
+            request=Request(source=source, target=target, **asked),
+            group=group,
+            start=start_of(start, group),
+            trigger_ms=trigger_of(trigger),
+            drop_when_down=drop_when_down,
+            accept_loss=accept_loss,
+        )
+        configuration = _configuration(deck, database_url)
+        mine = Pipelines(folder) if folder is not None else pipelines
+        made.append(Playing(deck, own, mine, wish, configuration))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.pipelines.journal.ask_to_stop(pipeline_id(each.name))
+    for each in made:
+        if each.thread is not None:
+            each.thread.join(60)
+
+
+def _configuration(deck: Deck, database_url: str | None) -> Configuration:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in deck.environment().items():
+            patch.setenv(name, value)
+        if database_url is not None:
+            patch.setenv("DATABASE_URL", database_url)
+        return configure({})
+
+
+def whole(entries: list[Entry]) -> dict[Place, tuple[int, int]]:
+    """Of each partition the first and the last offset of its only entry."""
+    found = {
+        (each.slice.topic, each.slice.partition): (each.slice.from_offset, each.slice.to_offset)
+        for each in entries
+    }
+    assert len(found) == len(entries), f"several entries of a partition: {entries}"
+    return found

@@ -1,0 +1,265 @@
+"""Live pipelines in this process: what comes in is there once, wherever it begins and whatever is lost."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from playhead.errors import Refused
+from playhead.live.running import PipelineInUse
+from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.testing.proxy import LinkProxy
+from tests.fix_live import COLUMNS, Live, Playing, whole
+from tests.fix_replay import T0_MS, Deck, contents, lap, new_name, within
+
+TRANSFORMED = {
+    "where": "value:seq::int % 2 = 0",
+    "select": "value:seq::int AS seq, upper(value:car) AS car",
+}
+
+
+def numbers(deck: Deck, table: str) -> list[int]:
+    return [n for (n,) in deck.rows(table, "seq", "ORDER BY 1")]
+
+
+def come(deck: Deck, table: str, count: int) -> None:
+    within(
+        lambda: len(numbers(deck, table)) >= count,
+        seconds=40,
+        what=f"{count} rows in {table}",
+    )
+
+
+def more(deck: Deck, topic: str, start: int, end: int, partitions: int = 2) -> None:
+    deck.write([lap(n, topic, partitions) for n in range(start, end)])
+
+
+def through(url: str, link: LinkProxy) -> str:
+    """The same database by way of a link."""
+    server = url.rpartition("@")[2].partition("/")[0]
+    return url.replace(server, link.address)
+
+
+def test_what_comes_in_is_there_once_over_stops_and_starts(deck: Deck, live: Live) -> None:
+    topic, table = deck.laps(30, 2), deck.table(COLUMNS)
+    first = live(f"kafka:{topic}", f"postgres:{table}").start().reads()
+    come(deck, table, 30)
+    for start in range(30, 60, 10):
+        more(deck, topic, start, start + 10)
+        come(deck, table, start + 10)
+    done = first.stop()
+    assert (done["state"], done["records"], done["lost_offsets"]) == ("stopped", 60, 0)
+    assert first.group() == {(topic, 0): 30, (topic, 1): 30}
+    more(deck, topic, 60, 80)
+    again = live(f"kafka:{topic}", f"postgres:{table}", name=first.name).start().reads()
+    come(deck, table, 80)
+    assert again.has_said("going on from the ledger")
+    again.stop()
+    assert numbers(deck, table) == [*range(80)]
+    assert whole(again.entries()) == {(topic, 0): (0, 40), (topic, 1): (0, 40)}
+
+
+def test_a_transform_does_the_same_as_in_a_replay(deck: Deck, live: Live) -> None:
+    topic = deck.laps(40, 2)
+    one, other = deck.table(COLUMNS), deck.table(COLUMNS, "other")
+    deck.play(f"kafka:{topic}", f"postgres:{one}", **TRANSFORMED)
+    it = live(f"kafka:{topic}", f"postgres:{other}", trigger="available-now", **TRANSFORMED)
+    assert it.start().ended()["state"] == "done"
+    rest = "ORDER BY seq"
+    assert deck.rows(other, "*", rest) == deck.rows(one, "*", rest)
+    assert sum(each.filtered for each in it.entries()) == 20
+    assert it.status()["records"] == 20
+
+
+def test_it_begins_where_it_is_told(deck: Deck, live: Live) -> None:
+    topic = deck.laps(20, 2)
+    group = new_name("g")
+    with deck.admin() as admin:
+        from playhead.groups.plan import Committed
+        from playhead.kafka.groups_write import commit
+
+        commit(admin, group, {(topic, 0): Committed(9), (topic, 1): Committed(10)})
+    for number, (start, needed) in enumerate(
+        [
+            ("latest", []),
+            ("earliest", [*range(20)]),
+            (str(T0_MS + 14_000), [*range(14, 20)]),
+            (f"group:{group}", [18]),
+        ]
+    ):
+        table = deck.table(COLUMNS, f"t{number}")
+        target = f"postgres:{table}"
+        it = live(f"kafka:{topic}", target, start=start, trigger="available-now")
+        it.start().ended()
+        assert numbers(deck, table) == needed, start
+        assert it.group() == {(topic, 0): 10, (topic, 1): 10}, start
+
+
+def test_into_a_topic_copies_are_exact_and_in_order(deck: Deck, live: Live) -> None:
+    topic, copy = deck.laps(30, 2), deck.topic("copy", 2)
+    it = live(f"kafka:{topic}", f"kafka:{copy}").start().reads()
+    for start in range(30, 60, 10):
+        within(lambda: len(deck.records(copy)) >= start, seconds=40, what="copies come")  # noqa: B023
+        more(deck, topic, start, start + 10)
+    within(lambda: len(deck.records(copy)) >= 60, seconds=40, what="all copies come")
+    it.stop()
+    assert contents(deck.records(copy)) == contents(deck.records(topic))
+    assert whole(it.entries()) == {(topic, 0): (0, 30), (topic, 1): (0, 30)}
+
+
+def test_a_partition_that_is_new_is_read_from_its_first_record(deck: Deck, live: Live) -> None:
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    it = live(f"kafka:{topic}", f"postgres:{table}", start="latest").start().reads()
+    with deck.admin() as admin, admin.asking("adding a partition") as client:
+        client.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    deck.write([replace(lap(n, topic, 1), partition=1, offset=n - 10) for n in range(10, 15)])
+    come(deck, table, 5)
+    it.stop()
+    assert numbers(deck, table) == [*range(10, 15)]
+    assert whole(it.entries()) == {(topic, 1): (0, 5)}
+
+
+def test_absent_offsets_count_and_leave_no_lag(deck: Deck, live: Live) -> None:
+    from confluent_kafka import Producer
+
+    topic, table = deck.topic("marked"), deck.table(COLUMNS)
+    settings = {"bootstrap.servers": str(deck.connection.bootstrap_servers)}
+    producer = Producer(settings | {"transactional.id": new_name("tx")})
+    producer.init_transactions(30)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(topic, json.dumps({"seq": number}), partition=0)
+        producer.flush(30)
+        # The last one is given up: nothing but absent offsets at the end.
+        producer.abort_transaction(30) if number == 3 else producer.commit_transaction(30)
+    it = live(f"kafka:{topic}", f"postgres:{table}", trigger="available-now")
+    it.start().ended()
+    [entry] = it.entries()
+    assert (entry.slice.to_offset, entry.written, entry.absent) == (8, 3, 5)
+    assert it.group() == {(topic, 0): 8}
+
+
+def test_whose_folder_it_is_and_what_is_lost_of_it(deck: Deck, live: Live, tmp_path: Path) -> None:
+    topic, table = deck.laps(10, 2), deck.table(COLUMNS)
+    ends_ = f"kafka:{topic}", f"postgres:{table}"
+    first = live(*ends_).start().reads()
+    come(deck, table, 10)
+    second = live(*ends_, name=first.name).start()
+    with pytest.raises(PipelineInUse):
+        second.ended()
+    elsewhere = live(*ends_, name=first.name, folder=tmp_path / "elsewhere").start()
+    with pytest.raises(PipelineInUse):
+        elsewhere.ended()
+    first.stop()
+    other = live(f"kafka:{deck.laps(1)}", ends_[1], name=first.name).start()
+    with pytest.raises(OtherPipeline):
+        other.ended()
+    # Spark's notes are gone; then the whole folder: the ledger has it all.
+    for lost in (first.pipelines.folder(first.name) / "stream", first.pipelines.folder(first.name)):
+        shutil.rmtree(lost)
+        start = len(numbers(deck, table))
+        more(deck, topic, start, start + 6)
+        again = live(*ends_, name=first.name, trigger="available-now", start="latest").start()
+        again.ended()
+        assert again.has_said("going on from the ledger")
+        assert again.has_said("Spark's own notes are lost")
+        assert numbers(deck, table) == [*range(start + 6)]
+
+
+def test_sparks_notes_that_say_otherwise_do_not_count(deck: Deck, live: Live) -> None:
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    ends_ = f"kafka:{topic}", f"postgres:{table}"
+    it = live(*ends_, trigger="available-now").start()
+    it.ended()
+    notes = it.pipelines.folder(it.name) / "stream" / "offsets"
+    for file in notes.iterdir():
+        if file.name.isdigit():
+            file.write_text(file.read_text().replace('"0":10', '"0":12'))
+    more(deck, topic, 10, 15, 1)
+    again = live(*ends_, name=it.name, trigger="available-now").start()
+    again.ended()
+    assert again.has_said("say otherwise")
+    assert numbers(deck, table) == [*range(15)]
+
+
+def test_a_log_that_is_not_what_it_was_is_refused(deck: Deck, live: Live) -> None:
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    ends_ = f"kafka:{topic}", f"postgres:{table}"
+    it = live(*ends_, trigger="available-now")
+    it.start().ended()
+    more(deck, topic, 10, 20, 1)
+    deck.delete_before(topic, 0, 15)
+    with pytest.raises(Refused, match=f"{topic}:0:10-15"):
+        live(*ends_, name=it.name, trigger="available-now").start().ended()
+    again = live(*ends_, name=it.name, trigger="available-now", accept_loss=True)
+    again.start().ended()
+    assert again.has_said("LOST")
+    assert numbers(deck, table) == [*range(10), *range(15, 20)]
+    assert [(e.slice.from_offset, e.slice.to_offset) for e in again.entries()] == [
+        (0, 10),
+        (15, 20),
+    ]
+
+
+def test_while_the_database_is_away_it_waits_and_then_catches_up(
+    deck: Deck, live: Live, database_link: LinkProxy
+) -> None:
+    topic, table = deck.laps(10, 2), deck.table(COLUMNS)
+    url = through(deck.database_url, database_link)
+    it = live(f"kafka:{topic}", f"postgres:{table}", database_url=url).start().reads()
+    come(deck, table, 10)
+    database_link.cut()
+    more(deck, topic, 10, 40)
+    is_in(it, WAITING)
+    time.sleep(1)
+    assert len(numbers(deck, table)) == 10
+    database_link.restore()
+    come(deck, table, 40)
+    is_in(it, RUNNING)
+    it.stop()
+    assert it.has_said("its place is kept")
+    assert it.has_said("writing again after")
+    assert numbers(deck, table) == [*range(40)]
+    assert whole(it.entries()) == {(topic, 0): (0, 20), (topic, 1): (0, 20)}
+
+
+def test_told_to_drop_it_loses_what_comes_meanwhile_and_says_so(
+    deck: Deck, live: Live, database_link: LinkProxy
+) -> None:
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    url = through(deck.database_url, database_link)
+    asked = f"kafka:{topic}", f"postgres:{table}"
+    it = live(*asked, database_url=url, drop_when_down=True).start().reads()
+    come(deck, table, 10)
+    database_link.cut()
+    more(deck, topic, 10, 30, 1)
+    is_in(it, DROPPING)
+    within(lambda: it.group() == {(topic, 0): 30}, seconds=20, what="the group reads on")
+    database_link.restore()
+    more(deck, topic, 30, 40, 1)
+    come(deck, table, 20)
+    done = it.stop()
+    assert (done["lost_offsets"], done["lost"]) == (20, [f"{topic}:0:10-30"])
+    assert it.has_said("DROPPING what comes in")
+    assert it.has_said("20 offsets are lost")
+    assert numbers(deck, table) == [*range(10), *range(30, 40)]
+    assert [(e.slice.from_offset, e.slice.to_offset) for e in it.entries()] == [(0, 10), (30, 40)]
+
+
+def test_a_table_that_is_altered_while_it_runs(deck: Deck, live: Live) -> None:
+    topic, table = deck.laps(10, 1), deck.table("seq int, car text")
+    it = live(f"kafka:{topic}", f"postgres:{table}").start().reads()
+    come(deck, table, 10)
+    deck.sql(f"ALTER TABLE {table} ALTER seq TYPE bigint, DROP car")
+    more(deck, topic, 10, 20, 1)
+    come(deck, table, 20)
+    it.stop()
+    assert numbers(deck, table) == [*range(20)]
+
+
+def is_in(it: Playing, state: str) -> None:
+    within(lambda: it.status().get("state") == state, seconds=30, what=f"{state}: {it.said}")
