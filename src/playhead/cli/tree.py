@@ -10,7 +10,7 @@ from typer.main import get_command
 from playhead.cli.lighter import lighten, lightened
 
 COMMANDS = {
-    "demo": "Real servers, a topic just written, a span of it replayed into a database.",
+    "demo": "A database loses power: the hole is found, filled and proved, on real servers.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
     "live": "What comes into a topic into a database or a topic, exactly once, without an end.",
     "resume": "Go on with a replay that stopped.",
