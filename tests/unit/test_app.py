@@ -72,7 +72,7 @@ def test_done_is_0(run):
         (["config", "show", "--nope"], "No such option: --nope"),
         (["config", "show", "-o", "xml"], "'xml'; needed: table or json or jsonl or csv"),
         (["context", "use"], "Missing argument"),
-        (["demo", "--records", "0"], "greater than or equal to 1"),
+        (["demo", "--cars", "0"], "greater than or equal to 1"),
         (["config", "show", "-X", "client.id"], "-X client.id has no value"),
     ],
 )
