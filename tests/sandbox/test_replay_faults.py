@@ -463,7 +463,7 @@ def test_a_process_that_sleeps_for_long_goes_on(
 # --- stopping it
 
 
-def started(perform: Perform, tape: str, kind: str, pace: str = "400/s") -> Any:
+def started(perform: Perform, tape: str, kind: str, pace: str = "250/s") -> Any:
     it = perform(kind, tape, LONG_TAPE, slice_records=25)
     command = it.start("--pace", pace)
     it.comes_to(0.02)
