@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from playhead.cli.options import Parameters, Run
+from playhead.decoding import REPLAYED_FORMS
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue
@@ -13,7 +14,6 @@ from playhead.span import Span
 
 _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
-_DECODES = ("json", "string", "bytes", "none")
 _PARTITIONS = ("auto", "keep", "key")
 
 
@@ -117,7 +117,7 @@ RULES: Parameters = {
         None,
     ),
     "decode": (
-        _text("--decode", text=f"What values are: {', '.join(_DECODES)}.", metavar="FORM"),
+        _text("--decode", text=f"What values are: {' '.join(REPLAYED_FORMS)}.", metavar="FORM"),
         None,
     ),
     "create": (
@@ -157,7 +157,7 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules |= {
         name: value
         for name, value in (
-            ("decode", _known("--decode", values["decode"], _DECODES)),
+            ("decode", _known("--decode", values["decode"], REPLAYED_FORMS)),
             ("partition", _known("--partition", values["partition"], _PARTITIONS)),
             ("pace", values["pace"]),
             ("on_error", values["on_error"]),

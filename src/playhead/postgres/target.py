@@ -66,7 +66,9 @@ class PostgresTarget(Target):
                     refuse(session, subject)
                     notes += inspection_notes(session, subject)
                 elif self.create:
-                    statements.setdefault(place, statement_for(place, samples, self.key or ()))
+                    kinds = look.kinds.get(topic, {})
+                    statement = statement_for(place, samples, self.key or (), kinds)
+                    statements.setdefault(place, statement)
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
@@ -96,7 +98,7 @@ class PostgresTarget(Target):
                 "value": None if value is None else value.decode("utf-8", "replace"),
             }
             for offset, time_ms, value in zip(
-                records.offsets, records.timestamps_ms, records.values, strict=True
+                records.offsets, records.timestamps_ms, records.readable, strict=True
             )
         ]
 
