@@ -18,18 +18,12 @@ _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 def dumped(value: Any) -> bytes:
     """As UTF-8, on one line."""
     try:
-        text = _written(value)
+        text = _JSON.encode(value)
     except ValueError:  # JSON has no NaN
-        text = _written(_finite(value))
+        text = _JSON.encode(_finite(value))
     if _MARK in text:
         text = _MARKED.sub(r"\1", text)
     return text.encode()
-
-
-def _written(value: Any) -> str:
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-    )
 
 
 def _other(value: Any) -> str:
@@ -39,6 +33,9 @@ def _other(value: Any) -> str:
         return base64.b64encode(value).decode()
     shown = getattr(value, "isoformat", None)
     return shown() if shown is not None else str(value)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other)
 
 
 def _finite(value: Any) -> Any:
