@@ -32,6 +32,8 @@ TEXT, BYTES, UUID, JSON = "text", "bytes", "uuid", "json"
 INSTANT, LOCAL_TIME, DATE, CLOCK_TIME = "instant", "local time", "date", "clock time"
 Kinds = Mapping[str, str]
 """Fields of values, in their order, and which of these kinds each is by its schema."""
+WHOLE: Final = "value"
+"""The field that a value is which has none."""
 
 _KIND = "undecodable"
 

@@ -210,12 +210,16 @@ def test_plain_values_go_to_a_column_as_a_whole(deck: Deck) -> None:
     proof = deck.play(f"kafka:{topic}", f"postgres:{table}", decode="long", on_error="skip")
     assert totals(proof) == {"written": 3, "skipped": 1}
     assert deck.rows(table, rest="ORDER BY 1") == [(0, -1), (1, 0), (2, 1)]
-    where = deck.table("value int8", "some")
-    proof = deck.play(
-        f"kafka:{topic}", f"postgres:{where}", decode="long", on_error="skip", where="value >= 0"
-    )
+    some, fields = f"{deck.schema}.some", f"{deck.schema}.fields"
+    asked: dict[str, Any] = {"decode": "long", "on_error": "skip", "where": "value >= 0"}
+    proof = deck.play(f"kafka:{topic}", f"postgres:{some}", create=True, **asked)
     assert totals(proof) == {"written": 2, "filtered": 1, "skipped": 1}
-    assert deck.rows(where, rest="ORDER BY 1") == [(0,), (1,)]
+    assert deck.rows(some, "value, pg_typeof(value)::text", "ORDER BY 1") == [
+        (0, "bigint"), (1, "bigint"),
+    ]  # fmt: skip
+    select = "value::bigint * 2 AS twice, offset"
+    deck.play(f"kafka:{topic}", f"postgres:{fields}", create=True, select=select, **asked)
+    assert deck.rows(fields, '"twice", "offset"', "ORDER BY 1") == [(0, 1), (2, 2)]
 
 
 # --- where and select

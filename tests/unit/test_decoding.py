@@ -492,6 +492,7 @@ def test_samples_are_decoded_and_those_that_cannot_be_are_told() -> None:
     assert note.code == "decode-failed"
     assert "1 of 3 sampled records cannot be decoded as int; --on-error says" in note.text
     assert f"{TOPIC}:0 offset 1" in note.text
+    assert found.kinds == {TOPIC: {"value": "integer"}}
     assert sampled([Records.of(held)], None, "json").records[0].readable == [
         b"\0\0\0\7",
         b"x",
@@ -528,11 +529,21 @@ def test_a_table_is_made_as_the_schema_says() -> None:
 
 @pytest.mark.parametrize("word", REPLAYED_FORMS)
 def test_every_word_is_taken_by_a_table_in_one_of_its_ways(word: str) -> None:
-    assert table_form(word) in UNDECODED_FORMS
     configuration = configure({"schema_registry": "http://registry.test"})
     asked = request(source="kafka://k:1/a", target="postgresql://me@p:1/d?table=t", decode=word)
     made = ends(asked, configuration)
     assert (made.decoding is None) == (word in UNDECODED_FORMS)
+    assert table_form(asked) in UNDECODED_FORMS
+
+
+def test_a_plain_value_is_whole_until_fields_are_selected() -> None:
+    for select, form in (
+        (None, "string"),
+        ("value::int + 1 AS value", "string"),
+        ("value AS n", "json"),
+    ):
+        assert table_form(request(decode="long", select=select)) == form
+    assert table_form(request(decode="string", select="value AS n")) == "string"
 
 
 def test_bytes_that_nobody_looks_into_need_no_decoding() -> None:

@@ -36,6 +36,12 @@ _TYPES: Final = {
     decoding.CLOCK_TIME: "time",
 }
 
+# Of a table that takes values whole, and nobody has said what they are.
+KINDS_OF_WHOLE: Final = {
+    "string": {decoding.WHOLE: decoding.TEXT},
+    "bytes": {decoding.WHOLE: decoding.BYTES},
+}
+
 
 def statement_for(
     place: Place, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]

@@ -11,7 +11,7 @@ from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres.conflict import Rule
-from playhead.postgres.create import statement_for
+from playhead.postgres.create import KINDS_OF_WHOLE, statement_for
 from playhead.postgres.inspection import Subject, refuse
 from playhead.postgres.inspection import notes as inspection_notes
 from playhead.postgres.layout import layout_of
@@ -66,7 +66,7 @@ class PostgresTarget(Target):
                     refuse(session, subject)
                     notes += inspection_notes(session, subject)
                 elif self.create:
-                    kinds = look.kinds.get(topic, {})
+                    kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
                     statement = statement_for(place, samples, self.key or (), kinds)
                     statements.setdefault(place, statement)
                 else:

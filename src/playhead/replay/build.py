@@ -127,7 +127,7 @@ def _target(
             on_conflict=cast(ConflictRule, request.on_conflict),
             version_column=request.version_column,
             tombstones=request.tombstones,
-            decode=table_form(request.decode),
+            decode=table_form(request),
             create=request.create,
         )
     from playhead.files.target import FilesTarget

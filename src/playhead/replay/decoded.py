@@ -15,6 +15,7 @@ from playhead.errors import BadValue, UsageError
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import Request
+from playhead.transform import Transform
 
 
 def decoding_of(request: Request, configuration: Configuration) -> Decoding | None:
@@ -43,11 +44,13 @@ def _looks_into_values(request: Request) -> bool:
     return request.target_endpoint.system == "postgres" or is_transformed or request.typed
 
 
-def table_form(word: str) -> str:
+def table_form(request: Request) -> str:
     """How a table takes what a word has made of values: taken apart as JSON, or whole."""
-    if word in UNDECODED_FORMS:
-        return word
-    return "json" if word in REGISTERED_FORMS else "string"
+    if request.decode in UNDECODED_FORMS:
+        return request.decode
+    outputs = Transform(select=request.select).outputs()
+    has_fields = any(output.replaces is None for output in outputs)
+    return "json" if request.decode in REGISTERED_FORMS or has_fields else "string"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS, Kinds
+from playhead import decoding
+from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS, WHOLE, Kinds
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.record import Headers
 from playhead.schemas import plain
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 REGISTERED: Final = dict(zip(REGISTERED_FORMS, ("AVRO", "PROTOBUF", "JSON", None), strict=True))
 """Words for what a registry knows, and its own name of the type; `registry` takes what it says."""
 WORDS: Final = (*PLAIN_FORMS, *REGISTERED_FORMS)
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("int", "long", "short"), decoding.INTEGER),
+    **dict.fromkeys(("float", "double"), decoding.DOUBLE),
+    **dict.fromkeys(("string", "base64", "hex"), decoding.TEXT),
+    "uuid": decoding.UUID,
+}
 
 
 class Undecodable(PlayheadError):
@@ -67,7 +76,7 @@ class Plain:
         return as_text(self.decode(data, headers, is_key=False)).encode()
 
     def kinds(self, _: bytes, __: Headers, /) -> Kinds:
-        return {}
+        return {WHOLE: _KINDS[self.form]} if self.form in _KINDS else {}
 
 
 def decoder(word: str, *, registry_url: str | None = None, where: str = "--decode") -> Decoder:
