@@ -33,9 +33,8 @@ from tests.fix_replay import (
     totals,
     within,
 )
-from tests.unit.test_decoding import CAR, CAR_TYPE, PROTO
+from tests.fix_schemas import AVRO, CAR, CAR_TYPE, PROTO
 
-AVRO = fastavro.parse_schema(json.loads(json.dumps(CAR)))
 COLUMNS = (
     "seq int8 PRIMARY KEY, price numeric, fixed numeric(20,2), again numeric, at_ms timestamptz, "
     "at_us timestamptz, local timestamp, day date, clock time, id uuid, speed float8, small float4, "
@@ -146,6 +145,7 @@ def test_avro_arrives_in_a_table_exactly_and_bad_records_go_where_they_should(
     letters, originals = deck.records(dead), deck.records(topic)
     assert [each.value for each in letters] == [each.value for each in originals[3:7]]
     assert planned.verify().agrees
+    assert deck.plan(f"kafka:{topic}", f"postgres:{table}", **asked).compare().agrees
     with pytest.raises(RecordRefused, match="offset 3: cannot be decoded as avro: no schema's id"):
         deck.play(f"kafka:{topic}", f"postgres:{table}", decode="avro", on_conflict="ignore")
 
@@ -333,6 +333,7 @@ def test_killed_and_resumed_while_the_registry_is_down(
     deck: Deck,
     registry: TestRegistry,
     known: int,
+    monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
     fields = [
@@ -354,12 +355,12 @@ def test_killed_and_resumed_while_the_registry_is_down(
     deck.write(records)
     it = perform(kind, topic, count)
     it.end.options = (*it.end.options, "--decode", "avro")
-    where = {"SCHEMA_REGISTRY_URL": registry.url}
-    it.start("--pace", "2000/s", **where)
+    monkeypatch.delenv("SCHEMA_REGISTRY_URL")
+    it.start("--pace", "2000/s", "--schema-registry", registry.url)
     it.comes_to(0.3)
     it.kill()
     registry.failing, asked = 1_000_000, len(registry.asked)
-    resumed = it.resume(**where)
+    resumed = it.resume()
     within(lambda: len(registry.asked) > asked + 6, seconds=90, what="it asks, and asks again")
     so_far = it.end.numbers()
     assert len(so_far) == len(set(so_far)) < count
