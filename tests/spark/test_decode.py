@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from google.protobuf import message_factory
 
-from playhead.account import RecordRefused
-from playhead.errors import Unavailable
+from playhead.errors import PlayheadError, Unavailable
 from playhead.record import Headers, Record, TimestampType
 from playhead.schemas.framing import VALUE_HEADER
-from playhead.schemas.registry import RegistryUnavailable
+from playhead.schemas.registry import RegistryRefused, RegistryUnavailable
 from tests.fix_archives import everything
 from tests.fix_registry import TestRegistry
 from tests.fix_replay import (
@@ -146,7 +145,7 @@ def test_avro_arrives_in_a_table_exactly_and_bad_records_go_where_they_should(
     assert [each.value for each in letters] == [each.value for each in originals[3:7]]
     assert planned.verify().agrees
     assert deck.plan(f"kafka:{topic}", f"postgres:{table}", **asked).compare().agrees
-    with pytest.raises(RecordRefused, match="offset 3: cannot be decoded as avro: no schema's id"):
+    with pytest.raises(PlayheadError, match="offset 3: cannot be decoded as avro: no schema's id"):
         deck.play(f"kafka:{topic}", f"postgres:{table}", decode="avro", on_conflict="ignore")
 
 
@@ -178,7 +177,9 @@ def test_a_table_is_made_of_what_a_schema_says(
     topic, table = tape(deck, *values, (None, ())), f"{deck.schema}.made"
     asked: dict[str, Any] = {"decode": "protobuf", "create": True, "tombstones": "skip"}
     planned = deck.plan(f"kafka:{topic}", f"postgres:{table}", **asked)
-    assert totals(ran(planned)) == {"written": 4}
+    proof = ran(planned)
+    assert totals(proof) == {"written": 5}
+    assert proof.details["tombstones_skipped"] == 1
     types = dict(
         deck.sql(
             "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s",
@@ -320,7 +321,7 @@ def test_a_registry_that_lets_nobody_in_ends_it_and_no_record_is_to_blame(
 ) -> None:
     topic = tape(deck, avro(known, 0, by_header=False))
     registry.user = "me:secret"
-    with pytest.raises(Exception, match="Unauthorized"):
+    with pytest.raises(RegistryRefused, match="Unauthorized"):
         deck.plan(
             f"kafka:{topic}", f"postgres:{deck.table(COLUMNS)}", decode="avro", on_error="skip"
         )
