@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import struct
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from playhead.schemas.registry import RegistryRefused, RegistryUnavailable
 from tests.fix_archives import everything
 from tests.fix_registry import TestRegistry
 from tests.fix_replay import (
+    LONG_TAPE,
     T0_MS,
     Deck,
     Performance,
@@ -344,7 +346,7 @@ def test_killed_and_resumed_while_the_registry_is_down(
     ]
     schema = {"type": "record", "name": "Lap", "fields": fields}
     number = registry.register("laps-value", {"schema": json.dumps(schema)})
-    written_with, count = fastavro.parse_schema(schema), 4_000
+    written_with, count = fastavro.parse_schema(schema), LONG_TAPE
     topic = deck.topic("avro-laps", 2)
     records = []
     for seq in range(count):
@@ -357,9 +359,10 @@ def test_killed_and_resumed_while_the_registry_is_down(
     it = perform(kind, topic, count)
     it.end.options = (*it.end.options, "--decode", "avro")
     monkeypatch.delenv("SCHEMA_REGISTRY_URL")
-    it.start("--pace", "2000/s", "--schema-registry", registry.url)
+    killed = it.start("--pace", "400/s", "--schema-registry", registry.url)
     it.comes_to(0.3)
     it.kill()
+    assert ended(killed).code == -signal.SIGKILL
     registry.failing, asked = 1_000_000, len(registry.asked)
     resumed = it.resume()
     within(lambda: len(registry.asked) > asked + 6, seconds=90, what="it asks, and asks again")
