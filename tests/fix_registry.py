@@ -34,6 +34,8 @@ class TestRegistry:
     failing: int = 0
     """So many of the next requests get a 500."""
     redirect_to: str | None = None
+    is_other: bool = False
+    """Whether it is some other server, which knows nothing of schemas."""
 
     def register(self, subject: str, document: dict[str, Any]) -> int:
         """The id of a schema; the same schema has the same one in every subject."""
@@ -124,6 +126,8 @@ def _handler(registry: TestRegistry) -> type[BaseHTTPRequestHandler]:
                 self._say(401, {"error_code": 401, "message": "Unauthorized"})
             elif registry.redirect_to is not None:
                 self._say(302, {}, Location=registry.redirect_to)
+            elif registry.is_other:
+                self._say(404, {"message": "no such page"})
             elif registry.failing > 0:
                 registry.failing -= 1
                 self._say(500, {"error_code": 50001, "message": "Error in the backend"})

@@ -84,21 +84,27 @@ class Account:
         self.last_late_ms: int | None = None
         self._rule, self._bury = rule or ErrorRule(), bury
         self._letters: dict[int, DeadLetter] = {}
+        self._final: set[int] = set()
 
     @property
     def refused_offsets(self) -> frozenset[int]:
         """Offsets of the records that were refused and are not to be written."""
         return frozenset(self._letters)
 
-    def refuse(self, record: Record, *, kind: str, reason: str) -> None:
-        """This record cannot be written; raises `RecordRefused` when the rule is to stop there."""
+    def refuse(self, record: Record, *, kind: str, reason: str, is_final: bool = False) -> None:
+        """This record cannot be written; raises `RecordRefused` when the rule is to stop there.
+
+        It is final when the target does not get the record at all, however often it starts over.
+        """
         if self._rule.action == "fail":
             raise RecordRefused(record, kind=kind, reason=reason)
         self._letters.setdefault(record.offset, DeadLetter(record, kind, reason))
+        if is_final:
+            self._final.add(record.offset)
 
     def start_over(self) -> None:
-        """Forget what was refused: the target goes through the slice's records again."""
-        self._letters.clear()
+        """Forget what the target refused: it goes through the slice's records again."""
+        self._letters = {at: self._letters[at] for at in self._letters if at in self._final}
 
     def close(self, details: Mapping[str, Any] | None = None) -> Entry:
         """The entry to commit; dead letters are safe, once, when this returns.

@@ -17,6 +17,7 @@ from playhead.account import Account, Bury, ErrorRule
 from playhead.allocation import keep_memory
 from playhead.clock import Clock, SystemClock
 from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
+from playhead.decoding import Decoding, reading, without_undecoded
 from playhead.errors import Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.ledger import Entry
@@ -87,6 +88,8 @@ class Job:
     filter: Filter
     rule: ErrorRule = field(default_factory=ErrorRule)
     graveyard: Graveyard | None = None
+    decoding: Decoding | None = None
+    """When somebody looks into values: what makes them readable as they are read."""
     pacing: Pacing | None = None
     limits: Limits = field(default_factory=Limits)
     stop_file: Path | None = None
@@ -194,7 +197,7 @@ def _play_lanes(
     try:
         with ExitStack() as stack:
             if draw is None:
-                reader = stack.enter_context(job.source.open())
+                reader = reading(stack.enter_context(job.source.open()), job.decoding)
                 draw = _from(reader.read)
             bury = stack.enter_context(job.graveyard.open(job.replay_id)) if job.graveyard else None
             writer = stack.enter_context(job.target.open(job.replay_id))
@@ -293,7 +296,7 @@ def _commit_all(
         if desk.is_stopped():
             return
         abort_point("job.drawn")
-        desk.writer.commit(portion.account, release(portion))
+        desk.writer.commit(portion.account, without_undecoded(portion.account, release(portion)))
         abort_point("job.committed")
         desk.report.note_commit(portion.account)
         del portion  # or it would be held while the next one is gathered
@@ -306,4 +309,5 @@ def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, E
         if desk.is_stopped():
             return
         for portion in cutter.portions(slice_, draw(slice_)):
-            desk.report.findings.append(desk.writer.compare(entries[slice_], portion.runs))
+            runs = without_undecoded(Account(slice_, ErrorRule("skip")), portion.runs)
+            desk.report.findings.append(desk.writer.compare(entries[slice_], runs))

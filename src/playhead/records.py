@@ -26,6 +26,15 @@ class Records:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
+    decoded: list[bytes | None] | None = None
+    """What the values mean, as JSON or another text; None where nobody has decoded them."""
+    undecoded: dict[int, str] = field(default_factory=dict)
+    """By offset, why a value that was to be decoded could not be."""
+
+    @property
+    def readable(self) -> list[bytes | None]:
+        """The values as whoever looks into them has to read them."""
+        return self.values if self.decoded is None else self.decoded
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -66,6 +75,10 @@ class Records:
 
     def extend(self, more: "Records") -> None:
         """Take those of the same partition that follow."""
+        if self.decoded is not None or more.decoded is not None:
+            self.decoded = list(self.values) if self.decoded is None else self.decoded
+            self.decoded += more.readable
+            self.undecoded = self.undecoded | more.undecoded  # which others may share
         self.offsets += more.offsets
         self.timestamps_ms += more.timestamps_ms
         self.timestamp_types += more.timestamp_types
@@ -86,6 +99,8 @@ class Records:
             self.keys[start:stop],
             self.values[start:stop],
             self.headers[start:stop],
+            None if self.decoded is None else self.decoded[start:stop],
+            self.undecoded,
         )
 
     def pick(self, indexes: Sequence[int]) -> "Records":
@@ -99,21 +114,25 @@ class Records:
             [self.keys[i] for i in indexes],
             [self.values[i] for i in indexes],
             [self.headers[i] for i in indexes],
+            None if self.decoded is None else [self.decoded[i] for i in indexes],
+            self.undecoded,
         )
 
     def size_bytes(self) -> int:
         """What all take in memory, about: the sum of `sizes_bytes`, found without a loop in Python."""
-        of_bodies = sum(map(len, filter(None, self.keys))) + sum(
-            map(len, filter(None, self.values))
-        )
+        bodies = (self.keys, self.values, self.decoded or ())
+        of_bodies = sum(sum(map(len, filter(None, each))) for each in bodies)
         return _OVERHEAD_BYTES * len(self) + of_bodies + sum(map(_size, filter(None, self.headers)))
 
     def sizes_bytes(self) -> list[int]:
         """What each takes in memory, about."""
-        return [
+        sizes = [
             _OVERHEAD_BYTES + len(key or b"") + len(value or b"") + (_size(held) if held else 0)
             for key, value, held in zip(self.keys, self.values, self.headers, strict=True)
         ]
+        if self.decoded is None:
+            return sizes
+        return [size + len(each or b"") for size, each in zip(sizes, self.decoded, strict=True)]
 
 
 def _size(headers: Headers) -> int:

@@ -15,7 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 from playhead.account import Account, Bury, DeadLetter, ErrorRule, RecordRefused
+from playhead.allocation import keep_memory
 from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
+from playhead.decoding import Decoder, Decoding, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.job import Graveyard, seldom_collecting
@@ -35,6 +37,7 @@ class Round:
     slices: tuple[Slice, ...]
     rule: ErrorRule = field(default_factory=ErrorRule)
     graveyard: Graveyard | None = None
+    decoding: Decoding | None = None
     limits: Limits = field(default_factory=Limits)
     is_alone: bool = True
     """Whether one task gets all records of the round, and knows by that which offsets hold none."""
@@ -91,6 +94,7 @@ class _Desk:
     run: tuple[str, str]
     writer: Writer
     bury: Bury | None
+    decoder: Decoder | None
     stack: ExitStack
     id: str = field(default_factory=lambda: uuid4().hex)
     is_new: bool = True
@@ -110,6 +114,7 @@ def write(round_: Round, drawn: Iterable[Drawn]) -> Outcome:
     outcome = Outcome()
     stream = iter(drawn)
     try:
+        keep_memory()
         with seldom_collecting():
             _Part(round_, outcome).write(stream)
     except Stopped:
@@ -171,7 +176,9 @@ class _Part:
             grave = round_.graveyard
             bury = stack.enter_context(grave.open(round_.pipeline_id)) if grave else None
             writer = stack.enter_context(round_.target.open(round_.pipeline_id))
-            _kept = _Desk((round_.pipeline_id, round_.run), writer, bury, stack.pop_all())
+            decoder = round_.decoding.open() if round_.decoding is not None else None
+            run = round_.pipeline_id, round_.run
+            _kept = _Desk(run, writer, bury, decoder, stack.pop_all())
         self._outcome.is_new = True
         return _kept
 
@@ -183,10 +190,15 @@ class _Part:
                 raise ValueError(f"drawn: found {place[0]}:{place[1]} twice, needed it in one row")
             self._seen.add(place)
             if slice_ is not None:
-                self._write_slice(slice_, _from(same, slice_.from_offset))
+                self._write_slice(slice_, self._decoded(_from(same, slice_.from_offset)))
         if self._round.is_alone:
             for slice_ in self._due.values():
                 self._write_slice(slice_, ())
+
+    def _decoded(self, drawn: Iterable[Drawn]) -> Iterator[Drawn]:
+        for records, verdicts in drawn:
+            decoder = self._desk.decoder
+            yield (records if decoder is None else decoder.decoded(records)), verdicts
 
     def _write_slice(self, slice_: Slice, drawn: Iterable[Drawn]) -> None:
         for portion in self._cutter.portions(slice_, drawn):
@@ -202,8 +214,9 @@ class _Part:
 
         A server that was restarted in between, and a table that was altered, are no reason to stop.
         """
+        runs = list(without_undecoded(portion.account, portion.runs))
         try:
-            self._desk.writer.commit(portion.account, portion.runs)
+            self._desk.writer.commit(portion.account, runs)
         except (AlreadyCommitted, InUse, RecordRefused):
             raise
         except PlayheadError:
@@ -212,7 +225,7 @@ class _Part:
             portion.account.start_over()
             self._desk = self._opened()
             self._outcome.desk = self._desk.id
-            self._desk.writer.commit(portion.account, portion.runs)
+            self._desk.writer.commit(portion.account, runs)
 
     def _note(self, account: Account) -> None:
         slice_, kept = account.slice, account.read - account.filtered

@@ -48,6 +48,8 @@ class Look:
     """Some records of each topic, as they would arrive; none for a topic without any."""
     oldest_ms: int | None = None
     """The earliest record time known of, to hold against a retention."""
+    kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By topic, fields of the values and what a schema says of each; see `playhead.decoding`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from playhead.connection import KafkaConnection
 from playhead.context import Configuration, Resolved
 from playhead.errors import NeedsConsent, Refused
 from playhead.kafka.admin import Admin
+from playhead.kafka.source import KafkaSource
 from playhead.kafka.topics import describe_topics
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
@@ -201,6 +202,13 @@ def test_sizes_are_those_of_the_log_dirs_tool(
     assert len(mine) == 3
     assert all(mine.values())
     assert found["bytes"] == sum(theirs.values())
+    facts = KafkaSource(kafka, (topic, other)).facts().topics
+    known = {
+        f"{name}-{partition}": size
+        for name, fact in facts.items()
+        for partition, size in fact.bytes_by_partition.items()
+    }
+    assert known == {name: size for (name, _, _), size in theirs.items()}
     assert sum(row["bytes"] for row in found["topics"]) == found["bytes"]
     everything = ours("sizes")
     assert {row["topic"] for row in everything["topics"]} > {topic, other}

@@ -23,7 +23,8 @@ from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka import topics
 from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.lines import Outgoing
-from playhead.kafka.log_dirs import sizes
+from playhead.kafka.log_dirs import sizes, sizes_at_leaders
+from playhead.kafka.offsets import describe
 from playhead.kafka.permissions import NotAllowed, needing
 from playhead.kafka.sending import Sender
 from playhead.kafka.source import KafkaSource
@@ -135,6 +136,9 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
         with pytest.raises(NotAllowed) as caught:
             sizes(admin, alice, [TOPIC])
         assert (caught.value.operation, caught.value.resource) == ("Describe", "the cluster")
+        described = describe(admin, [TOPIC])
+        assert described[TOPIC].leaders, "there is somebody to ask"
+        assert sizes_at_leaders(alice, described) == {TOPIC: {}}, "a plan does without"
     sender = Sender(alice, TOPIC)
     sender.send(Outgoing(1, b"k", b"v"))
     sender.finish()
@@ -162,6 +166,9 @@ def test_sizes_by_every_way_in(guarded: Guarded, way: str) -> None:
         connection = guarded.by(way)
     with Admin(connection) as admin:
         assert sizes(admin, connection, [TOPIC]) == wanted
+        by_partition = {each.partition: each.size_bytes for each in wanted}
+        found = sizes_at_leaders(connection, describe(admin, [TOPIC]))
+        assert found == {TOPIC: by_partition}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

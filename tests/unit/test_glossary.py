@@ -27,6 +27,8 @@ ALLOWED_IN_FILE = {
     ("message", "cli/outgoing.py"): "the sentence that an error says",
     ("message", "schemas/protobuf.py"): "what Protobuf calls a type, and a value of it",
     ("message", "schemas/proto_text.py"): "what Protobuf calls a type",
+    ("message", "schemas/proto_values.py"): "what Protobuf calls a type",
+    ("message", "schemas/values.py"): "the sentence that an error says",
     ("message", "schemas/registry.py"): "a field of a registry's errors",
     ("event", "kafka/groups_forget.py"): "the names of librdkafka's functions",
     ("message", "files/trouble.py"): "the sentence that an error says",

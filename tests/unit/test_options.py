@@ -12,6 +12,7 @@ from playhead.cli.options import (
     OUTPUT,
     REGISTRY,
     SANDBOX,
+    SEPARATORS,
     SPARK,
     TIME,
     Run,
@@ -26,6 +27,7 @@ GROUPS = {
     "TIME": TIME,
     "SANDBOX": SANDBOX,
     "REGISTRY": REGISTRY,
+    "SEPARATORS": SEPARATORS,
     "OUTPUT": OUTPUT,
 }
 
@@ -39,7 +41,7 @@ class Command:
         self.app = typer.Typer(rich_markup_mode=None)
 
         @self.app.command()
-        @with_options(CONNECTION, SPARK, REGISTRY, TIME, SANDBOX)
+        @with_options(CONNECTION, SPARK, REGISTRY, SEPARATORS, TIME, SANDBOX)
         def command(
             run: Run,
             name: Annotated[str, typer.Argument(help="A name of its own.")],
@@ -111,6 +113,7 @@ def test_the_run_carries_what_the_shared_options_say(command):
     ]
     words += ["--master", "local", "--spark-remote", "sc://h", "--spark-memory", "2g"]
     words += ["--timezone", "+02:00", "--dir", "/d", "--schema-registry", "http://r"]
+    words += ["--headers-separator", ";", "--header-separator", "="]
     assert command.invoke("alpha", *words).exit_code == 0
     assert command.run.values == {
         "bootstrap_servers": "h:1",
@@ -122,6 +125,8 @@ def test_the_run_carries_what_the_shared_options_say(command):
         "spark_remote": "sc://h",
         "spark_memory": "2g",
         "schema_registry": "http://r",
+        "headers_separator": ";",
+        "header_separator": "=",
         "timezone": "+02:00",
         "directory": "/d",
     }

@@ -106,3 +106,31 @@ def test_what_follows_is_taken_in_every_column(found, at):
     first, rest = whole.pick(range(min(at, len(whole)))), whole.cut(at, len(whole))
     first.extend(rest)
     assert first == whole
+
+
+def decoded(found: list[Record]) -> Records:
+    """All of them with what they mean, but for every third."""
+    meant = [None if each.value is None else b"<" + each.value + b">" for each in found]
+    bad = {each.offset: "no sense" for each in found[::3]}
+    return replace(Records.of(found), decoded=meant, undecoded=bad)
+
+
+@given(rows(), st.integers(0, 8))
+def test_what_values_mean_stays_beside_them(found, at):
+    whole = decoded(found)
+    first, rest = whole.pick(range(min(at, len(whole)))), whole.cut(at, len(whole))
+    assert first.decoded == whole.decoded[:at]
+    assert rest.decoded == whole.decoded[at:]
+    first.extend(rest)
+    assert first == whole == decoded(found)
+    empty = Records("laps", 1)
+    empty.extend(whole)
+    assert (empty.readable, empty.undecoded) == (whole.decoded, whole.undecoded)
+    assert Records.of(found).readable == [each.value for each in found]
+
+
+@given(rows())
+def test_what_values_mean_takes_room_too(found):
+    plain, meant = Records.of(found), decoded(found)
+    more = sum(len(each or b"") for each in meant.decoded)
+    assert meant.size_bytes() == plain.size_bytes() + more == sum(meant.sizes_bytes())

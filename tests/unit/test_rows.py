@@ -1,5 +1,7 @@
 """Records make their way through Arrow rows and back, however Spark regroups them."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -59,6 +61,9 @@ def test_the_schema_is_told_to_spark_as_arrow_has_it():
         if field.name != "headers":
             assert said[field.name] == names[str(field.type)]
     assert rows.SCHEMA.endswith("headers array<struct<name: string, value: binary>>")
+    last = list(rows.end(0, 0, is_decoded=True).schema)[-2:]
+    more = [f"{each.name} {names[str(each.type)]}" for each in last]
+    assert ", ".join([rows.SCHEMA, *more]) == rows.DECODED_SCHEMA
 
 
 @given(st.data())
@@ -70,6 +75,48 @@ def test_records_come_back_as_they_were(data):
         assert found == []
         return
     assert found == [Run(records, verdicts or [KEPT] * len(records))]
+
+
+@st.composite
+def decoded(draw: st.DrawFn) -> Records:
+    """Some of them with what they mean, some with why nobody knows it, and tombstones."""
+    records = draw(some())
+    live = [
+        at for at, value in zip(records.offsets, records.values, strict=True) if value is not None
+    ]
+    bad = draw(st.dictionaries(st.sampled_from(live), st.text(max_size=3))) if live else {}
+    meant = [
+        None if value is None or at in bad else draw(st.binary(max_size=5))
+        for at, value in zip(records.offsets, records.values, strict=True)
+    ]
+    return replace(records, decoded=meant, undecoded=bad)
+
+
+@given(st.data())
+def test_what_was_decoded_comes_back_beside_its_bytes(data):
+    """Of what cannot be decoded and lies outside, nobody need know why."""
+    records = data.draw(decoded())
+    verdicts = verdicts_for(data.draw, records) or [KEPT] * len(records)
+    found = list(rows.read(rows.of(records, 7, verdicts)))
+    outside = {at for at, v in zip(records.offsets, verdicts, strict=True) if v == OUTSIDE}
+    inside = {at: why for at, why in records.undecoded.items() if at not in outside}
+    assert found == ([Run(replace(records, undecoded=inside), verdicts)] if len(records) else [])
+
+
+def test_a_record_that_cannot_be_decoded_is_neither_filtered_nor_outside():
+    records = replace(three(), decoded=[b"1", None, None], undecoded={2: "why", 3: "so"})
+    part = kept(rows.of(records, 0, [KEPT, KEPT, OUTSIDE]), [False, True, True])
+    [run] = rows.read(part)
+    assert run.verdicts == [FILTERED, KEPT, OUTSIDE]
+    assert (run.records.undecoded, run.records.values[1]) == ({2: "why"}, b"x")
+
+
+def test_a_value_that_was_selected_has_no_other_bytes():
+    records = replace(three(), decoded=[b"1", b"2", b"3"])
+    part = rows.of(records, 0, None)
+    part = part.set_column(part.schema.get_field_index("raw"), "raw", pa.nulls(3, pa.binary()))
+    [run] = rows.read(part)
+    assert run.records.values == run.records.readable == [b"1", b"2", b"3"]
 
 
 @given(st.data())

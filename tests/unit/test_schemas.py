@@ -170,7 +170,7 @@ def test_a_registry_that_stumbles_is_asked_again_and_one_that_is_gone_is_named(
     written.failing = 2
     assert decode("avro", data, written.url) == 7
     written.failing = 3
-    with pytest.raises(RegistryRefused, match="Error in the backend"):
+    with pytest.raises(RegistryUnavailable, match="Error in the backend"):
         decode("avro", data, written.url)
     with pytest.raises(RegistryUnavailable) as caught:
         decode("avro", data, "http://me:hidden@127.0.0.1:1")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playhead.cli.options import Parameters, Run
+from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
 from playhead.errors import BadValue, PlayheadError
 from playhead.record import Headers
 from playhead.records import Records
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from playhead.schemas.decoder import Decoder
 
 _RULES = ("fail", "skip", "raw")
-_FORMS = (
-    "string int long short float double uuid json base64 hex; avro protobuf json-schema registry"
-)
+_FORMS = f"{' '.join(PLAIN_FORMS)}; {' '.join(REGISTERED_FORMS)}"
 _AS_IT_IS = "bytes"
 DECODING: Parameters = {
     "decode": (
@@ -139,11 +138,11 @@ def _decode(
 
 
 def _is_about_bytes(exc: PlayheadError) -> bool:
-    """Not about a server that is away, which no record after this one will bring back."""
+    """Not about a server that is away, or lets nobody in: no other record would fare better."""
     from playhead.schemas.decoder import Undecodable
-    from playhead.schemas.registry import RegistryRefused
+    from playhead.schemas.registry import UnknownSchema
 
-    return isinstance(exc, Undecodable | RegistryRefused)
+    return isinstance(exc, Undecodable | UnknownSchema)
 
 
 def _shown(decoded: Any) -> bytes | None:

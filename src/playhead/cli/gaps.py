@@ -7,7 +7,7 @@ import typer
 
 from playhead.cli.complete import topic_names
 from playhead.cli.drawing import paper_for_talk, save_picture
-from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import run_with_progress, servers_of, show
 from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
 from playhead.cli.shown import plan_lines, proof_lines
@@ -86,7 +86,7 @@ _DOING: Parameters = {
 
 
 @app.command()
-@with_options(_SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, CONNECTION, SPARK)
+@with_options(_SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, CONNECTION, REGISTRY, SPARK)
 def gaps(
     run: Run,
     source: Annotated[

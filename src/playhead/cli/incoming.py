@@ -5,13 +5,13 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from playhead.cli import jsonl
 from playhead.cli.decoding import Decoded
-from playhead.cli.options import Parameters, Run
+from playhead.cli.options import SEPARATORS, Parameters, Run, text_option
 from playhead.cli.outgoing import fields, separators, unescaped
 from playhead.errors import BadValue, UsageError
 from playhead.records import Records
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 _PRINT = re.compile(r"print\.(timestamp|partition|offset|headers|key|value)=(true|false)")
 
 
-def _text(*names: str, text: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
-
-
 SHOWN: Parameters = {
     "show": (
-        _text(
+        text_option(
             "--show",
             text="topic,timestamp,partition,offset,headers,key,value; value.",
             metavar="FIELDS",
@@ -36,20 +32,15 @@ SHOWN: Parameters = {
         None,
     ),
     "separator": (
-        _text("--separator", text="Between them; \\t is a tab, and the default.", metavar="TEXT"),
+        text_option(
+            "--separator", text="Between them; \\t is a tab, and the default.", metavar="TEXT"
+        ),
         None,
     ),
-    "headers_separator": (
-        _text("--headers-separator", text="Between headers: ','.", metavar="TEXT"),
-        None,
-    ),
-    "header_separator": (
-        _text("--header-separator", text="After a header's name: ':'.", metavar="TEXT"),
-        None,
-    ),
-    "null": (_text("--null", text="The text for null: null.", metavar="TEXT"), None),
+    **SEPARATORS,
+    "null": (text_option("--null", text="The text for null: null.", metavar="TEXT"), None),
     "line_separator": (
-        _text("--line-separator", text="After each record; \\n.", metavar="TEXT"),
+        text_option("--line-separator", text="After each record; \\n.", metavar="TEXT"),
         None,
     ),
     "property": (

@@ -6,7 +6,7 @@ import typer
 
 from playhead.cli.complete import topic_names
 from playhead.cli.consent import ask
-from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import servers_of, stopping, with_servers
 from playhead.cli.sentence import RULES, TRANSFORM, request
 from playhead.cli.shown import sample_lines
@@ -76,7 +76,7 @@ _LIVE: Parameters = {
 
 
 @app.command()
-@with_options(_LIVE, TIME, TRANSFORM, _SAME_RULES, CONNECTION, SPARK)
+@with_options(_LIVE, TIME, TRANSFORM, _SAME_RULES, CONNECTION, REGISTRY, SPARK)
 def live(
     run: Run,
     source: Annotated[

@@ -44,6 +44,11 @@ def _setting(name: str, *short: str, metavar: str) -> Any:
     return Annotated[str | None, option]
 
 
+def text_option(*names: str, text: str, metavar: str) -> Any:
+    """An option that says a text, or is not there."""
+    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
 def _complete_contexts(incomplete: str) -> list[str]:
     from playhead.cli.complete import context_names
 
@@ -121,6 +126,17 @@ SPARK: Parameters = {
 }
 REGISTRY: Parameters = {"schema_registry": (_setting("schema_registry", metavar="URL"), None)}
 TIME: Parameters = {"timezone": (_setting("timezone", metavar="ZONE"), None)}
+SEPARATORS: Parameters = {
+    "headers_separator": (
+        text_option("--headers-separator", text="Between headers: ','.", metavar="TEXT"),
+        None,
+    ),
+    "header_separator": (
+        text_option("--header-separator", text="After a header's name: ':'.", metavar="TEXT"),
+        None,
+    ),
+}
+"""How headers stand in a line, read or written."""
 SANDBOX: Parameters = {
     "directory": (
         Annotated[

@@ -27,6 +27,7 @@ _SAVED = (
     "bootstrap_servers",
     "kafka_config",
     "database",
+    "schema_registry",
     "context",
     "spark_master",
     "spark_remote",

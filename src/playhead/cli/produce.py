@@ -5,13 +5,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from playhead.cli.complete import topic_names
 from playhead.cli.consent import ask
-from playhead.cli.options import CONNECTION, TIME, Parameters, Run, with_options
+from playhead.cli.options import (
+    CONNECTION,
+    SEPARATORS,
+    TIME,
+    Parameters,
+    Run,
+    text_option,
+    with_options,
+)
 from playhead.cli.outgoing import FORMATS, Reading, reading
 from playhead.cli.output import tell
 from playhead.errors import EXIT_FAILED, BadValue, PlayheadError, UsageError
@@ -25,15 +33,14 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _RULES = ("fail", "skip")
 
 
-def _text(*names: str, text: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
-
-
 # What a line is, and what all records of this run get.
 LINES: Parameters = {
-    "format_": (_text("--format", text=f"{' or '.join(FORMATS)}; lines.", metavar="FORM"), None),
+    "format_": (
+        text_option("--format", text=f"{' or '.join(FORMATS)}; lines.", metavar="FORM"),
+        None,
+    ),
     "with_": (
-        _text(
+        text_option(
             "--with",
             text="What a line has before its value: timestamp,partition,headers,key.",
             metavar="FIELDS",
@@ -41,23 +48,16 @@ LINES: Parameters = {
         None,
     ),
     "separator": (
-        _text(
+        text_option(
             "--separator", text="After each of them; \\t is a tab, and the default.", metavar="TEXT"
         ),
         None,
     ),
-    "headers_separator": (
-        _text("--headers-separator", text="Between headers: ','.", metavar="TEXT"),
-        None,
-    ),
-    "header_separator": (
-        _text("--header-separator", text="After a header's name: ':'.", metavar="TEXT"),
-        None,
-    ),
-    "null": (_text("--null", text="The text that means null.", metavar="TEXT"), None),
-    "timestamp": (_text("--timestamp", text="Time of every record.", metavar="T"), None),
+    **SEPARATORS,
+    "null": (text_option("--null", text="The text that means null.", metavar="TEXT"), None),
+    "timestamp": (text_option("--timestamp", text="Time of every record.", metavar="T"), None),
     "partition": (
-        _text(
+        text_option(
             "--partition",
             text="Partition of every record: a number, or `auto` for that of its key.",
             metavar="N",
@@ -76,11 +76,11 @@ LINES: Parameters = {
 }
 DELIVERY: Parameters = {
     "acks": (
-        _text("--acks", text="Who must have a record: 0, 1 or all; all.", metavar="ACKS"),
+        text_option("--acks", text="Who must have a record: 0, 1 or all; all.", metavar="ACKS"),
         None,
     ),
     "compression": (
-        _text("--compression", text=f"{', '.join(_COMPRESSIONS)}.", metavar="CODEC"),
+        text_option("--compression", text=f"{', '.join(_COMPRESSIONS)}.", metavar="CODEC"),
         None,
     ),
     "transaction": (
@@ -97,7 +97,7 @@ DELIVERY: Parameters = {
         None,
     ),
     "transactional_id": (
-        _text("--transactional-id", text="Its name; made up when not given.", metavar="ID"),
+        text_option("--transactional-id", text="Its name; made up when not given.", metavar="ID"),
         None,
     ),
     "delivery_timeout": (

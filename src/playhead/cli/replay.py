@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from playhead.cli.complete import topic_names
-from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import load_plan, play, resume_saved, save_plan, show
 from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
 from playhead.endpoint import Endpoint
@@ -45,7 +45,7 @@ _DOING: Parameters = {
 
 
 @app.command()
-@with_options(SPAN, TIME, TRANSFORM, RULES, MACHINE, _DOING, CONNECTION, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, RULES, MACHINE, _DOING, CONNECTION, REGISTRY, SPARK)
 def replay(
     run: Run,
     source: Annotated[

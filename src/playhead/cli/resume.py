@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from playhead.cli.complete import replay_ids
-from playhead.cli.options import CONNECTION, SPARK, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, Run, with_options
 from playhead.cli.playing import resume_saved
 from playhead.cli.sentence import MACHINE
 from playhead.journal import Journal
@@ -14,7 +14,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
-@with_options(MACHINE, CONNECTION, SPARK)
+@with_options(MACHINE, CONNECTION, REGISTRY, SPARK)
 def resume(
     run: Run,
     replay_id: Annotated[

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from playhead.cli.options import Parameters, Run
+from playhead.cli.options import Parameters, Run, text_option
+from playhead.decoding import REPLAYED_FORMS
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue
@@ -15,12 +16,7 @@ from playhead.span import Span
 
 _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
-_DECODES = ("json", "string", "bytes", "none")
 _PARTITIONS = ("auto", "keep", "key")
-
-
-def _text(*names: str, text: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
 
 
 def _texts(*names: str, text: str, metavar: str) -> Any:
@@ -33,31 +29,33 @@ def _switch(*names: str, text: str) -> Any:
 
 SPAN: Parameters = {
     "from_": (
-        _text(
+        text_option(
             "--from", text="First instant or `start`: 2021-08-04T12:30, now-2h, 12:30.", metavar="T"
         ),
         None,
     ),
     "to": (
-        _text("--to", text="End, itself not in the span; `end` is all there is.", metavar="T"),
+        text_option(
+            "--to", text="End, itself not in the span; `end` is all there is.", metavar="T"
+        ),
         None,
     ),
     "for_": (
-        _text("--for", text="Length, instead of an end: 2h, PT30M.", metavar="DURATION"),
+        text_option("--for", text="Length, instead of an end: 2h, PT30M.", metavar="DURATION"),
         None,
     ),
     "last": (
-        _text("--last", text="From so long before now to the end: 6h.", metavar="DURATION"),
+        text_option("--last", text="From so long before now to the end: 6h.", metavar="DURATION"),
         None,
     ),
     "offsets": (
-        _text(
+        text_option(
             "--offsets", text="By offsets: TOPIC:PARTITION:FROM-TO, more by commas.", metavar="SPEC"
         ),
         None,
     ),
     "lateness": (
-        _text(
+        text_option(
             "--lateness", text="Read on so long for late records; 10 minutes.", metavar="DURATION"
         ),
         None,
@@ -65,7 +63,7 @@ SPAN: Parameters = {
 }
 TRANSFORM: Parameters = {
     "where": (
-        _text(
+        text_option(
             "--where",
             text="Only records for which this SQL is true: \"value:car = 'A'\".",
             metavar="SQL",
@@ -73,21 +71,23 @@ TRANSFORM: Parameters = {
         None,
     ),
     "select": (
-        _text("--select", text='What of each record, as SQL: "value:car AS car".', metavar="SQL"),
+        text_option(
+            "--select", text='What of each record, as SQL: "value:car AS car".', metavar="SQL"
+        ),
         None,
     ),
 }
 RULES: Parameters = {
     "pace": (
-        _text("--pace", text="max, a speed as 2x, or a rate as 5000/s.", metavar="PACE"),
+        text_option("--pace", text="max, a speed as 2x, or a rate as 5000/s.", metavar="PACE"),
         None,
     ),
     "max_gap": (
-        _text("--max-gap", text="Play longer silences as short as this.", metavar="DURATION"),
+        text_option("--max-gap", text="Play longer silences as short as this.", metavar="DURATION"),
         None,
     ),
     "on_error": (
-        _text(
+        text_option(
             "--on-error",
             text="A record that cannot be written: fail, skip or dlq:TOPIC.",
             metavar="RULE",
@@ -95,11 +95,13 @@ RULES: Parameters = {
         None,
     ),
     "key": (
-        _text("--key", text="Columns that tell a table's rows apart, by commas.", metavar="COLS"),
+        text_option(
+            "--key", text="Columns that tell a table's rows apart, by commas.", metavar="COLS"
+        ),
         None,
     ),
     "on_conflict": (
-        _text(
+        text_option(
             "--on-conflict",
             text=f"A row that is there already: {', '.join(_CONFLICTS)}.",
             metavar="RULE",
@@ -107,11 +109,13 @@ RULES: Parameters = {
         None,
     ),
     "version_column": (
-        _text("--version-column", text="What `newer` compares, if not the time.", metavar="COL"),
+        text_option(
+            "--version-column", text="What `newer` compares, if not the time.", metavar="COL"
+        ),
         None,
     ),
     "tombstones": (
-        _text(
+        text_option(
             "--tombstones",
             text=f"Records with a null value: {', '.join(_TOMBSTONES)}.",
             metavar="RULE",
@@ -119,7 +123,9 @@ RULES: Parameters = {
         None,
     ),
     "decode": (
-        _text("--decode", text=f"What values are: {', '.join(_DECODES)}.", metavar="FORM"),
+        text_option(
+            "--decode", text=f"What values are: {' '.join(REPLAYED_FORMS)}.", metavar="FORM"
+        ),
         None,
     ),
     "create": (
@@ -135,7 +141,7 @@ RULES: Parameters = {
         False,
     ),
     "partition": (
-        _text(
+        text_option(
             "--partition", text=f"The target's partition: {', '.join(_PARTITIONS)}.", metavar="RULE"
         ),
         None,
@@ -147,7 +153,7 @@ RULES: Parameters = {
 
 MACHINE: Parameters = {
     "max_share": (
-        _text(
+        text_option(
             "--max-share",
             text="How much of the cores it may have, as 50%; half beside a live pipeline.",
             metavar="SHARE",
@@ -194,7 +200,7 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules |= {
         name: value
         for name, value in (
-            ("decode", _known("--decode", values["decode"], _DECODES)),
+            ("decode", _known("--decode", values["decode"], REPLAYED_FORMS)),
             ("partition", _known("--partition", values["partition"], _PARTITIONS)),
             ("pace", values.get("pace")),
             ("on_error", values["on_error"]),

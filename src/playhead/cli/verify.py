@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from playhead.cli.complete import replay_ids
-from playhead.cli.options import CONNECTION, SPARK, TIME, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Run, with_options
 from playhead.cli.playing import with_servers
 from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
 from playhead.endpoint import Endpoint
@@ -24,7 +24,7 @@ _UNSAID = {name: default for name, (_, default) in RULES.items()}
 
 
 @app.command()
-@with_options(SPAN, TIME, TRANSFORM, _OF_TABLES, CONNECTION, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
 def verify(
     run: Run,
     replay_id: Annotated[

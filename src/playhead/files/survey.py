@@ -34,7 +34,7 @@ def _columns(topic: str, before: list[Mapping[str, Any]], look: Look) -> dict[st
     for about in before:
         if found := about.get(topic, {}).get("columns"):
             return dict(found)
-    return inferred(value for run in look.samples if run.topic == topic for value in run.values)
+    return inferred(value for run in look.samples if run.topic == topic for value in run.readable)
 
 
 def _columns_note(topic: str, columns: Mapping[str, str]) -> Note:

@@ -68,8 +68,12 @@ class FilesTarget:
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         times = shown_times(records.timestamps_ms)
-        rows = zip(records, times, strict=True)
-        return [_row(record, shown, typed=self.typed) for record, shown in rows]
+        rows = [_row(record, shown) for record, shown in zip(records, times, strict=True)]
+        if self.typed:
+            rows = [
+                row | shown_fields(value) for row, value in zip(rows, records.readable, strict=True)
+            ]
+        return rows
 
     def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
         archive = self._archive()
@@ -102,8 +106,8 @@ class FilesTarget:
         return archive_of(self.root, self.format)
 
 
-def _row(record: Record, shown: str | None, *, typed: bool) -> dict[str, Any]:
-    row = {
+def _row(record: Record, shown: str | None) -> dict[str, Any]:
+    return {
         "folder": names.place_folder(record.topic, record.partition),
         "offset": record.offset,
         "timestamp": shown,
@@ -111,4 +115,3 @@ def _row(record: Record, shown: str | None, *, typed: bool) -> dict[str, Any]:
         "value": json.loads(bytes_as_json(record.value)),
         "headers": json.loads(headers_as_json(record.headers)),
     }
-    return row | shown_fields(record.value) if typed else row

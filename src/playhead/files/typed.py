@@ -50,11 +50,11 @@ def shown_fields(value: bytes | None) -> dict[str, Any]:
 
 def filled(account: Account, records: Records, columns: Columns) -> tuple[Records, list[pa.Array]]:
     """The records whose values fit, and their items column by column; the others are refused."""
-    arrays = _arrays(records.values, columns)
+    arrays = _arrays(records.readable, columns)
     if arrays is not None:
         return records, arrays
     fitting = _fitting(account, records, columns)
-    arrays = _arrays(fitting.values, columns)
+    arrays = _arrays(fitting.readable, columns)
     if arrays is None:
         raise AssertionError("each value fits alone, and all do not fit together")
     return fitting, arrays
@@ -62,7 +62,7 @@ def filled(account: Account, records: Records, columns: Columns) -> tuple[Record
 
 def _fitting(account: Account, records: Records, columns: Columns) -> Records:
     kept = []
-    for index, value in enumerate(records.values):
+    for index, value in enumerate(records.readable):
         try:
             _check(value, columns)
         except Misfit as error:

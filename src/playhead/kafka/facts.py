@@ -53,8 +53,10 @@ def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | N
     return found
 
 
-def topic_facts(described: Described, settings: Settings | None) -> TopicFacts:
-    """A topic's id and settings, as far as they are known."""
+def topic_facts(
+    described: Described, settings: Settings | None, sizes: Mapping[int, int]
+) -> TopicFacts:
+    """A topic's id, settings and bytes, as far as they are known."""
     told = settings or {}
     retention_ms = int(told.get("retention.ms", -1))
     policies = told.get("cleanup.policy", "delete").split(",")
@@ -63,6 +65,7 @@ def topic_facts(described: Described, settings: Settings | None) -> TopicFacts:
         sets_log_append_time=told.get("message.timestamp.type") == "LogAppendTime",
         is_compacted="compact" in policies,
         retention_ms=retention_ms if retention_ms >= 0 and "delete" in policies else None,
+        bytes_by_partition=sizes,
         settings={
             name: told[name]
             for name, unsaid in _TAKEN_OVER.items()

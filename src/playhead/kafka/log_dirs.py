@@ -1,16 +1,19 @@
 """Asks every broker what its log directories hold: bytes of each partition, by replica."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from playhead.connection import KafkaConnection
+from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.offsets import Described
 from playhead.kafka.permissions import NotAllowed
 from playhead.kafka.wire import Fields, Wire
 
 _DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # understood by every broker since 2.0
+_LEADER_WITHIN_S = 2.0
 _NOT_ALLOWED = 31
 _STORAGE_ERROR = 56
 
@@ -51,10 +54,33 @@ def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | Non
     held: list[Held] = []
     for number, broker in sorted(found.brokers.items()):
         address = f"{broker.host}:{broker.port}"
-        with closing(Wire(connection, address, timeout_s=admin.timeout_s)) as wire:
-            answer = wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
-        held += _read(answer, number)
+        held += _read(_answer(connection, address, body, admin.timeout_s), number)
     return sorted(held, key=lambda each: (each.topic, each.partition, each.broker, each.log_dir))
+
+
+def sizes_at_leaders(
+    connection: KafkaConnection, topics: Mapping[str, Described]
+) -> dict[str, dict[int, int]]:
+    """Bytes of each partition, as its leader has it; of none at all where one of them does not tell."""
+    led: dict[tuple[int, str], dict[str, list[int]]] = {}
+    for topic, described in topics.items():
+        for partition, leader in described.leaders.items():
+            led.setdefault(leader, {}).setdefault(topic, []).append(partition)
+    found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+    try:
+        for (number, address), partitions in led.items():
+            answer = _answer(connection, address, _request(partitions), _LEADER_WITHIN_S)
+            for each in _read(answer, number):
+                if not each.is_future:
+                    found[each.topic][each.partition] = each.size_bytes
+    except PlayheadError:  # whatever it is, nobody needs to know the sizes
+        return {topic: {} for topic in topics}
+    return found
+
+
+def _answer(connection: KafkaConnection, address: str, body: bytes, timeout_s: float) -> bytes:
+    with closing(Wire(connection, address, timeout_s=timeout_s)) as wire:
+        return wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
 
 
 def _request(partitions: dict[str, list[int]] | None) -> bytes:

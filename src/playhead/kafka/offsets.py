@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from confluent_kafka import (
@@ -48,6 +48,8 @@ class Described:
 
     topic_id: str
     partitions: tuple[int, ...]
+    leaders: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+    """The broker that leads a partition, and its `host:port`; one without a leader is missing."""
 
 
 def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
@@ -83,7 +85,12 @@ def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
                     continue
                 raise
             numbers = sorted(partition.id for partition in said.partitions)
-            found[topic] = Described(str(said.topic_id), tuple(numbers))
+            leaders = {
+                partition.id: (leader.id, f"{leader.host}:{leader.port}")
+                for partition in said.partitions
+                if (leader := partition.leader) is not None and leader.id >= 0
+            }
+            found[topic] = Described(str(said.topic_id), tuple(numbers), leaders)
     return found
 
 

@@ -15,6 +15,7 @@ from playhead.kafka.facts import (
     topic_facts,
 )
 from playhead.kafka.instants import first_records_at
+from playhead.kafka.log_dirs import sizes_at_leaders
 from playhead.kafka.offsets import (
     Described,
     bounds_of,
@@ -71,7 +72,11 @@ class KafkaSource:
                 note for topic in described for note in notes_on_settings(topic, settings[topic])
             ]
             notes += notes_on_groups(admin, described)
-            facts = {name: topic_facts(each, settings[name]) for name, each in described.items()}
+            sizes = sizes_at_leaders(self.connection, described)
+            facts = {
+                name: topic_facts(each, settings[name], sizes[name])
+                for name, each in described.items()
+            }
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
 
     def offsets_at(self, instant_ms: int) -> Mapping[Place, int]:

@@ -137,6 +137,7 @@ class Rounds:
             tuple(due),
             ErrorRule.parse(ground.wish.request.on_error),
             ground.ends.graveyard,
+            ground.ends.decoding,
             is_alone=is_alone or is_small or target.is_ordered,
             desk=self._desk,
             stop_file=ground.stop_file,

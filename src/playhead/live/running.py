@@ -119,7 +119,9 @@ class Runner:
         if isinstance(target, KafkaTarget):
             # Each record leaves at once; the group is moved in one way for all targets.
             target = replace(target, is_paced=True, moves_group=False)
-        return Ends(expecting(both.source, self._plan.source), target, both.graveyard)
+        return Ends(
+            expecting(both.source, self._plan.source), target, both.graveyard, both.decoding
+        )
 
     def _mark(self) -> Pipeline:
         known = self.pipelines.get(self.wish.name)

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from psycopg import sql
 
+from playhead import decoding
 from playhead.errors import Refused
 from playhead.postgres.session import Place
 from playhead.records import Records
@@ -19,12 +20,39 @@ _METADATA = (
     ("_offset", "bigint"),
     ("_timestamp", "timestamptz"),
 )
+# A scale that a schema names binds that schema alone: another one's numbers would be rounded to it.
+_TYPES: Final = {
+    decoding.BOOLEAN: "boolean",
+    decoding.INTEGER: "bigint",
+    decoding.DOUBLE: "double precision",
+    decoding.DECIMAL: "numeric",
+    decoding.TEXT: "text",
+    decoding.BYTES: "bytea",
+    decoding.UUID: "uuid",
+    decoding.JSON: "jsonb",
+    decoding.INSTANT: "timestamptz",
+    decoding.LOCAL_TIME: "timestamp",
+    decoding.DATE: "date",
+    decoding.CLOCK_TIME: "time",
+}
+
+# Of a table that takes values whole, and nobody has said what they are.
+KINDS_OF_WHOLE: Final = {
+    "string": {decoding.WHOLE: decoding.TEXT},
+    "bytes": {decoding.WHOLE: decoding.BYTES},
+}
 
 
-def statement_for(place: Place, samples: Iterable[Records], key: Sequence[str]) -> str:
-    """The statement that makes the table; its key is the one asked for, or the record's place."""
+def statement_for(
+    place: Place, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
+) -> str:
+    """The statement that makes the table; its key is the one asked for, or the record's place.
+
+    `kinds` is what a schema says of fields; what it does not say is inferred.
+    """
     runs = list(samples)
-    fields = _fields(value for run in runs for value in run.values)
+    found = _fields(value for run in runs for value in run.readable)
+    fields = {name: found.get(name, []) for name in dict.fromkeys((*kinds, *found))}
     missing = [name for name in key if name not in fields]
     if missing:
         raise Refused(
@@ -32,7 +60,10 @@ def statement_for(place: Place, samples: Iterable[Records], key: Sequence[str]) 
             f"no sampled record has {', '.join(missing)}",
             hint=f"fields found: {', '.join(fields) or 'none'}",
         )
-    columns = [(name, _type(values)) for name, values in fields.items()]
+    columns = [
+        (name, _TYPES[kinds[name]] if name in kinds else _type(values))
+        for name, values in fields.items()
+    ]
     columns += [each for each in _METADATA if each[0] not in fields]
     columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
     return (

@@ -112,9 +112,10 @@ class Decoder:
         }
         nulls: list[int] = []
         live: Index = range(len(records))
-        if None in records.values:
-            nulls = [i for i, value in enumerate(records.values) if value is None]
-            live = [i for i, value in enumerate(records.values) if value is not None]
+        held = records.readable
+        if None in held:
+            nulls = [i for i, value in enumerate(held) if value is None]
+            live = [i for i, value in enumerate(held) if value is not None]
         values = self._values(live, records, refusals)
         if nulls_are_rows and nulls:
             values.parts.append((nulls, None))
@@ -135,7 +136,7 @@ class Decoder:
     def _values(self, live: Index, records: Records, refusals: Refusals) -> _Values:
         if self._decode == "json":
             return self._objects(live, records, refusals)
-        held = [records.values[i] for i in live]
+        held = [records.readable[i] for i in live]
         columns = {each.name: _whole(each, held, live, refusals) for each in self._layout.values}
         return _Values(parts=[(live, pa.table(columns) if columns else None)])
 
@@ -146,7 +147,7 @@ class Decoder:
         for i in sorted(loose):
             try:
                 values.loose.append(
-                    (i, self._documents.texts(read_object(records.values[i] or b"")))
+                    (i, self._documents.texts(read_object(records.readable[i] or b"")))
                 )
             except Bad as bad:
                 refusals.add(i, bad)
@@ -162,7 +163,8 @@ class Decoder:
         if not part:
             return
         is_all = isinstance(part, range) and len(part) == len(records)
-        held: list[Any] = records.values if is_all else [records.values[i] for i in part]
+        readable = records.readable
+        held: list[Any] = readable if is_all else [readable[i] for i in part]
         found = fast.read(held, self._documents)
         if found is not None:
             table, odd = found
@@ -181,7 +183,7 @@ class Decoder:
         for i in part:
             found: dict[str, str] = {}
             try:
-                found = self._documents.texts(read_object(records.values[i] or b""), self._unread)
+                found = self._documents.texts(read_object(records.readable[i] or b""), self._unread)
             except Bad as bad:
                 refusals.add(i, bad)
             for name, column in texts.items():

@@ -148,7 +148,7 @@ def _is_required(table: Table, name: str) -> bool:
 def _unfilled(subject: Subject) -> list[str]:
     """Columns that are for values, and that no sampled record has anything for; without samples, none."""
     layout = subject.layout
-    if not any(value is not None for run in subject.samples for value in run.values):
+    if not any(value is not None for run in subject.samples for value in run.readable):
         return []
     if subject.habits.decode != "json":
         taken = {each.name for each in layout.fields}
@@ -168,7 +168,7 @@ def _unfilled(subject: Subject) -> list[str]:
 
 def _documents(subject: Subject) -> Iterator[dict[str, object]]:
     for run in subject.samples:
-        for value in run.values:
+        for value in run.readable:
             try:
                 if value is not None:
                     yield read_object(value)
@@ -201,7 +201,7 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
     if unfilled:
         text = f"no sampled record fills {_listed(unfilled)} of {table.place}: default or null"
         yield Note("target-columns-unfilled", text)
-    tombstones = sum(value is None for run in subject.samples for value in run.values)
+    tombstones = sum(value is None for run in subject.samples for value in run.readable)
     if tombstones and subject.habits.tombstones is None and subject.habits.decode != "none":
         text = f"{tombstones} of the sampled records are tombstones (their value is null), "
         more = "which are refused; say --tombstones delete, skip or null"

@@ -11,7 +11,7 @@ from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres.conflict import Rule
-from playhead.postgres.create import statement_for
+from playhead.postgres.create import KINDS_OF_WHOLE, statement_for
 from playhead.postgres.inspection import Subject, refuse
 from playhead.postgres.inspection import notes as inspection_notes
 from playhead.postgres.layout import layout_of
@@ -68,7 +68,9 @@ class PostgresTarget(Target):
                     refuse(session, subject)
                     notes += inspection_notes(session, subject)
                 elif self.create:
-                    statements.setdefault(place, statement_for(place, samples, self.key or ()))
+                    kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
+                    statement = statement_for(place, samples, self.key or (), kinds)
+                    statements.setdefault(place, statement)
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
@@ -100,7 +102,7 @@ class PostgresTarget(Target):
                 "value": None if value is None else value.decode("utf-8", "replace"),
             }
             for offset, time_ms, value in zip(
-                records.offsets, records.timestamps_ms, records.values, strict=True
+                records.offsets, records.timestamps_ms, records.readable, strict=True
             )
         ]
 

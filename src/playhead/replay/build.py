@@ -9,10 +9,12 @@ from playhead import secrets
 from playhead.account import ErrorRule
 from playhead.connection import KafkaConnection
 from playhead.context import Configuration
+from playhead.decoding import Decoding
 from playhead.endpoint import FILE_FORMS, BadEndpoint, Endpoint
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
 from playhead.pace import Pace
+from playhead.replay.decoded import decoding_of, table_form
 from playhead.request import Request
 from playhead.source import Source, SourceFacts
 from playhead.target import Target
@@ -24,11 +26,12 @@ PartitionRule = Literal["auto", "keep", "key"]
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Both ends of a replay, and where its dead letters go."""
+    """Both ends of a replay, where its dead letters go, and what makes its values readable."""
 
     source: Source
     target: Target
     graveyard: Graveyard | None
+    decoding: Decoding | None = None
 
 
 def ends(request: Request, configuration: Configuration) -> Ends:
@@ -37,7 +40,8 @@ def ends(request: Request, configuration: Configuration) -> Ends:
     _refuse_itself(from_, to, request)
     source = _source(from_, configuration)
     target = _target(to, from_, request, configuration)
-    return Ends(source, target, _graveyard(request, from_, to, configuration))
+    graveyard = _graveyard(request, from_, to, configuration)
+    return Ends(source, target, graveyard, decoding_of(request, configuration))
 
 
 def _refuse_itself(from_: Endpoint, to: Endpoint, request: Request) -> None:
@@ -124,7 +128,7 @@ def _target(
             on_conflict=cast(ConflictRule, request.on_conflict),
             version_column=request.version_column,
             tombstones=request.tombstones,
-            decode=request.decode,
+            decode=table_form(request),
             create=request.create,
         )
     from playhead.files.target import FilesTarget

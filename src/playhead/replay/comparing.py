@@ -54,7 +54,10 @@ def against_table(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verifi
     works = tuple(tuple(lanes_of(part)) for part in parts(pieces, slots))
     compares = {piece: Entry(piece, 0, 0) for piece in pieces}
     source = expecting(ends.source, plan.source)
-    job = Job(plan.replay_id, source, ends.target, works, filter_, compares=compares)
+    decoding = ends.decoding
+    job = Job(
+        plan.replay_id, source, ends.target, works, filter_, decoding=decoding, compares=compares
+    )
     return checked(plan, run_job(job) if works else [])
 
 

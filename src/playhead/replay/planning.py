@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from playhead.decoding import Kinds
 from playhead.errors import Refused, UsageError
 from playhead.instant import show_ms
 from playhead.note import Note
@@ -13,6 +14,7 @@ from playhead.record import TimestampType
 from playhead.records import Records
 from playhead.replay import sampling
 from playhead.replay.build import Ends
+from playhead.replay.decoded import sampled
 from playhead.replay.notes import OPEN_TRANSACTION, beyond, expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, Place, Source, SourceFacts
@@ -49,8 +51,10 @@ class Planner:
         resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
         partitions = freeze(source, bounds, resolved, self.request.lateness_ms)
         samples = sampling.samples(source, partitions, resolved)
-        arriving = self.transformed(samples) if self.transformed else samples
-        inspection = self.ends.target.inspect(_look(facts, bounds, arriving))
+        decoded = sampled(samples, self.ends.decoding, self.request.decode)
+        arriving = self.transformed(decoded.records) if self.transformed else decoded.records
+        kinds = {} if self.request.select else decoded.kinds
+        inspection = self.ends.target.inspect(_look(facts, bounds, arriving, kinds))
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
         notes = (
@@ -59,6 +63,7 @@ class Planner:
             *beyond(sampling.overlooked(source, partitions, resolved)),
             *self._future(partitions),
             *unstable(partitions),
+            *decoded.notes,
             # Of open transactions the plan itself says more exactly which ones matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
@@ -199,7 +204,12 @@ def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
     )
 
 
-def _look(facts: SourceFacts, bounds: Mapping[Place, Bounds], arriving: Sequence[Records]) -> Look:
+def _look(
+    facts: SourceFacts,
+    bounds: Mapping[Place, Bounds],
+    arriving: Sequence[Records],
+    kinds: Mapping[str, Kinds],
+) -> Look:
     partitions: dict[str, int] = {}
     for topic, _ in bounds:
         partitions[topic] = partitions.get(topic, 0) + 1
@@ -209,7 +219,7 @@ def _look(facts: SourceFacts, bounds: Mapping[Place, Bounds], arriving: Sequence
         for time, kind in zip(records.timestamps_ms, records.timestamp_types, strict=True)
         if kind != TimestampType.NONE.value
     ]
-    return Look(facts, partitions, arriving, min(times, default=None))
+    return Look(facts, partitions, arriving, min(times, default=None), kinds)
 
 
 def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) -> None:

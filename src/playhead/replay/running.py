@@ -231,6 +231,7 @@ class Runner:
             Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
             ErrorRule.parse(self.plan.request.on_error),
             self.ends.graveyard,
+            self.ends.decoding,
             pacing,
             limits=_limits(),
             stop_file=self.journal.stop_file(self.plan.replay_id),

@@ -103,6 +103,7 @@ def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
         ends.target,
         tuple(tuple(lanes_of(part)) for part in parts(slices, slots)),
         Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
+        decoding=ends.decoding,
         compares={entry.slice: entry for entry in entries},
     )
 

@@ -2,13 +2,56 @@
 
 import io
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Any, Final
 
 import fastavro
+from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
+from playhead import decoding
+from playhead.decoding import Kinds
 from playhead.schemas.registry import Registry, Schema
+
+# fastavro rounds a decimal that has more digits than its schema allows; ours has all that are there.
+_DECIMAL, _EXACT_DECIMAL = "decimal", "playhead-decimal"
+_KINDS: Final = {
+    "boolean": decoding.BOOLEAN,
+    "int": decoding.INTEGER,
+    "long": decoding.INTEGER,
+    "float": decoding.DOUBLE,
+    "double": decoding.DOUBLE,
+    "string": decoding.TEXT,
+    "enum": decoding.TEXT,
+    "bytes": decoding.BYTES,
+    "fixed": decoding.BYTES,
+    "record": decoding.JSON,
+    "array": decoding.JSON,
+    "map": decoding.JSON,
+    f"bytes-{_EXACT_DECIMAL}": decoding.DECIMAL,
+    f"fixed-{_EXACT_DECIMAL}": decoding.DECIMAL,
+    "string-uuid": decoding.UUID,
+    "int-date": decoding.DATE,
+    "int-time-millis": decoding.CLOCK_TIME,
+    "long-time-micros": decoding.CLOCK_TIME,
+    "long-timestamp-millis": decoding.INSTANT,
+    "long-timestamp-micros": decoding.INSTANT,
+    "long-local-timestamp-millis": decoding.LOCAL_TIME,
+    "long-local-timestamp-micros": decoding.LOCAL_TIME,
+}
+
+
+_CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _read_decimal(data: bytes, schema: Any, _: Any = None) -> Decimal:
+    unscaled = Decimal(int.from_bytes(data, "big", signed=True))
+    return unscaled.scaleb(-schema.get("scale", 0), _CONTEXT)
+
+
+for _base in ("bytes", "fixed"):
+    LOGICAL_READERS[f"{_base}-{_EXACT_DECIMAL}"] = _read_decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +59,13 @@ class AvroReader:
     """Reads with the schema that was written with."""
 
     schema: Any
+    named: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, registry: Registry, schema: Schema) -> "AvroReader":
         named: dict[str, Any] = {}
         _name_references(registry, schema, named)
-        return cls(_parsed(schema, named))
+        return cls(_parsed(schema, named), named)
 
     def read(self, data: bytes) -> Any:
         """ValueError for bytes that do not fit, and for bytes that are left."""
@@ -35,6 +79,24 @@ class AvroReader:
             raise ValueError(f"the schema ends {left} bytes before they do")
         return found
 
+    def kinds(self) -> Kinds:
+        """Of the fields of a record; a field that can be of several kinds is not among them."""
+        fields = self.schema.get("fields", ()) if isinstance(self.schema, dict) else ()
+        found = {each["name"]: self._kind(each["type"]) for each in fields}
+        return {name: kind for name, kind in found.items() if kind is not None}
+
+    def _kind(self, type_: Any) -> str | None:
+        if isinstance(type_, list):
+            kinds = {self._kind(each) for each in type_ if each != "null"}
+            return kinds.pop() if len(kinds) == 1 else None
+        if isinstance(type_, str):
+            return self._kind(self.named[type_]) if type_ in self.named else _KINDS.get(type_)
+        inner = type_["type"]
+        if not isinstance(inner, str):
+            return self._kind(inner)
+        logical = _KINDS.get(f"{inner}-{type_.get('logicalType')}")
+        return logical or _KINDS.get(inner)
+
 
 def _name_references(registry: Registry, schema: Schema, named: dict[str, Any]) -> None:
     for reference in schema.references:
@@ -46,6 +108,19 @@ def _name_references(registry: Registry, schema: Schema, named: dict[str, Any]) 
 
 def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
     try:
-        return fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+        document = _with_exact_decimals(json.loads(schema.text))
+        return fastavro.parse_schema(document, named_schemas=named)
     except (SchemaParseException, UnknownType) as exc:
         raise ValueError(f"the schema cannot be understood: {exc}") from exc
+
+
+def _with_exact_decimals(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_with_exact_decimals(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    copy = {name: _with_exact_decimals(each) for name, each in node.items()}
+    scale = node.get("scale", 0)
+    if node.get("logicalType") == _DECIMAL and type(scale) is int and scale >= 0:
+        copy["logicalType"] = _EXACT_DECIMAL
+    return copy

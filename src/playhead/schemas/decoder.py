@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from playhead import decoding
+from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS, WHOLE, Kinds
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.record import Headers
 from playhead.schemas import plain
@@ -13,15 +15,17 @@ from playhead.schemas import plain
 if TYPE_CHECKING:
     from playhead.schemas.registry import Registry
 
-PLAIN: Final = tuple(plain.FORMS)
-REGISTERED: Final = {
-    "avro": "AVRO",
-    "protobuf": "PROTOBUF",
-    "json-schema": "JSON",
-    "registry": None,
-}
+REGISTERED: Final = dict(zip(REGISTERED_FORMS, ("AVRO", "PROTOBUF", "JSON", None), strict=True))
 """Words for what a registry knows, and its own name of the type; `registry` takes what it says."""
-WORDS: Final = (*PLAIN, *REGISTERED)
+WORDS: Final = (*PLAIN_FORMS, *REGISTERED_FORMS)
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("int", "long", "short"), decoding.INTEGER),
+    **dict.fromkeys(("float", "double"), decoding.DOUBLE),
+    **dict.fromkeys(("string", "base64", "hex"), decoding.TEXT),
+    "uuid": decoding.UUID,
+}
 
 
 class Undecodable(PlayheadError):
@@ -46,6 +50,14 @@ class Decoder(Protocol):
         """What the bytes mean; raises `Undecodable`. Null is never asked about."""
         ...
 
+    def exact(self, data: bytes, headers: Headers, /) -> bytes:
+        """A value as JSON or a text that loses nothing, for a machine to read."""
+        ...
+
+    def kinds(self, data: bytes, headers: Headers, /) -> Kinds:
+        """What its schema says of a value's fields."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Plain:
@@ -59,6 +71,12 @@ class Plain:
             return self.read(data)
         except ValueError as exc:
             raise Undecodable(self.form, reason=str(exc)) from exc
+
+    def exact(self, data: bytes, headers: Headers, /) -> bytes:
+        return as_text(self.decode(data, headers, is_key=False)).encode()
+
+    def kinds(self, _: bytes, __: Headers, /) -> Kinds:
+        return {WHOLE: _KINDS[self.form]} if self.form in _KINDS else {}
 
 
 def decoder(word: str, *, registry_url: str | None = None, where: str = "--decode") -> Decoder:

@@ -8,7 +8,9 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 
+from playhead.decoding import Kinds
 from playhead.schemas.proto_text import compile_proto
+from playhead.schemas.proto_values import Values, kinds
 from playhead.schemas.registry import Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -20,6 +22,7 @@ class ProtobufReader:
     """Reads any type of one file."""
 
     file: Any
+    values: Values
 
     @classmethod
     def of(cls, registry: Registry, schema: Schema) -> "ProtobufReader":
@@ -27,20 +30,37 @@ class ProtobufReader:
         _add_references(registry, schema, pool, set())
         _add(pool, schema, _OWN)
         try:
-            return cls(pool.FindFileByName(_OWN))
+            return cls(pool.FindFileByName(_OWN), Values(pool))
         except (KeyError, TypeError) as exc:
             raise ValueError(f"the schema cannot be understood: {exc}") from exc
 
     def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         """Fields by the names of the file, 64-bit numbers as text: Protobuf's own form of JSON."""
+        found = self._read(indexes, data)
+        try:
+            return json_format.MessageToDict(
+                found, preserving_proto_field_name=True, descriptor_pool=self.file.pool
+            )
+        except (json_format.Error, TypeError) as exc:
+            raise ValueError(f"a value has no form in JSON: {exc}") from exc
+
+    def exact(self, indexes: tuple[int, ...], data: bytes) -> Any:
+        """Fields by the names of the file, with all that counts, as Python has it."""
+        try:
+            return self.values.of(self._read(indexes, data))
+        except (json_format.Error, TypeError) as exc:
+            raise ValueError(f"a value has no form in JSON: {exc}") from exc
+
+    def kinds(self, indexes: tuple[int, ...]) -> Kinds:
+        """Of the fields of a type."""
+        return kinds(self._type(indexes))
+
+    def _read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         kind = message_factory.GetMessageClass(self._type(indexes))
         try:
-            found = kind.FromString(data)
+            return kind.FromString(data)
         except DecodeError as exc:
             raise ValueError("the bytes do not fit the schema") from exc
-        return json_format.MessageToDict(
-            found, preserving_proto_field_name=True, descriptor_pool=self.file.pool
-        )
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
         held: Any = list(self.file.message_types_by_name.values())

@@ -17,6 +17,7 @@ from playhead.schemas.framing import SchemaId
 _WITHIN_S = 10.0
 _TRIES = 3
 _PAUSE_S = 0.3
+_LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _MOST_BYTES = 32 << 20
 
 
@@ -37,6 +38,10 @@ class RegistryRefused(PlayheadError):
     def __init__(self, url: str, *, asked: str, reason: str, hint: str | None = None) -> None:
         self.url, self.asked, self.reason = url, asked, reason
         super().__init__(f"the schema registry at {url} has no {asked}: {reason}", hint=hint)
+
+
+class UnknownSchema(RegistryRefused):
+    """The schema registry has no such schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Registry:
     url: str
     _base: str = field(init=False)
     _login: str | None = field(init=False)
-    _known: dict[str, Schema] = field(default_factory=dict, init=False)
+    _known: dict[str, Schema | UnknownSchema] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -98,7 +103,13 @@ class Registry:
     def _ask(self, path: str, asked: str) -> Schema:
         known = self._known.get(path)
         if known is None:
-            known = self._known[path] = self._fetched(path, asked)
+            try:
+                known = self._fetched(path, asked)
+            except UnknownSchema as exc:
+                known = exc
+            self._known[path] = known
+        if isinstance(known, UnknownSchema):
+            raise known.with_traceback(None)
         return known
 
     def _fetched(self, path: str, asked: str) -> Schema:
@@ -145,19 +156,28 @@ class Registry:
 
     def _refusal(self, exc: urllib.error.HTTPError, asked: str) -> PlayheadError:
         with exc:
-            body = exc.read(1 << 16)
-        try:
-            reason = str(json.loads(body)["message"])
-        except (ValueError, KeyError, TypeError):
-            reason = str(exc.reason)
-        hint = None
-        if exc.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            hint = "write the address as https://${SR_USER}:${SR_PASSWORD}@host"
-        elif exc.code == HTTPStatus.NOT_FOUND:
+            code, said = _said(exc)
+        reason = f"{said} (HTTP {exc.code})"
+        if exc.code >= HTTPStatus.INTERNAL_SERVER_ERROR or exc.code in _LATER:
+            return RegistryUnavailable(self._base, reason=reason)
+        if exc.code == HTTPStatus.NOT_FOUND and code is not None:
             hint = "another registry may have written it, or the bytes are no such thing"
-        return RegistryRefused(
-            self._base, asked=asked, reason=f"{reason} (HTTP {exc.code})", hint=hint
-        )
+            return UnknownSchema(self._base, asked=asked, reason=reason, hint=hint)
+        hints: dict[int, str] = {
+            HTTPStatus.UNAUTHORIZED: "write the address as https://${SR_USER}:${SR_PASSWORD}@host",
+            HTTPStatus.FORBIDDEN: "this user may not read it: it needs the right to read schemas",
+            HTTPStatus.NOT_FOUND: "that may be no schema registry, or not its whole address",
+        }
+        return RegistryRefused(self._base, asked=asked, reason=reason, hint=hints.get(exc.code))
+
+
+def _said(exc: urllib.error.HTTPError) -> tuple[int | None, str]:
+    """A registry's own number of an error, which no other server has, and its words."""
+    try:
+        document = json.loads(exc.read(1 << 16))
+        return int(document["error_code"]), str(document["message"])
+    except (OSError, ValueError, KeyError, TypeError, HTTPException):
+        return None, str(exc.reason)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

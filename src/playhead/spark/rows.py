@@ -31,6 +31,10 @@ _ARROW = pa.schema(
         ("headers", _HEADERS),
     ]
 )
+RAW, _TROUBLE = "raw", "trouble"
+# With decoded values in `value` their bytes go along, and why a value could not be decoded.
+DECODED_SCHEMA = f"{SCHEMA}, {RAW} binary, {_TROUBLE} string"
+_DECODED_ARROW = _ARROW.append(pa.field(RAW, pa.binary())).append(pa.field(_TROUBLE, pa.string()))
 _BEGIN, _END = 0, 1
 _NO_OFFSET = -1
 
@@ -58,43 +62,56 @@ class Run:
     verdicts: list[int]
 
 
-def begin(work: int, number: int) -> pa.RecordBatch:
-    return _control(work, number, _BEGIN)
+def begin(work: int, number: int, *, is_decoded: bool = False) -> pa.RecordBatch:
+    return _control(work, number, _BEGIN, is_decoded)
 
 
-def end(work: int, number: int) -> pa.RecordBatch:
-    return _control(work, number, _END)
+def end(work: int, number: int, *, is_decoded: bool = False) -> pa.RecordBatch:
+    return _control(work, number, _END, is_decoded)
 
 
-def _control(work: int, number: int, kind: int) -> pa.RecordBatch:
+def _control(work: int, number: int, kind: int, is_decoded: bool) -> pa.RecordBatch:
     row = [number, True, "", work, _NO_OFFSET, kind, 0, None, None, None]
+    schema = _DECODED_ARROW if is_decoded else _ARROW
+    row += [None] * (len(schema) - len(row))
     return pa.RecordBatch.from_arrays(
-        [pa.array([value], each.type) for value, each in zip(row, _ARROW, strict=True)],
-        schema=_ARROW,
+        [pa.array([value], each.type) for value, each in zip(row, schema, strict=True)],
+        schema=schema,
     )
 
 
 def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBatch:
-    """The records; those outside the span are marked, so that no expression looks at them."""
+    """The records; those outside the span are marked, so that no expression looks at them.
+
+    So are those that could not be decoded.
+    """
     count = len(records)
-    outside = [verdict == OUTSIDE for verdict in verdicts] if verdicts else [False] * count
+    passing = [verdict == OUTSIDE for verdict in verdicts] if verdicts else [False] * count
+    troubles: list[str | None] = [None] * count
+    for index, offset in enumerate(records.offsets) if records.undecoded else ():
+        if not passing[index] and offset in records.undecoded:
+            troubles[index], passing[index] = records.undecoded[offset], True
     columns: list[Any] = [
         pa.repeat(pa.scalar(number, pa.int32()), count),
-        outside,
+        passing,
         pa.repeat(pa.scalar(records.topic, pa.string()), count),
         pa.repeat(pa.scalar(records.partition, pa.int32()), count),
         records.offsets,
         records.timestamps_ms,
         records.timestamp_types,
         records.keys,
-        records.values,
+        records.readable,
         _headers_in(records.headers),
     ]
+    schema = _ARROW
+    if records.decoded is not None:
+        schema = _DECODED_ARROW
+        columns += [records.values, troubles]
     arrays = [
         values if isinstance(values, pa.Array) else pa.array(values, each.type)
-        for values, each in zip(columns, _ARROW, strict=True)
+        for values, each in zip(columns, schema, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _headers_in(headers: Sequence[Headers]) -> pa.Array:
@@ -176,9 +193,29 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
         cut["value"],
         cut["headers"],
     )
+    if RAW in cut:
+        _give_back(records, cut[RAW], cut[_TROUBLE])
     kept = cut.get("keep") or [True] * len(records)
     verdicts = [
         OUTSIDE if outside else KEPT if keep else FILTERED
         for outside, keep in zip(cut["is_end"], kept, strict=True)
     ]
+    for index, offset in enumerate(records.offsets) if records.undecoded else ():
+        if offset in records.undecoded:
+            verdicts[index] = KEPT
     return Run(records, verdicts)
+
+
+def _give_back(
+    records: Records, raw: Sequence[bytes | None], troubles: Sequence[str | None]
+) -> None:
+    """The bytes as they were read, beside what they mean; a value that was selected has no others."""
+    records.decoded = records.values
+    records.values = [
+        value if held is None else held for value, held in zip(records.decoded, raw, strict=True)
+    ]
+    records.undecoded = {
+        at: trouble
+        for at, trouble in zip(records.offsets, troubles, strict=True)
+        if trouble is not None
+    }

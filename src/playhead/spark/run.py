@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.clock import SystemClock, wait_until
 from playhead.cutter import Drawn
+from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.job import Job, Report, play
 from playhead.record import Slice
@@ -81,7 +82,8 @@ def run(
         from playhead.spark import rows
         from playhead.spark.transform import apply
 
-        read = indexes.mapInArrow(_Drawer(job), rows.SCHEMA)
+        schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
+        read = indexes.mapInArrow(_Drawer(job), schema)
         frame = apply(read, transform).mapInArrow(_Committer(job), REPORT)
     try:
         # Spark Connect plans only now, so its rules for bad values must hold until the end.
@@ -217,14 +219,16 @@ class _Drawer(_JobTask):
 
         for index in _indexes(parts):
             slices = [slice_ for lane in self._job.works[index] for slice_ in lane]
-            with self._job.source.open() as reader:
+            is_decoded = self._job.decoding is not None
+            with self._job.source.open() as source:
+                reader = reading(source, self._job.decoding)
                 for number, slice_ in enumerate(slices):
-                    yield rows.begin(index, number)
+                    yield rows.begin(index, number, is_decoded=is_decoded)
                     for records in reader.read(slice_):
                         if self._job.is_stopped():
                             return
                         yield rows.of(records, number, self._job.filter.verdicts(records))
-                    yield rows.end(index, number)
+                    yield rows.end(index, number, is_decoded=is_decoded)
 
 
 class _Committer(_JobTask):

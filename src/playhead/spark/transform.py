@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from playhead.expression import Kind
 from playhead.spark.complaint import COLUMNS, at_all_of, complaint
 from playhead.spark.functions import check_calls, compared_literals
+from playhead.spark.rows import RAW
 from playhead.transform import Output, Transform
 from playhead.translation import Expression
 
@@ -110,12 +111,14 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
         )
         judged = scope.select("*", keep.alias(f"{_HIDDEN}keep"))
         replaced = _replaced(judged, transform.outputs())
+        if "value" in replaced:
+            replaced[RAW] = functions.lit(None).cast("binary")
         is_kept = functions.col(f"{_HIDDEN}keep")
         columns = []
         for name in frame.columns:
             old = functions.col(_HIDDEN + name)
             new = replaced.get(name, old)
-            if name in ("key", "value", "headers"):
+            if name in ("key", "value", "headers", RAW):
                 new = functions.when(is_end, old).when(is_kept, new)
             elif name in replaced:
                 new = functions.when(is_end | ~is_kept, old).otherwise(new)
@@ -135,7 +138,7 @@ def _scope(frame: "DataFrame") -> "DataFrame":
         "value": functions.col("value").cast("string"),
         "timestamp": functions.when(is_time, functions.timestamp_millis(time_ms)),
         "key_bytes": functions.col("key"),
-        "value_bytes": functions.col("value"),
+        "value_bytes": functions.col(RAW if RAW in frame.columns else "value"),
     }
     columns = [seen.get(name, functions.col(name)).alias(name) for name in COLUMNS]
     return frame.select(*hidden, *columns)

@@ -1,0 +1,129 @@
+"""Values of Protobuf's types as JSON of a row needs them: numbers as numbers, and what nobody wrote as it counts.
+
+Protobuf's own form of JSON writes 64-bit numbers as texts, and leaves out what is zero, empty or false.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+
+from playhead import decoding
+from playhead.decoding import Kinds
+
+Convert = Callable[[Any], Any]
+
+_NESTED: Final = FieldDescriptor.CPPTYPE_MESSAGE
+_BUILT_IN: Final = "google.protobuf."
+_KINDS: Final = {
+    FieldDescriptor.CPPTYPE_INT32: decoding.INTEGER,
+    FieldDescriptor.CPPTYPE_INT64: decoding.INTEGER,
+    FieldDescriptor.CPPTYPE_UINT32: decoding.INTEGER,
+    FieldDescriptor.CPPTYPE_UINT64: decoding.DECIMAL,
+    FieldDescriptor.CPPTYPE_DOUBLE: decoding.DOUBLE,
+    FieldDescriptor.CPPTYPE_FLOAT: decoding.DOUBLE,
+    FieldDescriptor.CPPTYPE_BOOL: decoding.BOOLEAN,
+    FieldDescriptor.CPPTYPE_ENUM: decoding.TEXT,
+    FieldDescriptor.CPPTYPE_STRING: decoding.TEXT,
+}
+_WRAPPERS: Final = {
+    "DoubleValue": decoding.DOUBLE,
+    "FloatValue": decoding.DOUBLE,
+    "Int64Value": decoding.INTEGER,
+    "UInt64Value": decoding.DECIMAL,
+    "Int32Value": decoding.INTEGER,
+    "UInt32Value": decoding.INTEGER,
+    "BoolValue": decoding.BOOLEAN,
+    "StringValue": decoding.TEXT,
+    "BytesValue": decoding.BYTES,
+}
+
+
+class Values:
+    """Makes values of any type of one pool; each type is looked at once."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._types: dict[str, list[tuple[str, bool, Convert]]] = {}
+
+    def of(self, held: Any) -> Any:
+        """What a value of a type holds."""
+        kind = held.DESCRIPTOR
+        if kind.full_name.startswith(_BUILT_IN):
+            return self._built_in(held)
+        fields = self._types.get(kind.full_name)
+        if fields is None:
+            fields = self._types[kind.full_name] = [
+                (each.name, each.has_presence, self._convert(each)) for each in kind.fields
+            ]
+        return {
+            name: convert(getattr(held, name))
+            for name, may_be_absent, convert in fields
+            if not may_be_absent or held.HasField(name)
+        }
+
+    def _built_in(self, held: Any) -> Any:
+        name = held.DESCRIPTOR.name
+        if name in _WRAPPERS:
+            return held.value
+        return json_format.MessageToDict(
+            held, preserving_proto_field_name=True, descriptor_pool=self._pool
+        )
+
+    def _convert(self, field: Any) -> Convert:
+        if _is_map(field):
+            keys, values = field.message_type.fields
+            key, value = _of_key(keys), self._of_one(values)
+            return lambda held: {key(name): value(held[name]) for name in held}
+        one = self._of_one(field)
+        return (lambda held: [one(each) for each in held]) if _is_repeated(field) else one
+
+    def _of_one(self, field: Any) -> Convert:
+        if field.cpp_type == _NESTED:
+            return self.of
+        if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+            names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+            return lambda number: names.get(number, number)
+        return _same
+
+
+def kinds(descriptor: Any) -> Kinds:
+    """Of the fields of a type."""
+    found = {field.name: _kind(field) for field in descriptor.fields}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _kind(field: Any) -> str | None:
+    if _is_repeated(field):
+        return decoding.JSON
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return decoding.BYTES
+    if field.cpp_type != _NESTED:
+        return _KINDS[field.cpp_type]
+    name = field.message_type.full_name
+    if not name.startswith(_BUILT_IN):
+        return decoding.JSON
+    if name == f"{_BUILT_IN}Timestamp":
+        return decoding.INSTANT
+    return _WRAPPERS.get(field.message_type.name)
+
+
+def _is_map(field: Any) -> bool:
+    return field.cpp_type == _NESTED and bool(field.message_type.GetOptions().map_entry)
+
+
+def _is_repeated(field: Any) -> bool:
+    # Each of the two is missing in some versions of the runtime.
+    known = getattr(field, "is_repeated", None)
+    return bool(field.label == FieldDescriptor.LABEL_REPEATED if known is None else known)
+
+
+def _of_key(field: Any) -> Convert:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return lambda held: "true" if held else "false"
+    return str
+
+
+def _same(held: Any) -> Any:
+    return held
