@@ -1,4 +1,4 @@
-"""`playhead demo`: the afternoon on which a database loses power, on real servers, from the hole to the proof."""
+"""`playhead demo`: the afternoon on which a database loses power, on real servers, from the gap to the proof."""
 
 import select
 import sys
@@ -62,7 +62,7 @@ _SCRIPT: Parameters = {
 @app.command()
 @with_options(_SCRIPT, SANDBOX)
 def demo(run: Run) -> None:
-    """Cars send, a pipeline writes, the database loses power: find the hole, fill it, prove it.
+    """Cars send, a pipeline writes, the database loses power: find the gap, fill it, prove it.
 
     All on real servers in a folder of their own, so a sandbox that is up is not touched, and by the
     very commands that it prints. Exit code 4 when in the end a row is missing, or there twice.

@@ -10,7 +10,7 @@ from typer.main import get_command
 from playhead.cli.lighter import lighten, lightened
 
 COMMANDS = {
-    "demo": "A database loses power: the hole is found, filled and proved, on real servers.",
+    "demo": "A database loses power: the gap is found, filled and proved, on real servers.",
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
     "live": "What comes into a topic into a database or a topic, exactly once, without an end.",
     "resume": "Go on with a replay that stopped.",

@@ -83,7 +83,8 @@ class Rows:
         pieces = [piece for span in spans for piece in _pieces(span)]
         works = tuple(tuple(lanes_of(part)) for part in parts(pieces, self.slots))
         compares = {piece: Entry(piece, 0, 0) for piece in pieces}
-        job = Job(_JOB, source, target, works, Filter(), compares=compares)
+        decoding = self.ends.decoding
+        job = Job(_JOB, source, target, works, Filter(), decoding=decoding, compares=compares)
         reports = self.run_job(job) if works else []
         away = next((report["away"] for report in reports if report["away"]), None)
         if away is not None:

@@ -121,8 +121,8 @@ class Afternoon:
                 self._drive(cars, pipeline)
                 self._lose_power(cars, pipeline)
                 self._drive_on(cars, pipeline)
-                self._find_the_hole()
-                told = self._fill_the_hole()
+                self._find_the_gap()
+                told = self._fill_the_gap()
                 self._act(7, "the proof")
                 sent = sum(cars.stop().values())
             return self._prove(sent, listening, pipeline, told)
@@ -202,13 +202,13 @@ class Afternoon:
         time.sleep(self._script.after_s)
         self._tell(f"{cars.total:,} datagrams sent, only {self._rows():,} rows in the table")
 
-    def _find_the_hole(self) -> None:
+    def _find_the_gap(self) -> None:
         self._act(5, "what never arrived? and what would be done about it?")
         self._company.run(*self._gaps("before.svg"), *_SETTLED, needed=(4,))
         self._company.run(*self._gaps(), *_SETTLED, "--replay", "--dry-run", needed=(4,))
         self._pause("replay exactly that", self._script.read_s)
 
-    def _fill_the_hole(self) -> tuple[int, int, int]:
+    def _fill_the_gap(self) -> tuple[int, int, int]:
         self._act(6, "a replay of just that, while the cars drive on and the pipeline writes")
         before = self._rows()
         words = [*self._gaps(), *_SETTLED, "--replay", "--yes", "-o", "json"]
