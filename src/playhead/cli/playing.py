@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -59,26 +59,35 @@ def show(run: Run, planned: Planned) -> None:
 
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
     """Show, ask, run, prove; ends with the exit code that the proof deserves."""
-    plan = planned.plan
-    for line in plan_lines(plan):
-        run.output.say(line)
-    target = plan.request.target_endpoint
-    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+    show_and_ask(run, planned, yes=yes)
     planned.servers.update(servers_of(run))
     report(run, run_with_progress(run, planned))
 
 
+def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
+    """Return when the plan that is shown may be run."""
+    for line in plan_lines(planned.plan):
+        run.output.say(line)
+    target = planned.plan.request.target_endpoint
+    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+
+
 def run_with_progress(run: Run, planned: Planned) -> Proof:
     """Run it, telling how far it is; Ctrl-C stops it gently."""
-    plan = planned.plan
-    progress, told = run.output.progress(f"replay {plan.replay_id}"), Told()
+    with stopping_gently(run, planned.journal, planned.plan):
+        return run_aloud(run, planned)
+
+
+def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: None) -> Proof:
+    """Run it, telling how far it is; `heed` is called now and then."""
+    progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), Told()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
         progress.count(told(done, entries), done, total)
+        heed()
 
     try:
-        with stopping_gently(run, planned.journal, plan):
-            return planned.run(say=run.output.say, progress=tell_progress)
+        return planned.run(say=run.output.say, progress=tell_progress)
     finally:
         progress.close()
 

@@ -145,8 +145,13 @@ RULES: Parameters = {
 
 def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     """What the options say; a word that an option does not know is refused here."""
+    return Request(source=str(source), target=str(target), span=str(span(run)), **rules(run))
+
+
+def rules(run: Run) -> dict[str, Any]:
+    """All that they say beside the ends and the span."""
     values = run.values
-    rules: dict[str, Any] = {
+    said: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
         "lateness_ms": _duration("--lateness", values["lateness"], 600_000),
@@ -154,7 +159,7 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
         "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
     }
-    rules |= {
+    said |= {
         name: value
         for name, value in (
             ("decode", _known("--decode", values["decode"], _DECODES)),
@@ -165,8 +170,7 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         if value is not None
     }
     same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
-    rules |= {name: values[name] for name in same}
-    return Request(source=str(source), target=str(target), span=str(span(run)), **rules)
+    return said | {name: values[name] for name in same}
 
 
 def span(run: Run) -> Span:

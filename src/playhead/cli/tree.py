@@ -15,6 +15,7 @@ COMMANDS = {
     "resume": "Go on with a replay that stopped.",
     "runs": "The replays of this machine, and how far they are.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",
+    "standby": "Replays that lie ready under a name, triggered with a span.",
     "topics": "Topics: list, describe, sizes, offsets, create, alter, trim, delete.",
     "produce": "Lines, or JSON Lines of whole records, into a topic.",
     "consume": "Records of a span to the terminal or a pipe.",
