@@ -21,6 +21,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.standby.running import held_for
 
 _SAVED = (
     "bootstrap_servers",
@@ -145,4 +146,5 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
     """Go on with a replay of the journal; a finished one reads and writes nothing."""
     with_saved = with_servers(run, dict(saved.servers))
     planned = api.planned(saved.plan, with_saved.configuration())
-    play(with_saved, planned, yes=yes)
+    with held_for(saved.replay_id):
+        play(with_saved, planned, yes=yes)

@@ -35,8 +35,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _LATENESS: Parameters = {"lateness": SPAN["lateness"]}
 _WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name != "lateness"}
 
-app.command()(watch)
-
 
 @app.command()
 @with_options(TIME, TRANSFORM, RULES, _LATENESS, CONNECTION, SPARK)
@@ -56,7 +54,7 @@ def add(
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Keep a replay without its span under NAME: source, target, and every rule of `playhead replay`.
+    """Keep a replay under NAME, with every rule of `playhead replay` and without a span.
 
     The replay is planned once over all that is there, and what would refuse it refuses it now. A
     context is kept by its name; a secret never is.
@@ -72,7 +70,6 @@ def add(
             Request(source=from_, target=to, **rules(run)),
             configuration,
             check=not no_check,
-            assignments=tuple(run.values["assignment"] or ()),
         )
     except Unavailable as exc:
         exc.hint = f"{exc.hint or 'try again'}; to keep it unchecked: --no-check"
@@ -94,7 +91,7 @@ def list_(run: Run) -> None:
         try:
             rows.append(_row(standbys.get(name)))
         except PlayheadError as exc:
-            rows.append(dict.fromkeys(_COLUMNS) | {"name": name, "error": exc.message})
+            rows.append(dict.fromkeys(_COLUMNS) | {"name": name, "error": str(exc)})
     if not rows:
         run.output.say("no standbys yet; make one: playhead standby add NAME SOURCE TARGET")
     run.output.emit({"standbys": rows}, rows)
@@ -123,10 +120,10 @@ def run_(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Run a standby over a span: its plan is shown and asked about, the proof goes to stdout.
+    """Run a standby over a span.
 
-    Each run has an id and a consumer group of its own, and one goes on at a time. `playhead resume ID`
-    goes on with one that stopped.
+    The plan is shown and asked about first; the proof goes to stdout. Each run has an id and a consumer
+    group of its own, and one goes on at a time. `playhead resume ID` goes on with one that stopped.
     """
     found = Standbys().get(name)
     words = {each.rstrip("_"): run.values[each] for each in _WORDS}
@@ -148,7 +145,7 @@ def run_(
 @app.command()
 @with_options()
 def history(run: Run, name: Name) -> None:
-    """List a standby's runs, the latest first: who triggered them, over which span, what came of them."""
+    """List a standby's runs, the latest first: trigger, span and outcome of each."""
     found = History().of(name)
     if not found:
         Standbys().get(name)  # one that was removed still has its history
@@ -172,6 +169,7 @@ def remove(run: Run, name: Name, dry_run: DryRun = False, yes: Yes = False) -> N
     run.output.emit({"removed": name, "dry_run": dry_run}, [{"removed": name}])
 
 
+app.command()(watch)
 _COLUMNS = ("name", "source", "target", "context", "made", "runs", "last", "error")
 
 

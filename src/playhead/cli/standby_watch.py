@@ -39,11 +39,11 @@ def watch(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Run a standby for each file that appears in FOLDER: NAME.json, or NAME-anything.json.
+    """Run a standby for each file that appears in FOLDER.
 
-    It holds {"from": …, "to": …}, {"last": "2h"} or {"offsets": …}, and goes to done/ or failed/ with
-    its outcome beside it. What a killed watcher has left is gone on with. Ctrl-C stops at a slice
-    boundary, with exit code 5 when a run is under way.
+    NAME.json or NAME-anything.json, with {"from": …, "to": …}, {"last": "2h"} or {"offsets": …} in it,
+    triggers NAME and goes to done/ or failed/ with its outcome beside it. What a killed watcher has left
+    is resumed. Ctrl-C stops at a slice boundary, with exit code 5 when a run is under way.
     """
     if dry_run:
         rows = [_meant(file) for file in dropped_files(folder)]
@@ -96,7 +96,7 @@ def _meant(file: Path) -> dict[str, Any]:
         zone = zone_of(standbys.get(name))
         row["span"] = str(span_of(read_words(file, file.name), timezone=zone))
     except PlayheadError as exc:
-        row["error"] = exc.message
+        row["error"] = str(exc)
     return row
 
 

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS triggered (
     at_ms INTEGER NOT NULL, error TEXT
 )
 """
-NOT_PLANNED = "not planned"
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Triggered:
 
     @property
     def outcome(self) -> str:
-        return NOT_PLANNED if self.run is None else self.run.state
+        return NOT_RUN if self.run is None else self.run.state
 
     def as_row(self) -> dict[str, Any]:
         totals: Mapping[str, Any] = ((self.run.proof if self.run else None) or {}).get(
@@ -50,7 +50,7 @@ class Triggered:
             "planned": self.run.plan.planned if self.run else None,
             "written": totals.get("written"),
             "missing": totals.get("missing"),
-            "error": self.error or (self.run.error if self.run else None),
+            "error": self.run.error if self.run else self.error,
         }
 
 
@@ -82,6 +82,12 @@ class History(Journal):
     def trigger_of(self, replay_id: str) -> Triggered | None:
         found = self._triggered("replay_id", replay_id)
         return found[0] if found else None
+
+    def triggers(self) -> dict[str, tuple[str, str]]:
+        """Replay to its standby and trigger, for all that had one."""
+        with self._opened() as connection:
+            rows = connection.execute("SELECT replay_id, standby, trigger FROM triggered")
+            return {row["replay_id"]: (row["standby"], row["trigger"]) for row in rows}
 
     def of(self, standby: str) -> list[Triggered]:
         """Its runs, the latest first."""

@@ -34,7 +34,6 @@ def make(
     configuration: Configuration | None = None,
     *,
     check: bool = True,
-    assignments: tuple[str, ...] = (),
 ) -> Standby:
     """A standby of a request without its span; refuses at once what could not run later.
 
@@ -50,7 +49,7 @@ def make(
         source=_from_anywhere(request.source),
         target=_from_anywhere(request.target),
     )
-    servers = kept_servers(configuration, assignments)
+    servers = kept_servers(configuration)
     Transform(asked.where, asked.select)
     Pace.parse(asked.pace, max_gap_ms=asked.max_gap_ms)
     ends(asked, configuration)
@@ -74,7 +73,7 @@ def _from_anywhere(text: str) -> str:
     return str(replace(end, name=str(Path(end.name).expanduser().absolute())))
 
 
-def kept_servers(configuration: Configuration, assignments: tuple[str, ...] = ()) -> dict[str, str]:
+def kept_servers(configuration: Configuration) -> dict[str, str]:
     """How the servers are named: the context by its name, and what overrides it; never a secret."""
     kept = {} if configuration.context is None else {"context": configuration.context}
     for name in _KEPT:
@@ -84,8 +83,13 @@ def kept_servers(configuration: Configuration, assignments: tuple[str, ...] = ()
             kept[name] = found.value
     if "kafka_config" in kept:
         kept["kafka_config"] = str(Path(kept["kafka_config"]).expanduser().absolute())
-    if assignments:
-        kept["assignment"] = json.dumps(assignments)
+    assigned = [
+        f"{key}={found.value}"
+        for key, found in configuration.kafka_properties.items()
+        if found.origin == "-X"  # which takes no secret but by reference
+    ]
+    if assigned:
+        kept["assignment"] = json.dumps(assigned)
     return kept
 
 

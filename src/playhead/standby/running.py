@@ -1,7 +1,7 @@
 """One triggered run of a standby: its turn, its plan over the span, its proof, and its place in the history."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
@@ -43,12 +43,12 @@ class OtherServers(Refused):
         )
 
 
-class NotThisStandbys(Refused):
+class NotItsRun(Refused):
     """A run that is to go on belongs to somebody else."""
 
-    def __init__(self, replay_id: str, name: str) -> None:
+    def __init__(self, replay_id: str, whose: str) -> None:
         super().__init__(
-            f"replay {replay_id} is no run of standby {name}",
+            f"replay {replay_id} is no run of {whose}",
             hint=f"`playhead runs {replay_id}` shows what it is",
         )
 
@@ -142,6 +142,12 @@ def held(
     )
 
 
+def held_for(replay_id: str) -> AbstractContextManager[None]:
+    """The turn of the standby whose run this is, for whoever goes on with it; nothing for other runs."""
+    triggered = History().trigger_of(replay_id)
+    return held(triggered.standby) if triggered is not None else nullcontext()
+
+
 def is_held(name: str) -> bool:
     """Whether a run of it goes on on this machine."""
     return locks.is_held(_lock_file(name))
@@ -158,7 +164,7 @@ def _earlier(history: History, name: str, replay_id: str) -> Run | None:
         return None
     triggered = history.trigger_of(replay_id)
     if triggered is None or triggered.standby != name:
-        raise NotThisStandbys(replay_id, name)
+        raise NotItsRun(replay_id, f"standby {name}")
     return found
 
 

@@ -27,8 +27,8 @@ from playhead.standby.dropped import (
     span_of,
     standby_of,
 )
-from playhead.standby.history import History
-from playhead.standby.running import Face, StandbyBusy, new_id, run, zone_of
+from playhead.standby.history import History, Triggered
+from playhead.standby.running import Face, NotItsRun, StandbyBusy, new_id, run, zone_of
 from playhead.standby.saved import Standbys
 from playhead.whole import write_whole
 
@@ -166,7 +166,7 @@ class Watch:
     def _outcome(self, claim: Claim) -> dict[str, Any]:
         """What became of it; nothing of one file's troubles reaches the next."""
         try:
-            proof = _proof_of(claim) or self._ran(claim).as_document()
+            proof = _proof_of(_triggered(claim)) or self._ran(claim).as_document()
             abort_point("standby.proved")
             error, hint = None, None
             state = PROVED if proof["adds_up"] else "different"
@@ -174,7 +174,7 @@ class Watch:
             if self.is_stopping and isinstance(exc, Stopped | Unavailable | StandbyBusy):
                 raise WatchStopped(claim) from exc
             proof, state = None, "stopped" if isinstance(exc, Stopped) else "failed"
-            error, hint = exc.message, exc.hint
+            error, hint = str(exc), exc.hint
         except Exception as exc:  # noqa: BLE001  the watcher outlives whatever becomes of one run
             proof, state = None, "failed"
             error, hint = f"{type(exc).__name__}: {exc}", "this is a fault of Playhead's"
@@ -191,12 +191,12 @@ class Watch:
                 has_plan = History().get(claim.replay_id) is not None
                 if has_plan or self.is_stopping or time.monotonic() + wait_s > until:
                     raise
-                self.say(f"{claim.shown}: waiting {wait_s:g} s: {exc.message}")
+                self.say(f"{claim.shown}: waiting {wait_s:g} s: {exc}")
             self._sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _run(self, claim: Claim) -> Proof:
-        triggered = History().trigger_of(claim.replay_id)
+        triggered = _triggered(claim)
         face = Face(play=self._played, keep_waiting=lambda: not self.is_stopping)
         if triggered is not None and triggered.run is not None:
             self.say(f"{claim.shown}: going on with replay {claim.replay_id}")
@@ -251,9 +251,20 @@ def dropped_files(folder: Path) -> Iterator[Path]:
     yield from (file for _, file in sorted(found))
 
 
-def _proof_of(claim: Claim) -> dict[str, Any] | None:
+def _trigger(claim: Claim) -> str:
+    return f"file {claim.shown}"
+
+
+def _triggered(claim: Claim) -> Triggered | None:
+    """The run that this file has triggered already; a name can be given to a file by anybody."""
+    found = History().trigger_of(claim.replay_id)
+    if found is not None and found.trigger != _trigger(claim):
+        raise NotItsRun(claim.replay_id, claim.shown)
+    return found
+
+
+def _proof_of(triggered: Triggered | None) -> dict[str, Any] | None:
     """The proof of a run that had come to its end when its watcher died."""
-    triggered = History().trigger_of(claim.replay_id)
     found = triggered.run if triggered is not None else None
     return dict(found.proof) if found and found.proof and found.state == PROVED else None
 
@@ -266,7 +277,8 @@ def _plain(text: str | None) -> str | None:
 
 
 def _told(claim: Claim) -> dict[str, Any]:
-    triggered = History().trigger_of(claim.replay_id)
+    found = History().trigger_of(claim.replay_id)
+    triggered = found if found is not None and found.trigger == _trigger(claim) else None
     return {
         "file": claim.shown,
         "standby": triggered.standby if triggered else None,
