@@ -104,11 +104,8 @@ def report(run: Run, proof: Proof) -> None:
 @contextmanager
 def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
     """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
 
-    def stop(number: int, _: FrameType | None) -> None:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    def stop(number: int) -> None:
         run.output.say(
             "stopping at the next slice boundary; once more to stop at once"
             if journal.ask_to_stop(plan.replay_id)
@@ -117,8 +114,22 @@ def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
         if not journal.is_held(plan.replay_id):
             signal.raise_signal(number)
 
+    with at_first_signal(stop):
+        yield
+
+
+@contextmanager
+def at_first_signal(stop: Callable[[int], None]) -> Iterator[None]:
+    """Ctrl-C, or SIGTERM, calls `stop`; from the second on they do what they did before."""
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+
+    def first(number: int, _: FrameType | None) -> None:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+        stop(number)
+
     for kind in before:
-        signal.signal(kind, stop)
+        signal.signal(kind, first)
     try:
         yield
     finally:

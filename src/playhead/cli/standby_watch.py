@@ -1,17 +1,14 @@
 """`playhead standby watch`: files that appear in a folder trigger standbys."""
 
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from playhead.cli.consent import ask_plainly
 from playhead.cli.options import Run, with_options
-from playhead.cli.playing import run_aloud
+from playhead.cli.playing import at_first_signal, run_aloud
 from playhead.errors import EXIT_FAILED, PlayheadError
 from playhead.standby.dropped import (
     REQUEST,
@@ -55,8 +52,13 @@ def watch(
     watcher = Watch(folder, say=run.output.say, tell=lambda outcome: _tell(run, told, outcome))
     watcher.play = lambda planned: run_aloud(run, planned, heed=watcher.heed)
     run.output.say(f"watching {folder}; Ctrl-C ends it")
+
+    def stop(_: int) -> None:
+        run.output.say("stopping at the next slice boundary; once more to stop at once")
+        watcher.stop()
+
     try:
-        with _stopping(run, watcher):
+        with at_first_signal(stop):
             watcher.run(once=once)
     finally:
         if run.output.form != "jsonl":
@@ -98,23 +100,3 @@ def _meant(file: Path) -> dict[str, Any]:
     except PlayheadError as exc:
         row["error"] = str(exc)
     return row
-
-
-@contextmanager
-def _stopping(run: Run, watcher: Watch) -> Iterator[None]:
-    """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-        run.output.say("stopping at the next slice boundary; once more to stop at once")
-        watcher.stop()
-
-    for kind in before:
-        signal.signal(kind, stop)
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
