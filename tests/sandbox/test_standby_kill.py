@@ -57,9 +57,8 @@ class Watched:
         assert self.end.numbers() == [*range(LONG_TAPE)]
         assert [file.name for file in self.folder.glob("[!.]*.*")] == []
         assert list((self.folder / "failed").iterdir()) == []
-        outcome, dropped = sorted(
-            (self.folder / "done").iterdir(), key=lambda file: len(file.name)
-        )[::-1]
+        [outcome] = (self.folder / "done").glob("*.outcome.json")
+        [dropped] = {*(self.folder / "done").iterdir()} - {outcome}
         assert json.loads(dropped.read_text()) == {"span": "start..end"}
         proof = json.loads(outcome.read_text())["proof"]
         assert proof["adds_up"]

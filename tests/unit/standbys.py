@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from playhead.context import configure
 from playhead.files.target import FilesTarget
 from playhead.job import Job
@@ -12,6 +14,7 @@ from playhead.ledger import Entry
 from playhead.proof import Proof
 from playhead.record import Slice
 from playhead.replay.api import Planned
+from playhead.replay.engine import Engine
 from playhead.request import Request
 from playhead.standby.making import make
 from playhead.standby.saved import Standby, Standbys
@@ -22,10 +25,14 @@ from tests.unit.replaying import play_all
 COUNT = 6
 
 
-class NoEngine:
+class NoEngine(Engine):
     """Plays jobs where it stands."""
 
-    is_local, is_there, slots = True, True, 2
+    slots = 2
+    is_there = True
+
+    def warm(self) -> None:
+        pass
 
     def paced_slots(self) -> int:
         return 2
@@ -38,7 +45,7 @@ class NoEngine:
 
 
 def played(planned: Planned) -> Proof:
-    planned.engine = NoEngine()  # type: ignore[assignment]
+    planned.engine = NoEngine(planned.configuration)
     return planned.run()
 
 
@@ -83,6 +90,16 @@ class Room:
 
     def names(self, place: str = ".") -> list[str]:
         return sorted(file.name for file in (self.folder / place).glob("[!.]*") if file.is_file())
+
+
+def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    """A room with a tape in it, for a user with nothing configured."""
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    monkeypatch.chdir(folder)
+    room = Room(folder)
+    room.record()
+    return room
 
 
 if __name__ == "__main__":

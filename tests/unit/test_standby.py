@@ -26,7 +26,7 @@ from playhead.standby.saved import (
     UnknownStandby,
 )
 from playhead.whole import write_new, write_whole
-from tests.unit.standbys import COUNT, Room, played
+from tests.unit.standbys import COUNT, Room, furnished, played
 
 ROOT = Path(__file__).parents[2]
 _HOLDER = """
@@ -56,12 +56,7 @@ print(made)
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     """Servers, state and configuration of this test alone."""
-    for name in ("CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    found = Room(tmp_path)
-    found.record()
-    return found
+    return furnished(tmp_path, monkeypatch)
 
 
 def standby(name: str = "laps", **changes: str) -> Standby:

@@ -23,7 +23,7 @@ from playhead.standby.history import History
 from playhead.standby.running import Face, held, plan, run
 from playhead.standby.saved import Standbys
 from playhead.standby.watching import FolderLost, Watch, WatchedAlready, WatchStopped
-from tests.unit.standbys import COUNT, Room, played
+from tests.unit.standbys import COUNT, Room, furnished, played
 
 ROOT = Path(__file__).parents[2]
 POINTS = sorted(
@@ -35,14 +35,10 @@ POINTS = sorted(
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    for name in ("CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.setattr(watching, "_SETTLES_WITHIN_S", 0.1)
     monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(watching, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.chdir(tmp_path)
-    found = Room(tmp_path)
-    found.record()
+    found = furnished(tmp_path, monkeypatch)
     found.standby()
     return found
 

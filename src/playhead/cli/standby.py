@@ -1,5 +1,6 @@
 """`playhead standby`: replays that lie ready under a name until somebody says a span."""
 
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -79,7 +80,8 @@ def add(
     if not dry_run:
         standbys.add(made, replace=replace)
         run.output.say(f"standby {name} lies ready: playhead standby run {name} --last 2h")
-    run.output.emit(made.as_document(), [_row(made)])
+    row = _row(made, 0)
+    run.output.emit(made.as_document(), [{each: row[each] for each in _COLUMNS[:5]}])
 
 
 @app.command(name="list")
@@ -87,9 +89,10 @@ def add(
 def list_(run: Run) -> None:
     """List the standbys, and how the last run of each ended."""
     standbys, rows = Standbys(), []
+    runs = Counter(standby for standby, _ in History().triggers().values())
     for name in standbys.names():
         try:
-            rows.append(_row(standbys.get(name)))
+            rows.append(_row(standbys.get(name), runs[name]))
         except PlayheadError as exc:
             rows.append(dict.fromkeys(_COLUMNS) | {"name": name, "error": str(exc)})
     if not rows:
@@ -136,6 +139,7 @@ def run_(
         consent=lambda planned: show_and_ask(run, planned, yes=yes),
         play=lambda planned: run_with_progress(run, planned),
         keep_waiting=lambda: wait,
+        warm=yes,
     )
     if wait and running.is_held(name):
         run.output.say(f"waiting for the end of another run of standby {name}")
@@ -173,15 +177,15 @@ app.command()(watch)
 _COLUMNS = ("name", "source", "target", "context", "made", "runs", "last", "error")
 
 
-def _row(standby: Standby) -> dict[str, Any]:
-    runs = History().of(standby.name)
+def _row(standby: Standby, runs: int) -> dict[str, Any]:
+    last = History().of(standby.name, most=1) if runs else []
     return {
         "name": standby.name,
         "source": standby.request.source_endpoint.shown(),
         "target": standby.request.target_endpoint.shown(),
         "context": standby.servers.get("context"),
         "made": show_ms(standby.made_at_ms),
-        "runs": len(runs),
-        "last": runs[0].outcome if runs else None,
+        "runs": runs,
+        "last": last[0].outcome if last else None,
         "error": None,
     }

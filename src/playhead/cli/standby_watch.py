@@ -49,7 +49,9 @@ def watch(
     if not yes:
         ask_plainly(f"run standbys for files in {folder}")
     told: list[Mapping[str, Any]] = []
-    watcher = Watch(folder, say=run.output.say, tell=lambda outcome: _tell(run, told, outcome))
+    watcher = Watch(
+        folder, say=run.output.say, tell=lambda outcome: _tell(run, told, outcome), warm=True
+    )
     watcher.play = lambda planned: run_aloud(run, planned, heed=watcher.heed)
     run.output.say(f"watching {folder}; Ctrl-C ends it")
 

@@ -89,15 +89,15 @@ class History(Journal):
             rows = connection.execute("SELECT replay_id, standby, trigger FROM triggered")
             return {row["replay_id"]: (row["standby"], row["trigger"]) for row in rows}
 
-    def of(self, standby: str) -> list[Triggered]:
-        """Its runs, the latest first."""
-        return self._triggered("standby", standby)
+    def of(self, standby: str, *, most: int = -1) -> list[Triggered]:
+        """Its runs, the latest first; all of them, or so many."""
+        return self._triggered("standby", standby, most)
 
-    def _triggered(self, column: str, value: str) -> list[Triggered]:
+    def _triggered(self, column: str, value: str, most: int = -1) -> list[Triggered]:
         with self._opened() as connection:
             rows = connection.execute(
                 f"SELECT * FROM triggered WHERE {column} = ? "  # noqa: S608  one of our two
-                "ORDER BY at_ms DESC, rowid DESC",
-                (value,),
+                "ORDER BY at_ms DESC, rowid DESC LIMIT ?",
+                (value, most),
             ).fetchall()
         return [Triggered(**dict(row), run=self.get(row["replay_id"])) for row in rows]

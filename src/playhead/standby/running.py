@@ -74,6 +74,8 @@ class Face:
     play: Callable[[Planned], Proof] = Planned.run
     keep_waiting: Callable[[], bool] = lambda: False
     """Asked now and then while another run of the standby goes on."""
+    warm: bool = False
+    """Start the engine while the run is planned, because nobody will say no."""
 
 
 def new_id(name: str) -> str:
@@ -86,13 +88,17 @@ def zone_of(standby: Standby) -> str:
     return configuration_of(standby.servers).get("timezone") or "UTC"
 
 
-def plan(standby: Standby, span: Span | str, *, replay_id: str | None = None) -> Planned:
+def plan(
+    standby: Standby, span: Span | str, *, replay_id: str | None = None, warm: bool = False
+) -> Planned:
     """What a run over this span would do; writes nothing."""
     configuration = configuration_of(standby.servers)
     if isinstance(span, str):
         span = Span.parse(span, timezone=zone_of(standby))
     request = replace(standby.request, span=str(span))
-    planned = api.plan(request, configuration, replay_id=replay_id or new_id(standby.name))
+    planned = api.plan(
+        request, configuration, replay_id=replay_id or new_id(standby.name), warm=warm
+    )
     _need_same_servers(standby, planned.plan)
     planned.servers.update(standby.servers)
     return planned
@@ -121,7 +127,7 @@ def run(
         abort_point("standby.triggered")
         try:
             planned = (
-                plan(Standbys().get(name), span, replay_id=replay_id)
+                plan(Standbys().get(name), span, replay_id=replay_id, warm=face.warm)
                 if earlier is None
                 else _again(earlier)
             )

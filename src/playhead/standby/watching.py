@@ -94,6 +94,8 @@ class Watch:
     """Is given the outcome of each file."""
     patience_s: float = 120.0
     """How long a server may be away before there is a plan; then the run has a patience of its own."""
+    warm: bool = False
+    """Start the engine while a run is planned."""
     is_stopping: bool = False
     failed: int = 0
     _current: str | None = field(default=None, init=False)
@@ -158,7 +160,10 @@ class Watch:
     def _put_away(self, claim: Claim, outcome: Mapping[str, Any]) -> None:
         """The outcome first: a file that is still here is taken up again, and comes to the same end."""
         file, beside = claim.put_away(DONE if outcome["outcome"] == PROVED else FAILED)
-        write_whole(beside, json.dumps(outcome, indent=2, default=str, ensure_ascii=False) + "\n")
+        text = json.dumps(outcome, indent=2, default=str, ensure_ascii=False) + "\n"
+        write_whole(
+            beside, text, mode=0o666
+        )  # less the umask: who dropped the file may be another user
         abort_point("standby.outcome_written")
         claim.file.replace(file)
         abort_point("standby.put_away")
@@ -197,7 +202,7 @@ class Watch:
 
     def _run(self, claim: Claim) -> Proof:
         triggered = _triggered(claim)
-        face = Face(play=self._played, keep_waiting=lambda: not self.is_stopping)
+        face = Face(play=self._played, keep_waiting=lambda: not self.is_stopping, warm=self.warm)
         if triggered is not None and triggered.run is not None:
             self.say(f"{claim.shown}: going on with replay {claim.replay_id}")
             name, span = triggered.standby, triggered.span
