@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -21,7 +22,7 @@ from playhead.standby import watching
 from playhead.standby.dropped import Claim, read_words, span_of, standby_of
 from playhead.standby.history import History
 from playhead.standby.running import Face, held, plan, run
-from playhead.standby.saved import Standbys
+from playhead.standby.saved import Standby, Standbys
 from playhead.standby.watching import FolderLost, Watch, WatchedAlready, WatchStopped
 from tests.unit.standbys import COUNT, Room, furnished, played
 
@@ -377,6 +378,46 @@ def test_a_file_goes_on_with_no_run_but_its_own(room, trigger):
     assert (outcome["outcome"], outcome["proof"], outcome["span"]) == ("failed", None, None)
     assert "replay laps-1 is no run" in outcome["error"]
     assert room.offsets() == ([0] if trigger else [])
+
+
+def test_a_run_that_had_come_to_its_end_is_put_away_and_not_run_again(room):
+    face = Face(play=played)
+    proof = run("laps", "t:0:1-3", trigger="file laps-1.json", replay_id="laps-1", face=face)
+    room.drop("laps-1.laps-1.running", "{}")
+    room.tape.rename(room.tape.with_name("gone"))
+
+    def never(planned):
+        raise AssertionError("run again")
+
+    [outcome] = room.watch(play=never)
+    assert (outcome["outcome"], outcome["span"]) == ("done", "t:0:1-3")
+    assert outcome["proof"]["verdict"] == proof.verdict()
+    assert room.names("done") == ["laps-1.laps-1.json", "laps-1.laps-1.outcome.json"]
+
+
+def test_a_proof_that_does_not_add_up_is_a_failure(room):
+    def short(planned):
+        proof = played(planned)
+        partitions = tuple(replace(each, written=0, missing=1) for each in proof.partitions)
+        return replace(proof, partitions=partitions)
+
+    room.drop("laps-1.json", '{"offsets": "t:0:1-2"}')
+    [outcome] = room.watch(play=short)
+    assert (outcome["outcome"], outcome["proof"]["adds_up"]) == ("different", False)
+    assert len(room.names("failed")) == 2
+
+
+def test_all_runs_of_a_watcher_are_of_one_engine(room):
+    made = room.standby("other", target=f"json:{room.copy}-2")
+    Standbys().add(
+        Standby(name="other", request=made.request, servers={"spark_memory": "3g"}), replace=True
+    )
+    for number, name in enumerate(["laps", "other", "laps"]):
+        file = room.drop(f"{name}-{number}.json", json.dumps({"offsets": f"t:0:{number}-3"}))
+        os.utime(file, ns=(0, number))
+    told = room.watch()
+    assert [each["outcome"] for each in told] == ["done", "failed", "done"]
+    assert "spark_memory 3g" in told[1]["error"]
 
 
 def test_a_file_that_failed_can_be_put_back_and_its_run_goes_on(room):
