@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,17 @@ def test_of_two_processes_that_add_the_same_names_one_wins_each():
     assert sum(made) == 20
     found = [Standbys().get(name).request.target for name in Standbys().names()]
     assert [found.count(f"kafka:{target}") for target in ("x", "y")] == made
+
+
+def test_whoever_dies_after_saving_has_saved_it():
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    died = subprocess.run(
+        [sys.executable, "-c", _ADDER, "x"],
+        env={**os.environ, "PYTHONPATH": path, "PLAYHEAD_ABORT_AT": "standby.saved#2"},
+        timeout=60,
+    )
+    assert died.returncode == -signal.SIGKILL
+    assert [Standbys().get(name).name for name in Standbys().names()] == ["n0", "n1"]
 
 
 def test_whoever_reads_while_it_is_written_sees_one_or_the_other(tmp_path):

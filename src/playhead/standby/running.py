@@ -28,7 +28,8 @@ class StandbyBusy(Refused):
         self.name, self.by = name, by
         super().__init__(
             f"standby {name} is running already ({by}), and it runs once at a time",
-            hint=f"--wait waits for its end; `playhead standby history {name}` shows its runs",
+            hint=f"wait for its end, as `standby run --wait` does; `playhead standby history {name}` "
+            "shows its runs",
         )
 
 
