@@ -28,7 +28,6 @@ def write_new(file: Path, text: str) -> None:
 
 def _written_aside(file: Path, text: str, mode: int) -> Path:
     """In the same folder, so that it can be put in its place in one step; its name is nobody else's."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{uuid4().hex}.new")
     opened = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode)
     with open(opened, "w", encoding="utf-8") as stream:  # noqa: PTH123

@@ -327,6 +327,33 @@ def test_one_watcher_for_each_folder(room, tmp_path):
     Watch(room.folder).run(once=True)
 
 
+def test_a_file_that_somebody_takes_away_while_it_runs_is_no_end_of_watching(room):
+    def taken(planned):
+        [running] = room.folder.glob("*.running")
+        running.unlink()
+        return played(planned)
+
+    room.drop("laps-1.json", '{"offsets": "t:0:1-2"}')
+    [outcome] = room.watch(play=taken)
+    assert outcome["outcome"] == "done"
+    assert len(room.names("done")) == 1
+
+
+def test_a_folder_that_goes_ends_the_watcher(room):
+    def moved(planned):
+        room.folder.rename(room.folder.with_name("elsewhere"))
+        return played(planned)
+
+    room.drop("laps-1.json", '{"offsets": "t:0:1-2"}')
+    with pytest.raises(FolderLost, match="No such file"):
+        room.watch(play=moved)
+    assert not room.folder.exists()
+    room.folder.with_name("elsewhere").rename(room.folder)
+    [outcome] = room.watch()
+    assert outcome["outcome"] == "done"
+    assert len(History().of("laps")) == 1
+
+
 def test_a_folder_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(FolderLost, match="No such file"):
         Watch(tmp_path / "nowhere").run(once=True)

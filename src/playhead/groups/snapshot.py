@@ -167,6 +167,7 @@ class Snapshots:
         file = self._file(snapshot)
         text = json.dumps(snapshot.as_document(), indent=1, ensure_ascii=False) + "\n"
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, text)
         except OSError as exc:
             raise PlayheadError(

@@ -120,10 +120,10 @@ def run(
     """
     face, replay_id = face or Face(), replay_id or new_id(name)
     history = History()
-    earlier = _earlier(history, name, replay_id)
-    if earlier is None:
+    if history.get(replay_id) is None:
         Standbys().get(name)  # refused before anybody waits
     with held(name, keep_waiting=face.keep_waiting):
+        earlier = _earlier(history, name, replay_id)
         history.note_trigger(replay_id, name, trigger, str(span))
         abort_point("standby.triggered")
         try:

@@ -176,6 +176,7 @@ class Standbys:
         file = self.file(standby.name)
         text = json.dumps(standby.as_document(), indent=2, ensure_ascii=False) + "\n"
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             (write_whole if replace else write_new)(file, text)
         except FileExistsError as exc:
             raise StandbyExists(standby.name) from exc

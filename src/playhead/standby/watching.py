@@ -161,11 +161,11 @@ class Watch:
         """The outcome first: a file that is still here is taken up again, and comes to the same end."""
         file, beside = claim.put_away(DONE if outcome["outcome"] == PROVED else FAILED)
         text = json.dumps(outcome, indent=2, default=str, ensure_ascii=False) + "\n"
-        write_whole(
-            beside, text, mode=0o666
-        )  # less the umask: who dropped the file may be another user
+        # Less the umask: whoever dropped the file may be another user.
+        write_whole(beside, text, mode=0o666)
         abort_point("standby.outcome_written")
-        claim.file.replace(file)
+        with suppress(FileNotFoundError):  # somebody took it away meanwhile; the outcome stays
+            claim.file.replace(file)
         abort_point("standby.put_away")
 
     def _outcome(self, claim: Claim) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Watch:
         else:
             name, span = self._asked(claim)
             self.say(f"{claim.shown}: standby {name} over {span} as replay {claim.replay_id}")
-        return run(name, span, trigger=f"file {claim.shown}", replay_id=claim.replay_id, face=face)
+        return run(name, span, trigger=_trigger(claim), replay_id=claim.replay_id, face=face)
 
     def _played(self, planned: Planned) -> Proof:
         if self.is_stopping:
