@@ -145,13 +145,8 @@ RULES: Parameters = {
 
 def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     """What the options say; a word that an option does not know is refused here."""
-    return Request(source=str(source), target=str(target), span=str(span(run)), **rules(run))
-
-
-def rules(run: Run) -> dict[str, Any]:
-    """All that they say beside the ends and the span."""
     values = run.values
-    said: dict[str, Any] = {
+    rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
         "lateness_ms": _duration("--lateness", values["lateness"], 600_000),
@@ -159,7 +154,7 @@ def rules(run: Run) -> dict[str, Any]:
         "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
         "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
     }
-    said |= {
+    rules |= {
         name: value
         for name, value in (
             ("decode", _known("--decode", values["decode"], _DECODES)),
@@ -170,7 +165,10 @@ def rules(run: Run) -> dict[str, Any]:
         if value is not None
     }
     same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
-    return said | {name: values[name] for name in same}
+    rules |= {name: values[name] for name in same if name in values}
+    if "to" in values:  # a live pipeline has no span
+        rules["span"] = str(span(run))
+    return Request(source=str(source), target=str(target), **rules)
 
 
 def span(run: Run) -> Span:

@@ -9,12 +9,11 @@ from playhead.cli.complete import standby_names, topic_names
 from playhead.cli.consent import ask_plainly
 from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import report, run_with_progress, show, show_and_ask
-from playhead.cli.sentence import RULES, SPAN, TRANSFORM, rules
+from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
 from playhead.cli.standby_watch import watch
 from playhead.endpoint import Endpoint
 from playhead.errors import PlayheadError, Unavailable
 from playhead.instant import show_ms
-from playhead.request import Request
 from playhead.standby import making, running
 from playhead.standby.dropped import span_of
 from playhead.standby.history import History
@@ -63,15 +62,10 @@ def add(
     standbys = Standbys()
     if name in standbys.names() and not replace:
         raise StandbyExists(name)
-    from_, to = str(Endpoint.parse(source)), str(Endpoint.parse(target))
+    asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
     configuration = run.configuration()
     try:
-        made = making.make(
-            name,
-            Request(source=from_, target=to, **rules(run)),
-            configuration,
-            check=not no_check,
-        )
+        made = making.make(name, asked, configuration, check=not no_check)
     except Unavailable as exc:
         exc.hint = f"{exc.hint or 'try again'}; to keep it unchecked: --no-check"
         raise

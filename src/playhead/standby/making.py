@@ -20,6 +20,7 @@ _KEPT = (
     "bootstrap_servers",
     "kafka_config",
     "database",
+    "schema_registry",
     "spark_master",
     "spark_remote",
     "spark_memory",
