@@ -12,6 +12,7 @@ if typing.TYPE_CHECKING:
     from playhead.proof import Proof
     from playhead.replay.api import Planned, Replay
     from playhead.span import Span
+    from playhead.standby.saved import Standby
 
 __all__ = [
     "Pace",
@@ -20,6 +21,7 @@ __all__ = [
     "Proof",
     "Replay",
     "Span",
+    "Standby",
     "__version__",
     "files",
     "kafka",
@@ -32,6 +34,7 @@ _WHERE = {
     "Proof": "playhead.proof",
     "Replay": "playhead.replay.api",
     "Span": "playhead.span",
+    "Standby": "playhead.standby.saved",
 }
 _PACKAGES = ("files", "kafka", "postgres")
 

@@ -4,20 +4,17 @@ What was committed is not here but in each target's ledger; losing this file los
 and never the truth about data.
 """
 
-import fcntl
 import json
 import os
-import socket
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from playhead import paths
-from playhead.clock import SystemClock, wait_until
+from playhead import locks, paths
 from playhead.errors import PlayheadError, UsageError
 from playhead.plan import Plan
 from playhead.target import InUse
@@ -215,28 +212,12 @@ class Journal:
         return True
 
     def is_held(self, replay_id: str) -> bool:
-        file = self._lock_file(replay_id)
-        if not file.exists():
-            return False
-        with file.open("rb") as opened:
-            try:
-                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        return locks.is_held(self._lock_file(replay_id))
 
     @contextmanager
     def held(self, replay_id: str) -> Iterator[None]:
         """Run as the only one on this machine; the lock goes with the process, however it ends."""
-        file = self._lock_file(replay_id)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a+", encoding="utf-8") as opened:
-            if not _locked(opened):
-                opened.seek(0)
-                raise InUse(replay_id, where=opened.read().strip() or "on this machine")
-            opened.truncate(0)
-            opened.write(f"process {os.getpid()} on {socket.gethostname()}")
-            opened.flush()
+        with locks.held(self._lock_file(replay_id), lambda by: InUse(replay_id, where=by)):
             self.stop_file(replay_id).unlink(missing_ok=True)
             try:
                 yield
@@ -245,16 +226,3 @@ class Journal:
 
     def _lock_file(self, replay_id: str) -> Path:
         return self._folder / "runs" / f"{replay_id}.lock"
-
-
-def _locked(opened: TextIO) -> bool:
-    """Whether the lock is ours; somebody who only looks has it for an instant, so that is waited out."""
-
-    def try_it() -> bool:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    return bool(wait_until(try_it, deadline_s=0.5, clock=SystemClock(), every_s=0.05))

@@ -39,6 +39,11 @@ def config_file() -> Path:
     return _xdg("XDG_CONFIG_HOME") / "config.toml"
 
 
+def standby_dir() -> Path:
+    """The user's standby replays."""
+    return config_file().with_name("standby")
+
+
 def sandbox_dir() -> Path:
     """The sandbox that is meant when none is named."""
     value = os.environ.get("PLAYHEAD_SANDBOX_DIR")

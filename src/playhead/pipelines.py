@@ -29,6 +29,10 @@ STARTING, RUNNING, WAITING, DROPPING, STOPPED, FAILED, DONE = (
 _ALIVE = (STARTING, RUNNING, WAITING, DROPPING)
 
 
+# What comes in live had better not wait for what comes back.
+_BESIDE_LIVE = 0.5
+
+
 def pipeline_id(name: str) -> str:
     """Under which its ledger, its locks and its transactions are kept."""
     return f"live.{name}"
@@ -175,6 +179,10 @@ class Pipelines:
             for name in self.names()
             if self.is_running(name) and (found := self.get(name)) and found.target == target
         )
+
+    def share_beside(self, target: str) -> float | None:
+        """How much of the cores a replay into a target takes unless told; None for all of them."""
+        return _BESIDE_LIVE if self.running_into(target) else None
 
     def forget(self, name: str) -> None:
         shutil.rmtree(self.folder(name), ignore_errors=True)

@@ -42,6 +42,15 @@ def replay_ids(incomplete: str) -> list[str]:
     return []
 
 
+def standby_names(incomplete: str) -> list[str]:
+    """The user's standby replays."""
+    from playhead.standby.saved import Standbys
+
+    with contextlib.suppress(PlayheadError, OSError):
+        return _fitting(Standbys().names(), incomplete)
+    return []
+
+
 def topic_names(incomplete: str) -> list[str]:
     """Topics of the cluster that the half-typed command line means."""
 

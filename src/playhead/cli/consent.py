@@ -39,8 +39,17 @@ def ask(
     if configuration.is_on("production"):
         _ask_for_name(action, target, place, has_terminal, read_answer)
         return
-    if yes:
-        return
+    if not yes:
+        ask_plainly(action, has_terminal=has_terminal, read_answer=read_answer)
+
+
+def ask_plainly(
+    action: str,
+    *,
+    has_terminal: Callable[[], bool] = _terminal_is_there,
+    read_answer: Callable[[], str] = _read_line,
+) -> None:
+    """Return when somebody says yes; for what no context has a word in."""
     if not has_terminal():
         raise NeedsConsent(action)
     _prompt(f"{action}? [y/N] ")

@@ -9,7 +9,7 @@ from playhead.cli.complete import topic_names
 from playhead.cli.drawing import paper_for_talk, save_picture
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import run_with_progress, servers_of, show
-from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
+from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
 from playhead.cli.shown import plan_lines, proof_lines
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
@@ -86,7 +86,9 @@ _DOING: Parameters = {
 
 
 @app.command()
-@with_options(_SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, CONNECTION, REGISTRY, SPARK)
+@with_options(
+    _SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, MACHINE, CONNECTION, REGISTRY, SPARK
+)
 def gaps(
     run: Run,
     source: Annotated[
@@ -169,7 +171,8 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
             f"  a row that is there already: {asked.on_conflict}, by the table's key; "
             "--on-conflict says otherwise"
         )
-    planned = api.plan(asked, run.configuration(), warm=run.values["yes"])
+    part = share(run, asked.target_endpoint)
+    planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
     if run.values["dry_run"]:
         show(run, planned)
         raise typer.Exit(EXIT_DIFFERENT)

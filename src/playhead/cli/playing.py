@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.standby.running import held_for
 
 _SAVED = (
     "bootstrap_servers",
@@ -61,26 +62,35 @@ def show(run: Run, planned: Planned) -> None:
 
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
     """Show, ask, run, prove; ends with the exit code that the proof deserves."""
-    plan = planned.plan
-    for line in plan_lines(plan):
-        run.output.say(line)
-    target = plan.request.target_endpoint
-    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+    show_and_ask(run, planned, yes=yes)
     planned.servers.update(servers_of(run))
     report(run, run_with_progress(run, planned))
 
 
+def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
+    """Return when the plan that is shown may be run."""
+    for line in plan_lines(planned.plan):
+        run.output.say(line)
+    target = planned.plan.request.target_endpoint
+    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+
+
 def run_with_progress(run: Run, planned: Planned) -> Proof:
     """Run it, telling how far it is; Ctrl-C stops it gently."""
-    plan = planned.plan
-    progress, told = run.output.progress(f"replay {plan.replay_id}"), Told()
+    with stopping_gently(run, planned.journal, planned.plan):
+        return run_aloud(run, planned)
+
+
+def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: None) -> Proof:
+    """Run it, telling how far it is; `heed` is called now and then."""
+    progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), Told()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
         progress.count(told(done, entries), done, total)
+        heed()
 
     try:
-        with stopping_gently(run, planned.journal, plan):
-            return planned.run(say=run.output.say, progress=tell_progress)
+        return planned.run(say=run.output.say, progress=tell_progress)
     finally:
         progress.close()
 
@@ -135,4 +145,5 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
     with_saved = with_servers(run, dict(saved.servers))
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
-    play(with_saved, planned, yes=yes)
+    with held_for(saved.replay_id):
+        play(with_saved, planned, yes=yes)

@@ -7,7 +7,7 @@ import typer
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import Run, with_options
 from playhead.cli.shown import plan_lines, run_row
-from playhead.journal import Journal
+from playhead.standby.history import History
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -25,9 +25,10 @@ def runs(
 
     How far a running one is, its ledger knows: `playhead resume ID` shows it, and refuses to run it twice.
     """
-    journal = Journal()
+    journal = History()
+    triggers = journal.triggers()
     if replay_id is None:
-        found = [run_row(each) for each in journal.runs()]
+        found = [run_row(each, triggers) for each in journal.runs()]
         if not found:
             run.output.say("no replay has run here yet; begin with: playhead replay --help")
         run.output.emit({"runs": found}, found)
@@ -37,7 +38,7 @@ def runs(
         run.output.say(line)
     if one.proof is not None:
         run.output.say(one.proof["verdict"])
-    row = run_row(one)
+    row = run_row(one, triggers)
     document = row | {
         "plan": one.plan.as_document(),
         "proof": one.proof,

@@ -162,7 +162,6 @@ MACHINE: Parameters = {
     ),
 }
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%|(0?\.[0-9]+|1(?:\.0*)?)")
-_BESIDE_LIVE = 0.5
 
 
 def share(run: Run, target: Endpoint) -> float | None:
@@ -176,7 +175,7 @@ def share(run: Run, target: Endpoint) -> float | None:
             f"half of the cores, because {', '.join(live)} writes to {target.shown()} live "
             "(--max-share 100% takes all)"
         )
-        return _BESIDE_LIVE
+        return Pipelines().share_beside(str(target))
     match = _SHARE.fullmatch(text.strip())
     found = 0.0 if match is None else float(match[1]) / 100 if match[1] else float(match[2])
     if not 0 < found <= 1:

@@ -130,8 +130,9 @@ class Told:
         return f"{rate:,.0f}/s{at}"
 
 
-def run_row(run: Any) -> dict[str, Any]:
+def run_row(run: Any, triggers: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """One line of `playhead runs`."""
+    standby, trigger = triggers.get(run.replay_id, (None, None))
     totals: Mapping[str, Any] = (run.proof or {}).get("totals") or {}
     return {
         "id": run.replay_id,
@@ -142,5 +143,7 @@ def run_row(run: Any) -> dict[str, Any]:
         "planned": run.plan.planned,
         "written": totals.get("written"),
         "missing": totals.get("missing"),
+        "standby": standby,
+        "trigger": trigger,
         "error": run.error,
     }

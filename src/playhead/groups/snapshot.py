@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from playhead import paths
 from playhead.errors import PlayheadError, UsageError
 from playhead.groups.plan import Committed, GroupPlan
 from playhead.source import Place
+from playhead.whole import write_whole
 
 VERSION = 1
 _LONGEST_NAME = 100
@@ -165,15 +165,10 @@ class Snapshots:
 
     def _write(self, snapshot: Snapshot) -> None:
         file = self._file(snapshot)
-        aside = file.with_suffix(".new")
         text = json.dumps(snapshot.as_document(), indent=1, ensure_ascii=False) + "\n"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            aside.replace(file)
+            write_whole(file, text)
         except OSError as exc:
             raise PlayheadError(
                 f"the offsets of group {snapshot.group} could not be saved to {file}: {exc.strerror}",

@@ -1,0 +1,103 @@
+"""What has been triggered: the runs of each standby, by whom, over which span, and what came of them."""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.instant import show_ms
+from playhead.journal import Journal, Run
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS triggered (
+    replay_id TEXT PRIMARY KEY, standby TEXT NOT NULL, trigger TEXT NOT NULL, span TEXT NOT NULL,
+    at_ms INTEGER NOT NULL, error TEXT
+)
+"""
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """One run of a standby, from the moment somebody said a span."""
+
+    replay_id: str
+    standby: str
+    trigger: str
+    """Who said it: `command`, `file NAME`, `python`."""
+    span: str
+    at_ms: int
+    error: str | None
+    run: Run | None
+    """None as long as there is no plan."""
+
+    @property
+    def outcome(self) -> str:
+        return NOT_RUN if self.run is None else self.run.state
+
+    def as_row(self) -> dict[str, Any]:
+        totals: Mapping[str, Any] = ((self.run.proof if self.run else None) or {}).get(
+            "totals"
+        ) or {}
+        return {
+            "id": self.replay_id,
+            "at": show_ms(self.at_ms),
+            "trigger": self.trigger,
+            "span": self.span,
+            "outcome": self.outcome,
+            "planned": self.run.plan.planned if self.run else None,
+            "written": totals.get("written"),
+            "missing": totals.get("missing"),
+            "error": self.run.error if self.run else self.error,
+        }
+
+
+class History(Journal):
+    """The journal, and beside each run that a standby was triggered for, what triggered it."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        with super()._opened() as connection:
+            connection.execute(_SCHEMA)
+            yield connection
+
+    def note_trigger(self, replay_id: str, standby: str, trigger: str, span: str) -> None:
+        """Somebody has said a span; when he says it again for the same run, the run goes on."""
+        with self._opened() as connection:
+            connection.execute(
+                "INSERT INTO triggered VALUES (?, ?, ?, ?, ?, NULL) "
+                "ON CONFLICT (replay_id) DO UPDATE SET error = NULL",
+                (replay_id, standby, trigger, span, time.time_ns() // 1_000_000),
+            )
+
+    def note_error(self, replay_id: str, error: str) -> None:
+        """It came to nothing, or not to its end."""
+        with self._opened() as connection:
+            connection.execute(
+                "UPDATE triggered SET error = ? WHERE replay_id = ?", (error, replay_id)
+            )
+
+    def trigger_of(self, replay_id: str) -> Triggered | None:
+        found = self._triggered("replay_id", replay_id)
+        return found[0] if found else None
+
+    def triggers(self) -> dict[str, tuple[str, str]]:
+        """Replay to its standby and trigger, for all that had one."""
+        with self._opened() as connection:
+            rows = connection.execute("SELECT replay_id, standby, trigger FROM triggered")
+            return {row["replay_id"]: (row["standby"], row["trigger"]) for row in rows}
+
+    def of(self, standby: str, *, most: int = -1) -> list[Triggered]:
+        """Its runs, the latest first; all of them, or so many."""
+        return self._triggered("standby", standby, most)
+
+    def _triggered(self, column: str, value: str, most: int = -1) -> list[Triggered]:
+        with self._opened() as connection:
+            rows = connection.execute(
+                f"SELECT * FROM triggered WHERE {column} = ? "  # noqa: S608  one of our two
+                "ORDER BY at_ms DESC, rowid DESC LIMIT ?",
+                (value, most),
+            ).fetchall()
+        return [Triggered(**dict(row), run=self.get(row["replay_id"])) for row in rows]

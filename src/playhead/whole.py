@@ -1,0 +1,37 @@
+"""Files that are there whole or not at all, whenever somebody dies or looks."""
+
+import os
+from pathlib import Path
+from uuid import uuid4
+
+_OWNERS = 0o600
+
+
+def write_whole(file: Path, text: str, *, mode: int = _OWNERS) -> None:
+    """Put the text in the place of whatever the file held; only its owner reads it, unless others may."""
+    aside = _written_aside(file, text, mode)
+    try:
+        aside.replace(file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def write_new(file: Path, text: str) -> None:
+    """Make the file; `FileExistsError` when it is there, also when another made it just now."""
+    aside = _written_aside(file, text, _OWNERS)
+    try:
+        os.link(aside, file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _written_aside(file: Path, text: str, mode: int) -> Path:
+    """In the same folder, so that it can be put in its place in one step; its name is nobody else's."""
+    aside = file.with_name(f".{uuid4().hex}.new")
+    opened = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode)
+    with open(opened, "w", encoding="utf-8") as stream:  # noqa: PTH123
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return aside
