@@ -26,6 +26,11 @@ from tests.fix_topics import records_in
 POINTS = sorted(
     name for name in abort_points(Path(playhead.__file__).parent) if name.startswith("ingest.")
 )
+AT_THE_END = ("ingest.shut", "ingest.flushed")
+KILLS = [
+    *AT_THE_END,
+    *(f"{name}{n}" for name in POINTS if name not in AT_THE_END for n in ("", "#7", "#100")),
+]
 TOLD = ("--progress", "json", "--stats-every", "200ms")
 # Of 1 MiB a half is for what the client keeps beside each record, and that is 256 bytes.
 MIB_RECORDS = 2_048
@@ -162,19 +167,14 @@ def test_there_are_points_to_die_at() -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("passing", ["", "#7", "#100"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", KILLS)
 def test_killed_at(
-    point: str, passing: str, start_ingest: Start, kafka: KafkaConnection, make_topic: MakeTopic
+    point: str, start_ingest: Start, kafka: KafkaConnection, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(partitions=2)
-    is_at_the_end = point in ("ingest.shut", "ingest.flushed")
-    if is_at_the_end and passing:
-        return
-    words = ["--key", "car", *TOLD]
-    first = start_ingest(topic, *words, PLAYHEAD_ABORT_AT=point + passing)
+    topic, words = make_topic(partitions=2), ["--key", "car", *TOLD]
+    first = start_ingest(topic, *words, PLAYHEAD_ABORT_AT=point)
     with Cars(first.port, rate_per_second=2_000) as cars:
-        if is_at_the_end:
+        if point in AT_THE_END:
             first.await_counts(delivered=500)
             first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(60) == -signal.SIGKILL
