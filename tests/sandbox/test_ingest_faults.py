@@ -19,7 +19,7 @@ from playhead.sandbox import Endpoints
 from playhead.sandbox.cars import Cars
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
-from tests.fix_commands import COMMAND
+from tests.fix_commands import COMMAND, RunBytes
 from tests.fix_ingest import HERE, Ingesting, Start
 from tests.fix_topics import records_in
 
@@ -184,6 +184,55 @@ def test_killed_at(
     records = records_in(kafka, topic)
     assert_is_part(records, cars)
     assert len(records) >= first.told().get("delivered", 0) + found["delivered"]
+
+
+@pytest.mark.torture
+def test_a_topic_that_is_deleted_and_made_again_gets_what_waited(
+    start_ingest: Start, on_sandbox: RunBytes, kafka: KafkaConnection, topic: str
+) -> None:
+    ingesting = start_ingest(topic, "--key", "car")
+    with Cars(ingesting.port, rate_per_second=500) as cars:
+        assert ingesting.await_true(lambda: len(records_in(kafka, topic)) > 100)
+        on_sandbox("topics", "delete", topic, "--yes")
+        ingesting.await_line("the broker has confirmed nothing for 2 s")
+        on_sandbox("topics", "create", topic, "--partitions", "1")
+        ingesting.await_line("the broker confirms records again")
+    found = ingesting.stop()
+    assert found["delivered"] == found["records"] == cars.total
+    records = records_in(kafka, topic)
+    assert_is_part(records, cars)
+    assert records[-1].value in [cars.race.datagram(cars.total - back) for back in range(1, 21)]
+
+
+def most_memory_kib(ingesting: Ingesting) -> int:
+    status = Path(f"/proc/{ingesting.process.pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("size", [40, 130, 2_000])
+def test_what_waits_takes_no_more_memory_than_was_allowed(
+    size: int,
+    start_ingest: Start,
+    linked_kafka: KafkaConnection,
+    broker_link: LinkProxy,
+    topic: str,
+) -> None:
+    servers = linked_kafka.bootstrap_servers
+    ingesting = ready(start_ingest(topic, *TOLD, "--flush", "0s", servers=servers))
+    before_kib = most_memory_kib(ingesting)
+    broker_link.stall()
+    try:
+        deadline = time.monotonic() + 120
+        while not ingesting.told()["dropped"] and time.monotonic() < deadline:
+            ingesting.send(*[b"x" * size] * 2_000)
+        assert ingesting.told()["dropped"]
+        grown_kib = most_memory_kib(ingesting) - before_kib
+        assert grown_kib <= 64 * 1024 + 4_096, "a few MB are for what is read at once"
+        assert grown_kib >= 24 * 1024
+        ingesting.stop(code=1)
+    finally:
+        broker_link.resume()
 
 
 @pytest.mark.torture
