@@ -65,9 +65,12 @@ class Ingesting:
         def find() -> str | None:
             return next((line for line in list(self.said) if text in line), None)
 
-        found = self.await_true(lambda: find() or self.process.poll() is not None)
-        assert isinstance(found, str) or find(), "\n".join(self.said)
-        return find() or ""
+        self.await_true(lambda: find() or self.process.poll() is not None)
+        if self.process.poll() is not None:
+            self._listening.join(_WITHIN_S)
+        found = find()
+        assert found is not None, "\n".join(self.said)
+        return found
 
     def told(self) -> dict[str, Any]:
         """The last of the counts that `--progress json` gives."""

@@ -31,7 +31,7 @@ def values(records: list[Record]) -> list[bytes | None]:
     return [each.value for each in records]
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda it: it.name)
 def test_the_topic_has_what_twenty_cars_have_sent(
     by: signal.Signals, start_ingest: Start, kafka: KafkaConnection, make_topic: MakeTopic
 ) -> None:

@@ -19,13 +19,18 @@ from playhead.sandbox import Endpoints
 from playhead.sandbox.cars import Cars
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
-from tests.fix_commands import COMMAND
+from tests.fix_commands import COMMAND, RunBytes
 from tests.fix_ingest import HERE, Ingesting, Start
 from tests.fix_topics import records_in
 
 POINTS = sorted(
     name for name in abort_points(Path(playhead.__file__).parent) if name.startswith("ingest.")
 )
+AT_THE_END = ("ingest.shut", "ingest.flushed")
+KILLS = [
+    *AT_THE_END,
+    *(f"{name}{n}" for name in POINTS if name not in AT_THE_END for n in ("", "#7", "#100")),
+]
 TOLD = ("--progress", "json", "--stats-every", "200ms")
 # Of 1 MiB a half is for what the client keeps beside each record, and that is 256 bytes.
 MIB_RECORDS = 2_048
@@ -162,19 +167,14 @@ def test_there_are_points_to_die_at() -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("passing", ["", "#7", "#100"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", KILLS)
 def test_killed_at(
-    point: str, passing: str, start_ingest: Start, kafka: KafkaConnection, make_topic: MakeTopic
+    point: str, start_ingest: Start, kafka: KafkaConnection, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(partitions=2)
-    is_at_the_end = point in ("ingest.shut", "ingest.flushed")
-    if is_at_the_end and passing:
-        return
-    words = ["--key", "car", *TOLD]
-    first = start_ingest(topic, *words, PLAYHEAD_ABORT_AT=point + passing)
+    topic, words = make_topic(partitions=2), ["--key", "car", *TOLD]
+    first = start_ingest(topic, *words, PLAYHEAD_ABORT_AT=point)
     with Cars(first.port, rate_per_second=2_000) as cars:
-        if is_at_the_end:
+        if point in AT_THE_END:
             first.await_counts(delivered=500)
             first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(60) == -signal.SIGKILL
@@ -184,6 +184,55 @@ def test_killed_at(
     records = records_in(kafka, topic)
     assert_is_part(records, cars)
     assert len(records) >= first.told().get("delivered", 0) + found["delivered"]
+
+
+@pytest.mark.torture
+def test_a_topic_that_is_deleted_and_made_again_gets_what_waited(
+    start_ingest: Start, on_sandbox: RunBytes, kafka: KafkaConnection, topic: str
+) -> None:
+    ingesting = start_ingest(topic, "--key", "car")
+    with Cars(ingesting.port, rate_per_second=500) as cars:
+        assert ingesting.await_true(lambda: len(records_in(kafka, topic)) > 100)
+        on_sandbox("topics", "delete", topic, "--yes")
+        ingesting.await_line("the broker has confirmed nothing for 2 s")
+        on_sandbox("topics", "create", topic, "--partitions", "1")
+        ingesting.await_line("the broker confirms records again")
+    found = ingesting.stop()
+    assert found["delivered"] == found["records"] == cars.total
+    records = records_in(kafka, topic)
+    assert_is_part(records, cars)
+    assert records[-1].value in [cars.race.datagram(cars.total - back) for back in range(1, 21)]
+
+
+def most_memory_kib(ingesting: Ingesting) -> int:
+    status = Path(f"/proc/{ingesting.process.pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("size", [40, 130, 2_000])
+def test_what_waits_takes_no_more_memory_than_was_allowed(
+    size: int,
+    start_ingest: Start,
+    linked_kafka: KafkaConnection,
+    broker_link: LinkProxy,
+    topic: str,
+) -> None:
+    servers = linked_kafka.bootstrap_servers
+    ingesting = ready(start_ingest(topic, *TOLD, "--flush", "0s", servers=servers))
+    before_kib = most_memory_kib(ingesting)
+    broker_link.stall()
+    try:
+        deadline = time.monotonic() + 120
+        while not ingesting.told()["dropped"] and time.monotonic() < deadline:
+            ingesting.send(*[b"x" * size] * 2_000)
+        assert ingesting.told()["dropped"]
+        grown_kib = most_memory_kib(ingesting) - before_kib
+        assert grown_kib <= 64 * 1024 + 4_096, "a few MB are for what is read at once"
+        assert grown_kib >= 24 * 1024
+        ingesting.stop(code=1)
+    finally:
+        broker_link.resume()
 
 
 @pytest.mark.torture
@@ -233,7 +282,7 @@ def test_whoever_does_not_read_what_it_says_does_not_stop_it(
         port = int(said.partition(b"udp://127.0.0.1:")[2].partition(b",")[0])
         with Cars(port, rate_per_second=500) as cars:
             deadline = time.monotonic() + 30
-            while time.monotonic() < deadline and cars.total < 10_000:
+            while time.monotonic() < deadline and cars.total < 4_000:
                 time.sleep(0.1)
         before = len(records_in(kafka, topic))
         assert before > cars.total - 500, "received while nobody read"

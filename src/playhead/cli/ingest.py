@@ -157,8 +157,9 @@ def _carry(
     with first_signal(lambda _: ingest.stop()):
         try:
             # It never speaks: a terminal that takes no more must not stop the receiving.
-            Thread(target=ingest.run, name="ingest", daemon=True).start()
+            receiving = Thread(target=ingest.run, name="ingest", daemon=True)
             _say(run, "receiving; Ctrl-C ends")
+            receiving.start()
             _watch(run, asked, ingest)
         finally:
             _report(run, ingest, time.monotonic() - began)
