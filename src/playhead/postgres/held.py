@@ -21,8 +21,8 @@ _MOST_SPANS = 32
 _MOST_RUNS = 1_000_000
 # Words are few beside rows, which no estimate knows: left to itself the server may sort all rows.
 _SETTINGS = """
-SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true),
-       set_config('work_mem', '256MB', true)
+SELECT set_config(name, CASE WHEN name = 'work_mem' THEN '256MB' ELSE 'off' END, true)
+FROM pg_catalog.pg_settings WHERE name IN ('enable_sort', 'enable_incremental_sort', 'work_mem')
 """
 _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 
