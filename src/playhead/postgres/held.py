@@ -19,10 +19,13 @@ from playhead.source import Place
 _MOST_SPANS = 32
 # More than that are no gaps, but a table that was never meant to have every record.
 _MOST_RUNS = 1_000_000
-# Words are few beside rows, which no estimate knows: left to itself the server may sort all rows.
+# Words are few beside rows, which no estimate knows: left to itself the server may sort all rows, and
+# have one process do it.
 _SETTINGS = """
-SELECT set_config(name, CASE WHEN name = 'work_mem' THEN '256MB' ELSE 'off' END, true)
-FROM pg_catalog.pg_settings WHERE name IN ('enable_sort', 'enable_incremental_sort', 'work_mem')
+SELECT set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
+    ('enable_sort', 'off'), ('enable_incremental_sort', 'off'), ('parallel_tuple_cost', '0'),
+    ('work_mem', '256MB')
+) ours (name, wanted) USING (name)
 """
 _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 
