@@ -1,7 +1,7 @@
 """Gaps: offsets of the topic that are not in the target, and what is known of each of them."""
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -130,6 +130,20 @@ def share(count: int, whole: int) -> str:
     if 100 > percent > 99.99:
         return "99.99 %"
     return f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"
+
+
+def touching(slices: Iterable[Slice]) -> Callable[[Slice], bool]:
+    """Whether a slice has an offset in one of these, which are apart."""
+    held: dict[tuple[str, int], list[Slice]] = {}
+    for each in sorted(slices):
+        held.setdefault((each.topic, each.partition), []).append(each)
+
+    def touches(slice_: Slice) -> bool:
+        theirs = held.get((slice_.topic, slice_.partition), [])
+        at = bisect_right(theirs, slice_.from_offset, key=lambda each: each.to_offset)
+        return at < len(theirs) and theirs[at].from_offset < slice_.to_offset
+
+    return touches
 
 
 # --- what the log says of offsets that are not in the target

@@ -1,12 +1,13 @@
 """What a gap is: its records and times, what is late, what is gone, and how all of it is told."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.gap import Gap, Gaps, Settling, Sighting, share
+from playhead.gap import Gap, Gaps, Settling, Sighting, share, touching
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 
@@ -70,6 +71,19 @@ def test_offsets_without_a_record_are_no_gap():
     sighting = Sighting(Slice("laps", 0, 3, 6))
     sighting.see(records((1, T), (9, T)))
     assert (sighting.gaps(), sighting.records) == ([], 0)
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=2, max_size=9, unique=True),
+    st.integers(0, 60),
+    st.integers(1, 9),
+)
+def test_what_touches_shares_an_offset(edges, start, length):
+    cuts = sorted(edges)
+    held = [Slice("laps", 0, one, other) for one, other in pairwise(cuts)][::2]
+    asked = Slice("laps", 0, start, start + length)
+    assert touching(held)(asked) == any(each.overlaps(asked) for each in held)
+    assert not touching(held)(Slice("laps", 1, start, start + length))
 
 
 # --- late or missing

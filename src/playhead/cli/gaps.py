@@ -14,7 +14,7 @@ from playhead.cli.shown import plan_lines, proof_lines
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
-from playhead.gap import Gap, Gaps
+from playhead.gap import Gap, Gaps, touching
 
 if TYPE_CHECKING:
     from playhead.proof import Proof
@@ -190,7 +190,11 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
 def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> None:
     after = search.find()
     _tell(run, after)
-    if left := [each for each in after.of("missing") if _was_written(each, before)]:
+    was_missing, is_left = (
+        touching(before.missing_slices()),
+        touching([g.slice for g in after.found]),
+    )
+    if left := [each for each in after.of("missing") if was_missing(each.slice)]:
         run.output.say(
             f"  warn     {sum(each.count for each in left):,} of them were replayed, and no row says their "
             "offset: rows of the same key stand for them, or the rule left them out; --key COLS "
@@ -202,7 +206,7 @@ def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> Non
         "after": after.as_document(),
     }
     rows = [
-        row | {"state": _state(each, after)}
+        row if is_left(each.slice) else row | {"state": _closed(each)}
         for each, row in zip(before.found, before.rows(), strict=True)
     ]
     run.output.emit(document, rows)
@@ -210,13 +214,7 @@ def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> Non
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-def _was_written(gap: Gap, before: Gaps) -> bool:
-    return any(each.slice.overlaps(gap.slice) for each in before.of("missing"))
-
-
-def _state(gap: Gap, after: Gaps) -> str:
-    if any(each.slice.overlaps(gap.slice) for each in after.found):
-        return gap.kind
+def _closed(gap: Gap) -> str:
     return "replayed" if gap.kind == "missing" else "arrived"
 
 

@@ -19,6 +19,14 @@ from playhead.source import Place
 _MOST_SPANS = 32
 # More than that are no gaps, but a table that was never meant to have every record.
 _MOST_RUNS = 1_000_000
+# Words are few beside rows, which no estimate knows: left to itself the server may sort all rows, and
+# have one process do it.
+_SETTINGS = """
+SELECT set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
+    ('enable_sort', 'off'), ('enable_incremental_sort', 'off'), ('parallel_tuple_cost', '0'),
+    ('work_mem', '256MB')
+) ours (name, wanted) USING (name)
+"""
 _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 
 
@@ -163,9 +171,7 @@ class _Asked:
     def ask(self, spans: Sequence[Slice], found: Held) -> None:
         """Add what is there."""
         with self.session.transaction():
-            # Words are few beside rows, which no estimate knows: without this the server may sort them all.
-            self.session.run("SELECT set_config('enable_sort', 'off', true)")
-            self.session.run("SELECT set_config('work_mem', '256MB', true)")
+            self.session.run(_SETTINGS)
             rows = self.session.run(self._statement(spans))
         if len(rows) > _MOST_RUNS:
             raise TooManyGaps(str(self.table.place))
