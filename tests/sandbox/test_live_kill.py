@@ -16,7 +16,7 @@ from playhead.faults import abort_points
 from playhead.sandbox import Sandbox
 from tests.fix_commands import Playhead
 from tests.fix_live import Show
-from tests.fix_replay import ended, within
+from tests.fix_replay import ended
 from tests.fix_torture import SEED
 from tests.sandbox.test_replay_faults import bounce_broker, bounce_database
 from tests.sandbox.test_replay_kill import engine, worker
