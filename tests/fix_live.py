@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,13 +103,22 @@ class Show(Performance):
         asked = ("--name", self.replay_id, "--from", "earliest", "--trigger", "50ms")
         return self.start_playhead(*words, *asked, "--yes", "-o", "json", **given)
 
-    def feed(self, start: int, end: int, *, waves: int = 1, pause_s: float = 0.0) -> None:
-        """Write laps, in so many waves."""
-        step = max(1, (end - start) // waves)
-        for at in range(start, end, step):
-            numbers = range(at, min(at + step, end))
-            self.deck.write([lap(n, self.topic, PARTITIONS) for n in numbers])
-            time.sleep(pause_s)
+    def feed(self, start: int, end: int) -> None:
+        self.deck.write([lap(n, self.topic, PARTITIONS) for n in range(start, end)])
+
+    def feed_along(self, command: "subprocess.Popen[str]", start: int, end: int) -> None:
+        """Write laps, a few more whenever those before are there: each few are a round of their own."""
+        for at in range(start, end, _WAVE):
+            self.feed(at, min(at + _WAVE, end))
+            self._follows(command, min(at + _WAVE, end))
+
+    def _follows(self, command: "subprocess.Popen[str]", count: int) -> None:
+        """Wait until so many are there; not for one that is dead."""
+
+        def is_there() -> bool:
+            return command.poll() is not None or len(self.end.numbers()) >= count
+
+        within(is_there, seconds=90, what=f"{count} are there")
 
     def has(self, count: int, *, seconds: float = 90.0) -> None:
         """Wait until so many are there; none is there twice."""
@@ -124,6 +132,7 @@ class Show(Performance):
 
 
 PARTITIONS = 2
+_WAVE = 20
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Query after query of Spark's: each begins where the ledger ends, and the next when both servers are there."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -108,7 +109,9 @@ class Queries:
         ground = self.ground
         if not self.sessions.is_there:
             ground.say("starting the engine")
-        spark = self.sessions.session().newSession()
+        # Started in the main thread, PySpark takes Ctrl-C for itself.
+        with ThreadPoolExecutor(1, thread_name_prefix="engine") as starting:
+            spark = starting.submit(self.sessions.session).result().newSession()
         stream = live.Stream(spark, self.folder)
         engine = Engine(
             stream.ends,
