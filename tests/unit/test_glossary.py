@@ -58,6 +58,7 @@ ALLOWED_TEXT = {
     "pg_input_is_valid": "PostgreSQL's function",
     "pg_input_error_info": "PostgreSQL's function",
     "RecordBatch": "Arrow's class",
+    "RecordBatchReader": "Arrow's class",
     "from_batches": "Arrow's method",
     "to_batches": "Arrow's method",
     "open_input_stream": "Arrow's method",

@@ -237,7 +237,7 @@ def _pieces(each: Field, part: Index, table: Any) -> list[Any]:
     if table is None or each.name not in table.column_names:
         return [pa.nulls(len(part), each.arrow)]
     column = table.column(each.name)
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return [*column.iterchunks()] if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _loose(
