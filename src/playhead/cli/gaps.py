@@ -111,7 +111,7 @@ def gaps(
     asked = request(
         Run(run.output, _UNSAID | run.values), Endpoint.parse(source), Endpoint.parse(target)
     )
-    search = Search(_question(run, asked), run.configuration())
+    search = Search(_question(run, asked), run.configuration(), run.output.say)
     found = search.find()
     _tell(run, found)
     if run.values["picture"] is not None:

@@ -1,7 +1,7 @@
 """Holds a span of a source against a target: which offsets are not there, and what is known of each."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
@@ -58,6 +58,7 @@ class Search:
 
     question: Question
     configuration: Configuration
+    say: Callable[[str], None] = lambda _: None
     ends: Ends = field(init=False)
     facts: SourceFacts = field(init=False)
     spans: tuple[Slice, ...] = field(init=False)
@@ -153,6 +154,8 @@ class Search:
 
     def _rows(self) -> Rows:
         engine, request = self._engine, self.question.request
+        if not engine.is_there:
+            self.say("starting the engine, which reads and decodes the records")
         engine.check()
         is_transformed = not Transform(request.where, request.select).changes_nothing
         return Rows(self.ends, self.facts, engine.run_job, engine.slots, is_transformed)
