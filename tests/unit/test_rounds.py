@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead import rounds
@@ -180,6 +180,7 @@ def test_asked_to_stop_it_ends_between_two_commits(tmp_path):
     assert target.records == tuple(laps(0, left.from_offset))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.data())
 def test_whatever_is_lost_on_the_way_every_record_is_there_once(lengths, data):
     """Rounds are begun again after each fault from what the ledger says, with all of their records."""
