@@ -77,6 +77,8 @@ class Outcome:
     """Whether the connection was made in this round."""
     away: str | None = None
     """Why the task gave up for now."""
+    is_whole: bool = False
+    """Whether all that was drawn is dealt with, to its end."""
     written: list[Written] = field(default_factory=list)
 
     def as_document(self) -> dict[str, Any]:
@@ -117,6 +119,7 @@ def write(round_: Round, drawn: Iterable[Drawn]) -> Outcome:
         keep_memory()
         with seldom_collecting():
             _Part(round_, outcome).write(stream)
+        outcome.is_whole = True
     except Stopped:
         pass
     except (Unavailable, AlreadyCommitted) as exc:

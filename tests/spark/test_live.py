@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.live.running import PipelineInUse
 from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
 from playhead.testing.proxy import LinkProxy
@@ -248,6 +248,27 @@ def test_told_to_drop_it_loses_what_comes_meanwhile_and_says_so(
     assert it.has_said("20 offsets are lost")
     assert numbers(deck, table) == [*range(10), *range(30, 40)]
     assert [(e.slice.from_offset, e.slice.to_offset) for e in it.entries()] == [(0, 10), (30, 40)]
+
+
+def test_bad_records_by_the_rule(deck: Deck, live: Live) -> None:
+    topic, dead = deck.laps(10, 1), deck.topic("dead")
+    bad = replace(lap(10, topic, 1), value=b"no json")
+    deck.write([bad, lap(11, topic, 1)])
+    table = f"{deck.schema}.made"
+    asked = {"create": True, "key": ("seq",), "trigger": "available-now"}
+    it = live(f"kafka:{topic}", f"postgres:{table}", on_error=f"dlq:{dead}", **asked)
+    it.start().ended()
+    needed = [*range(10), 11]
+    assert numbers(deck, table) == needed
+    [letter] = deck.records(dead)
+    assert letter.value == b"no json"
+    [entry] = it.entries()
+    assert (entry.written, entry.dead, len(entry.slice)) == (11, 1, 12)
+    strict = live(f"kafka:{topic}", f"postgres:{table}", on_conflict="ignore", **asked)
+    with pytest.raises(PlayheadError, match="offset 10"):
+        strict.start().ended()
+    assert strict.status()["state"] == "failed"
+    assert numbers(deck, table) == needed
 
 
 def test_a_table_that_is_altered_while_it_runs(deck: Deck, live: Live) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.endpoint import Endpoint
@@ -229,6 +229,7 @@ def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
     assert standing.at == {PLACE: 9}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), max_size=1_200), st.data())
 def test_giving_up_for_hours_takes_no_more_room(lengths, data):
     standing = Standing({PLACE: 0})

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead import rounds
@@ -54,7 +54,7 @@ def test_rounds_follow_each_other_and_the_ledger_stays_one_entry():
     target = ListTarget()
     for start in range(0, 30, 5):
         outcome = write(round_of(target, slice_(start, start + 5)), drawn(*laps(start, start + 5)))
-        assert (outcome.away, outcome.is_new) == (None, start == 0)
+        assert (outcome.away, outcome.is_new, outcome.is_whole) == (None, start == 0, True)
         [written] = outcome.written
         assert (written.from_offset, written.to_offset, written.kept) == (start, start + 5, 5)
     assert target.records == tuple(laps(0, 30))
@@ -173,13 +173,14 @@ def test_asked_to_stop_it_ends_between_two_commits(tmp_path):
 
     due = round_of(target, slice_(0, 8), limits=Limits(2), stop_file=stop)
     outcome = write(due, coming())
-    assert outcome.away is None
+    assert (outcome.away, outcome.is_whole) == (None, False)
     done = [each.slice for each in target.entries("live.laps")]
     [left] = remaining([slice_(0, 8)], done)
     assert left.from_offset in (2, 4), "it stopped after a whole portion"
     assert target.records == tuple(laps(0, left.from_offset))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.data())
 def test_whatever_is_lost_on_the_way_every_record_is_there_once(lengths, data):
     """Rounds are begun again after each fault from what the ledger says, with all of their records."""

@@ -115,7 +115,7 @@ class Rounds:
         try:
             outcomes = self._engine.write(frame, round_)
             away = self._noted(outcomes)
-            if away is None and not round_.is_alone and not self._is_stopped():
+            if not round_.is_alone and all(each.is_whole for each in outcomes):
                 # Every task has seen all that Spark gave it: what is left holds no record.
                 left = self._standing.due({(s.topic, s.partition): s.to_offset for s in due})
                 if left:
