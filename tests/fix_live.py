@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,12 @@ class Show(Performance):
         def is_there() -> bool:
             return command.poll() is not None or len(self.end.numbers()) >= count
 
-        within(is_there, seconds=90, what=f"{count} are there")
+        deadline = time.monotonic() + 150
+        while not is_there():
+            if time.monotonic() > deadline:
+                command.kill()
+                pytest.fail(f"{count} do not come: {ended(command).err}")
+            time.sleep(0.05)
 
     def has(self, count: int, *, seconds: float = 90.0) -> None:
         """Wait until so many are there; none is there twice."""
