@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,20 +111,25 @@ class Show(Performance):
         """Write laps, a few more whenever those before are there: each few are a round of their own."""
         for at in range(start, end, _WAVE):
             self.feed(at, min(at + _WAVE, end))
-            self._follows(command, min(at + _WAVE, end))
+            if not self._come(command, min(at + _WAVE, end)):
+                return
 
-    def _follows(self, command: "subprocess.Popen[str]", count: int) -> None:
-        """Wait until so many are there; not for one that is dead."""
-
-        def is_there() -> bool:
-            return command.poll() is not None or len(self.end.numbers()) >= count
-
-        within(is_there, seconds=90, what=f"{count} are there")
-
-    def has(self, count: int, *, seconds: float = 90.0) -> None:
+    def has(self, command: "subprocess.Popen[str]", count: int) -> None:
         """Wait until so many are there; none is there twice."""
-        within(lambda: len(self.end.numbers()) >= count, seconds=seconds, what=f"{count} are there")
+        assert self._come(command, count), f"it has ended before {count}: {ended(command).err}"
         assert self.end.numbers() == [*range(count)]
+
+    def _come(self, command: "subprocess.Popen[str]", count: int) -> bool:
+        """Wait until so many are there; False when it is dead before."""
+        deadline = time.monotonic() + _COME_WITHIN_S
+        while len(self.end.numbers()) < count:
+            if command.poll() is not None:
+                return len(self.end.numbers()) >= count
+            if time.monotonic() > deadline:
+                command.kill()
+                pytest.fail(f"{count} do not come: {ended(command).err}")
+            time.sleep(0.05)
+        return True
 
     def stopped(self, command: "subprocess.Popen[str]") -> Ended:
         """As a person does it."""
@@ -133,6 +139,7 @@ class Show(Performance):
 
 PARTITIONS = 2
 _WAVE = 20
+_COME_WITHIN_S = 150
 
 
 @pytest.fixture

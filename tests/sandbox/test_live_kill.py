@@ -52,7 +52,7 @@ def test_started_stopped_and_asked_how_it_is(show: MakeShow, playhead: Playhead)
     it = show("postgres")
     it.feed(0, 100)
     command = it.start()
-    it.has(100)
+    it.has(command, 100)
     status = json.loads(
         playhead("live", "--status", it.replay_id, "-o", "json", **it.environment()).stdout
     )
@@ -81,7 +81,7 @@ def test_started_stopped_and_asked_how_it_is(show: MakeShow, playhead: Playhead)
     assert (status["state"], status["lag"]) == ("stopped", 30)
     assert status["lag_s"] > 0
     command = it.start()
-    it.has(130)
+    it.has(command, 130)
     done = it.stopped(command)
     assert done.code == 0, done.err
     assert "going on from the ledger" in done.err
@@ -108,7 +108,7 @@ def killed_at(it: Show, point: str) -> None:
         assert ended(command).code == -signal.SIGKILL
         it.are_gone()
         command = it.start()
-    it.has(COUNT)
+    it.has(command, COUNT)
     done = it.stopped(command)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
@@ -133,9 +133,9 @@ def test_somebody_dies_in_the_middle(show: MakeShow, kind: str, victim: str) -> 
         assert ended(command).code == -signal.SIGKILL
         it.are_gone()
         command = it.start()
-    it.has(COUNT)
+    it.has(command, COUNT)
     it.feed(COUNT, COUNT + 20)
-    it.has(COUNT + 20)
+    it.has(command, COUNT + 20)
     assert it.stopped(command).code == 0
     it.are_gone()
 
@@ -149,7 +149,8 @@ def test_random_outages_and_the_table_is_the_topic(
     chance = random.Random(f"{SEED} outages {seed}")
     it = show(chance.choice(["postgres", "staged"]))
     command = it.start()
-    at = 0
+    at = 20
+    it.feed_along(command, 0, at)
     for _ in range(3):
         for _ in range(chance.randint(3, 10)):
             it.feed(at, at + 20)
@@ -157,7 +158,7 @@ def test_random_outages_and_the_table_is_the_topic(
             time.sleep(chance.random() / 2)
         command = befallen(it, command, running_sandbox, chance)
     it.feed(at, at + 50)
-    it.has(at + 50, seconds=150)
+    it.has(command, at + 50)
     done = it.stopped(command)
     assert done.code == 0, done.err
     it.are_gone()

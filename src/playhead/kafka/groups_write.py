@@ -17,7 +17,7 @@ from playhead.source import Place
 
 _AGAIN_AFTER_S = 0.1
 # What a coordinator says to one who is not a member of a group that has some.
-_NOT_IDLE = {
+NOT_IDLE = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.STALE_MEMBER_EPOCH,
@@ -87,7 +87,7 @@ def forget_offsets(
     ):
         refused = forget(connection, group, there, timeout_s=admin.timeout_s)
         for error in refused.values():
-            if error.code() in _NOT_IDLE:
+            if error.code() in NOT_IDLE:
                 raise JoinedMeanwhile(group, reason=error.str())
             raise KafkaException(error)
 
@@ -100,7 +100,7 @@ def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None
     left = dict(offsets)
     while left:
         refused = _ask(admin, group, left)
-        if any(error.code() in _NOT_IDLE for error in refused.values()):
+        if any(error.code() in NOT_IDLE for error in refused.values()):
             raise JoinedMeanwhile(group, reason=next(iter(refused.values())).str())
         lasting = [e for e in refused.values() if e.code() not in ON_ITS_WAY]
         if lasting or (refused and time.monotonic() > deadline):

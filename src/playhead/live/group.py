@@ -1,14 +1,11 @@
 """Moves a consumer group along with a pipeline, so that any Kafka tool shows how far it is."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
-from playhead.groups.plan import Committed
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups_write import commit
+from playhead.kafka.groups_moving import GroupMover
 from playhead.source import Place
 
 _EVERY_S = 0.5
@@ -40,7 +37,7 @@ class MovingGroup:
             self._wanted = dict(offsets)
 
     def _run(self) -> None:
-        admin: Admin | None = None
+        mover: GroupMover | None = None
         is_last = False
         while not is_last:
             is_last = self._is_over.wait(_EVERY_S)
@@ -49,16 +46,15 @@ class MovingGroup:
             if not new:
                 continue
             try:
-                admin = admin or Admin(self._connection).__enter__()
-                commit(admin, self._group, {place: Committed(at) for place, at in new.items()})
+                mover = mover or GroupMover(self._connection, self._group)
+                mover.move(new)
                 self._moved.update(new)
             except Unavailable:
                 pass  # whoever reads says so, too; the next time will do
             except PlayheadError as exc:
                 self._complain(exc)
-        if admin is not None:
-            with suppress(PlayheadError):
-                admin.close()
+        if mover is not None:
+            mover.close()
 
     def _complain(self, exc: PlayheadError) -> None:
         if not self._has_complained:
