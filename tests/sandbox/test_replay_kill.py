@@ -157,7 +157,8 @@ def test_what_the_driver_needs_dies_in_the_middle(
     os.kill(victim(it), signal.SIGKILL)
     first = ended(command)
     assert first.code == 0, first.err
-    assert "going on from the ledger" in first.err
+    # Workers that are at work outlive their daemon, and the next one gets a new daemon.
+    assert ("going on from the ledger" in first.err) == (victim is not daemon)
     assert "Traceback" not in first.err
     assert "at org.apache.spark" not in first.err
     assert it.end.numbers() == [*range(LONG_TAPE)]
@@ -168,7 +169,7 @@ def test_what_the_driver_needs_dies_in_the_middle(
 @pytest.mark.parametrize("kind", AREAS)
 def test_the_driver_dies_again_and_again(perform: Perform, long_tape: str, kind: str) -> None:
     it = perform(kind, long_tape, LONG_TAPE, slice_records=20)
-    command = it.start("--pace", "400/s")
+    command = it.start("--pace", "200/s")
     for part in (0.2, 0.4, 0.6, 0.8):
         it.comes_to(part)
         command.kill()
