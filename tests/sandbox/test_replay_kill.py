@@ -94,8 +94,12 @@ def stop_and_kill(it: Performance, spec: str, *, resumes: bool = False) -> None:
     assert ended(command).code == -signal.SIGKILL
 
 
+# Whoever dies there has done nothing, and whoever comes after it as little: it needs an end of the deaths.
+WITHOUT_PROGRESS = ("files.before_stray",)
+
+
 @pytest.mark.torture
-@pytest.mark.parametrize(("kind", "point"), CASES)
+@pytest.mark.parametrize(("kind", "point"), [c for c in CASES if c[1] not in WITHOUT_PROGRESS])
 def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: str) -> None:
     """A lost worker the driver survives, and goes on by itself; a lost driver takes the rest along."""
     it = perform(kind, long_tape, LONG_TAPE, slice_records=250)
@@ -103,7 +107,10 @@ def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: st
         stop_and_kill(it, "files.data_published#2")
         it.slice_records = 170
     begin = it.resume if point in STRAY else it.start
-    first = ended(begin(PLAYHEAD_ABORT_AT=point if point.startswith(ONCE) else f"{point}#3"))
+    # By the third passing something was committed; a slice that is staged begins three times, though.
+    passing = 4 if (kind, point) == ("staged", "postgres.begun") else 3
+    spec = point if point.startswith(ONCE) else f"{point}#{passing}"
+    first = ended(begin(PLAYHEAD_ABORT_AT=spec))
     if first.code != -signal.SIGKILL:
         assert not point.startswith(OF_THE_DRIVER), f"{point} was not passed: {first.err}"
         assert first.code == 0, first.err
@@ -119,8 +126,14 @@ def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: st
 
 
 def engine(it: Performance) -> int:
-    [found] = [pid for pid, text in it.processes().items() if "java" in text.split(" ", 1)[0]]
-    return found
+    """The one there is, or that is about to be there: who has just been resumed is still planning."""
+
+    def found() -> list[int]:
+        return [pid for pid, text in it.processes().items() if "java" in text.split(" ", 1)[0]]
+
+    within(lambda: bool(found()), seconds=60, what="an engine is there")
+    [one] = found()
+    return one
 
 
 def worker(it: Performance) -> int:
