@@ -1,5 +1,6 @@
 """Moves a consumer group along with a pipeline, so that any Kafka tool shows how far it is."""
 
+import time
 from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 
@@ -37,24 +38,28 @@ class MovingGroup:
             self._wanted = dict(offsets)
 
     def _run(self) -> None:
-        mover: GroupMover | None = None
-        is_last = False
-        while not is_last:
-            is_last = self._is_over.wait(_EVERY_S)
-            with self._lock:
-                new = {p: at for p, at in self._wanted.items() if self._moved.get(p) != at}
-            if not new:
-                continue
-            try:
-                mover = mover or GroupMover(self._connection, self._group)
+        mover = GroupMover(self._connection, self._group)
+        while not self._is_over.wait(_EVERY_S):
+            self._catch_up(mover)
+        # A coordinator that is on its way refuses once or twice, also at the very end.
+        until = time.monotonic() + _LAST_WITHIN_S
+        while not self._catch_up(mover) and time.monotonic() < until:
+            time.sleep(_EVERY_S)
+        mover.close()
+
+    def _catch_up(self, mover: GroupMover) -> bool:
+        """Whether there is nothing left to be done."""
+        with self._lock:
+            new = {p: at for p, at in self._wanted.items() if self._moved.get(p) != at}
+        try:
+            if new:
                 mover.move(new)
                 self._moved.update(new)
-            except Unavailable:
-                pass  # whoever reads says so, too; the next time will do
-            except PlayheadError as exc:
-                self._complain(exc)
-        if mover is not None:
-            mover.close()
+        except Unavailable:
+            return False  # whoever reads says so, too; the next time will do
+        except PlayheadError as exc:
+            self._complain(exc)
+        return True
 
     def _complain(self, exc: PlayheadError) -> None:
         if not self._has_complained:
