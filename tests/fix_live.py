@@ -108,10 +108,15 @@ class Show(Performance):
         self.deck.write([lap(n, self.topic, PARTITIONS) for n in range(start, end)])
 
     def feed_along(self, command: "subprocess.Popen[str]", start: int, end: int) -> None:
-        """Write laps, a few more whenever those before are there: each few are a round of their own."""
+        """Write laps, a few more whenever those before are there: each few are a round of their own.
+
+        What is left when the command has died is for the next one.
+        """
         for at in range(start, end, _WAVE):
-            self.feed(at, min(at + _WAVE, end))
-            if not self._come(command, min(at + _WAVE, end)):
+            fed = min(at + _WAVE, end)
+            self.feed(at, fed)
+            if not self._come(command, fed):
+                self.feed(fed, end)
                 return
 
     def has(self, command: "subprocess.Popen[str]", count: int) -> None:
