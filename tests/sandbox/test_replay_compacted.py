@@ -6,21 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.fix_replay import Deck, lap, ran, totals
+from tests.sandbox.kafka_log import SOON_COMPACTED
 
 COUNT = 2_000
-EAGER = {
-    "cleanup_policy": "compact",
-    "segment_bytes": "1048576",
-    "segment_ms": "100",
-    "min_cleanable_dirty_ratio": "0.0",
-    "max_compaction_lag_ms": "100",
-    "delete_retention_ms": "0",
-}
 
 
 @pytest.mark.torture
 def test_what_is_left_is_written_and_the_rest_is_accounted_for(deck: Deck) -> None:
-    topic = deck.topic("compacted", **EAGER)
+    topic = deck.topic("compacted", **SOON_COMPACTED)
     deck.write([lap(number, topic, 1) for number in range(COUNT)])
     wait_until_compacted(deck, topic)
     table = deck.table("seq int, _offset bigint")
