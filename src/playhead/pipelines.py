@@ -5,7 +5,6 @@ names and starts, and never the truth about data.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from playhead import paths
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
 from playhead.source import Place
+from playhead.whole import write_whole
 
 STARTING, RUNNING, WAITING, DROPPING, STOPPED, FAILED, DONE = (
     "starting",
@@ -142,7 +142,7 @@ class Pipelines:
     def keep(self, pipeline: Pipeline) -> None:
         """Write down who it is, durably, before it reads its first record."""
         self.folder(pipeline.name).mkdir(parents=True, exist_ok=True)
-        _replace(self._mark(pipeline.name), asdict(pipeline))
+        _write(self._mark(pipeline.name), asdict(pipeline))
 
     def refuse_other(self, pipeline: Pipeline) -> None:
         """The folder of a name belongs to one pipeline."""
@@ -156,7 +156,7 @@ class Pipelines:
     def note(self, name: str, status: Mapping[str, Any]) -> None:
         """What it says of itself; read by others at any moment."""
         self.folder(name).mkdir(parents=True, exist_ok=True)
-        _replace(self.folder(name) / "status.json", status)
+        _write(self.folder(name) / "status.json", status)
 
     def status(self, name: str) -> dict[str, Any]:
         """What it last said; of one that died without a word, that it has stopped."""
@@ -191,11 +191,5 @@ class Pipelines:
         return self.folder(name) / "pipeline.json"
 
 
-def _replace(file: Path, document: Mapping[str, Any]) -> None:
-    """In one step, so that nobody ever reads a half, and what is there after a crash is whole."""
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    with aside.open("w", encoding="utf-8") as opened:
-        json.dump(document, opened, indent=1)
-        opened.flush()
-        os.fsync(opened.fileno())
-    aside.replace(file)
+def _write(file: Path, document: Mapping[str, Any]) -> None:
+    write_whole(file, json.dumps(document, indent=1))

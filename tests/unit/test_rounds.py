@@ -1,15 +1,16 @@
 """A task's part in a round: what is due is written once, what is absent is accounted for, and nothing else."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead import rounds
-from playhead.account import RecordRefused
+from playhead.account import ErrorRule, RecordRefused
 from playhead.cutter import FILTERED, KEPT, Drawn, Limits
+from playhead.decoding import Kinds
 from playhead.errors import Unavailable
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
@@ -68,6 +69,41 @@ def test_what_the_ledger_has_already_is_left_out():
     write(round_of(target, slice_(7, 12)), drawn(*laps(0, 12), size=5))
     assert target.records == tuple(laps(0, 12))
     assert ledger(target) == [(0, 12, 12, 12)]
+
+
+@dataclass
+class Picky:
+    """Decodes offsets that are even; with a registry that is away, none."""
+
+    is_away: bool = False
+
+    def open(self) -> "Picky":
+        return self
+
+    def decoded(self, records: Records) -> Records:
+        if self.is_away:
+            raise Unavailable("the registry is away")
+        odd = {offset: "no such schema" for offset in records.offsets if offset % 2}
+        return replace(records, decoded=records.values, undecoded=odd)
+
+    def kinds(self, runs: object) -> Kinds:
+        raise AssertionError("only a plan asks")
+
+
+def test_what_cannot_be_decoded_is_refused_by_the_rule():
+    target = ListTarget()
+    skip = round_of(target, slice_(0, 6), decoding=Picky(), rule=ErrorRule("skip"))
+    write(skip, drawn(*laps(0, 6)))
+    assert [each.offset for each in target.records] == [0, 2, 4]
+    [entry] = target.entries("live.laps")
+    assert (entry.read, entry.written, entry.skipped) == (6, 3, 3)
+
+
+def test_a_registry_that_is_away_is_waited_for():
+    target = ListTarget()
+    away = write(round_of(target, slice_(0, 6), decoding=Picky(is_away=True)), drawn(*laps(0, 6)))
+    assert "the registry is away" in str(away.away)
+    assert target.records == ()
 
 
 def test_absent_offsets_are_accounted_for_also_at_the_end_and_where_nothing_came():
