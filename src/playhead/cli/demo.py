@@ -115,6 +115,7 @@ def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
             transcript.write(secrets.redact(seconds + text).rstrip() + "\n")
             transcript.flush()
 
+        tell(f"all that is said from here on is kept in {place.absolute()}")
         yield place.absolute(), tell
 
 

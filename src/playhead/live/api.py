@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from playhead.clock import SystemClock, wait_until
 from playhead.context import Configuration
-from playhead.decoding import UNDECODED_FORMS
 from playhead.errors import PlayheadError, Unavailable, UsageError
 from playhead.groups.plan import Reach
 from playhead.kafka.groups_times import first_times
@@ -42,7 +41,6 @@ def plan(
             "a live pipeline does not run through Spark Connect",
             hint="leave --spark-remote out, or name a cluster by --spark-master",
         )
-    _refuse_decoding_before_a_transform(wish)
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:
         return api.plan(wish.request, configuration, replay_id=own_id, warm=warm)
@@ -54,16 +52,6 @@ def plan(
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
             time.sleep(waits.take())
-
-
-def _refuse_decoding_before_a_transform(wish: Wish) -> None:
-    """A pipeline's expressions see what Spark has read, and Spark knows no schema registry."""
-    asked = wish.request
-    if asked.decode not in UNDECODED_FORMS and (asked.where or asked.select):
-        raise UsageError(
-            f"a live pipeline cannot decode {asked.decode} before --where or --select",
-            hint="leave these out: a table takes the fields it has columns for",
-        )
 
 
 def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:

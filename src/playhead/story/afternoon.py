@@ -162,7 +162,7 @@ class Afternoon:
         )
 
     def _drive(self, cars: Cars, pipeline: Program) -> None:
-        self._act(2, "the cars are on track; what they send is in the table within the second")
+        self._act(2, "the cars are on track, and what they send comes into the table")
         deadline = time.monotonic() + _CAUGHT_UP_WITHIN_S
         while not self._rows():
             pipeline.need_running()
@@ -177,12 +177,12 @@ class Afternoon:
         self._need(postmaster is not None, "PostgreSQL", found="nothing", needed="it running")
         # What `pg_ctl stop -m immediate` sends: no farewell, nothing flushed.
         os.kill(postmaster or 0, signal.SIGQUIT)
-        before = cars.total
+        sent, kept = cars.total, self._kept()
         self._pause("plug it in again", self._script.outage_s)
         pipeline.need_running()
         self._tell(
-            f"{cars.total - before:,} datagrams were sent meanwhile, all of them are in the topic; "
-            "the service read them and had nowhere to write them"
+            f"{cars.total - sent:,} datagrams were sent meanwhile, and {self._kept() - kept:,} records "
+            "came into the topic; the service reads them and has nowhere to write them"
         )
 
     def _drive_on(self, cars: Cars, pipeline: Program) -> None:
@@ -281,6 +281,11 @@ class Afternoon:
     def _rows(self) -> int:
         [(rows,)] = self._sql("SELECT count(*) FROM {table}")
         return int(rows)
+
+    def _kept(self) -> int:
+        """How many records the topic has; nobody writes to it in transactions."""
+        with Admin(KafkaConnection(self._endpoints.bootstrap_servers)) as admin:
+            return sum(end - start for start, end in admin.bounds(self._topic).values())
 
     def _sql(self, statement: str) -> list[tuple[Any, ...]]:
         text = statement.format(table=self._table)
