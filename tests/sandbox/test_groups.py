@@ -421,7 +421,7 @@ def test_what_is_wrong_is_named(
     group = readers.group({(tape, 0): 50})
     bad = write_csv(tmp_path, f"{tape},0,1\n{tape},0,2\n")
     for words, complaint in (
-        (["--topic", f"{tape}x", "--to-earliest"], f"did you mean {tape}?"),
+        (["--topic", f"{tape}x", "--to-earliest"], f"did you mean {tape}"),
         (["--topic", f"{tape}:9", "--to-earliest"], f"no partition {tape}:9"),
         (["--to-earliest"], "--all-topics"),
         (["--topic", tape], "not said where"),

@@ -32,9 +32,10 @@ def test_whatever_is_bounced_there_is_one_copy_of_each(
     chance = random.Random(f"{SEED} {kind}")
     faults = ["broker", "driver", "worker", "engine", "database" if kind == "staged" else "broker"]
     chance.shuffle(faults)
-    command = it.start("--pace", "4000/s")
+    command = it.start("--pace", "2500/s")
     for part, fault in zip(BOUNCED_AT, faults, strict=True):
         it.comes_to(part, seconds=150)
+        assert command.poll() is None, f"{faults}: it was over before {fault}: {ended(command).err}"
         if fault == "driver":
             command.kill()
             assert ended(command).code == -signal.SIGKILL
