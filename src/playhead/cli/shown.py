@@ -21,7 +21,7 @@ def plan_lines(plan: Plan) -> list[str]:
     ends = f"{request.source_endpoint.shown()} → {request.target_endpoint.shown()}"
     late = f", reading on {request.lateness_ms / 1000:g} s for late records" if plan.to_ms else ""
     lines = [f"replay {plan.replay_id}: {ends}", f"  span     {shown_span(plan)}{late}"]
-    for name in ("where", "select"):
+    for name in ("filter", "where", "select"):
         if getattr(request, name):
             lines.append(f"  {name:<8} {getattr(request, name)}")
     lines.append(f"  pace     {request.pace}; a record that cannot be written: {request.on_error}")

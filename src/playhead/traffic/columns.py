@@ -109,7 +109,7 @@ def _sorted(offsets: list[int], *others: list[Any]) -> tuple[list[int], Any, Any
 
 def _is_plain(rows: Sequence[Any]) -> bool:
     """Whether every record is of the form that almost all are of, which can be gone through quickly."""
-    if {*map(type, rows)} != {dict} or not _PLAIN.issuperset(*rows):
+    if {*map(type, rows)} != {dict} or not all(map(_PLAIN.issuperset, rows)):
         return False
     texts = {type(row.get(name)) for row in rows for name in ("keyString", "valueString")}
     return texts <= _TEXTS

@@ -23,10 +23,10 @@ class Document:
 
 @dataclass(slots=True)
 class Unread:
-    """Lines that are no document, and why."""
+    """Lines that are no document, and why; no reason for a line that is empty."""
 
     line: int
-    reason: str
+    reason: str | None
     lines: int = 1
 
 
@@ -48,8 +48,8 @@ def documents(
         if at == 0 and text.startswith(_BOM):
             text = text.removeprefix(_BOM).strip()
         if not text:
-            continue
-        if text == b"{":
+            yield Unread(number, None)
+        elif text == b"{":
             yield _pretty(lines, number, at, raw)
         else:
             yield _single(number, at, raw, text)

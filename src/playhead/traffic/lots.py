@@ -19,7 +19,7 @@ RECORDS: Final = ("records", "recordSet", "recordBatches", "batches", "messages"
 ROWS: Final = ("records", "messages")
 BASE_OFFSET: Final = ("baseOffset", "firstOffset")
 _SETS: Final = ("batches", "recordBatches")
-_LARGEST_PARTITION = 99_999
+_LARGEST_PARTITION = 9_999
 MOST_OFFSET: Final = (1 << 62) - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -151,18 +151,16 @@ def _of_produce(read: Read, request: Any, response: Any) -> None:
         return
     answers = _answers(read, response)
     for topic, partition, held in _partitions(read, request, "ProduceRequest"):
-        answer = answers.get((topic, partition))
-        base = append_ms = None
-        if answer is not None:
-            if answer.error:
-                read.refused += sum(1 for _ in _sets(read, held, "ProduceRequest"))
-                continue
-            base, append_ms = answer.base, answer.append_ms
+        answer = answers.get((topic, partition), _UNANSWERED)
         for lot in _sets(read, held, "ProduceRequest"):
-            lot.topic, lot.partition, lot.is_produce, lot.base = topic, partition, True, base
-            lot.append_ms = -1 if append_ms is None else append_ms
-            if base is not None:
-                base += max(len(lot.rows), _length(lot.set))
+            if answer.is_error:
+                read.refused += 1
+                continue
+            lot.topic, lot.partition, lot.is_produce = topic, partition, True
+            lot.base, lot.append_ms = answer.base, answer.append_ms
+            if answer.base is not None:
+                # A partition may stand there once for each of its sets.
+                answer.base += max(len(lot.rows), _length(lot.set))
             read.lots.append(lot)
 
 
@@ -173,11 +171,14 @@ def _length(set_: Mapping[str, Any]) -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Answer:
-    error: bool
+    is_error: bool
     base: int | None
     append_ms: int
+
+
+_UNANSWERED: Final = _Answer(False, None, -1)
 
 
 def _answers(read: Read, response: Any) -> dict[tuple[str, int], _Answer]:

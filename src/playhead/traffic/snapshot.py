@@ -91,6 +91,8 @@ def _packed(name: str) -> str:
 
 def _in_folder(name: str, folder: Path) -> Snapshot:
     raw = sorted((f for f in folder.iterdir() if _RAW_FILE.fullmatch(f.name)), key=_order)
+    names = {file.name for file in raw}
+    raw = [file for file in raw if file.name.removesuffix(".gz") not in names - {file.name}]
     if raw:
         return Snapshot(folder.name, tuple(raw))
     found = [*_below(folder)]
@@ -109,11 +111,12 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(at, each) for each in files if not each.startswith("."))
 
 
-def _order(file: Path) -> tuple[list[tuple[int, str]], str]:
-    """By the numbers in names as numbers, so that part 10 comes after part 9."""
-    parts = re.split(r"([0-9]+)", file.name.partition(".jsonl")[0])
+def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:
+    """By the numbers in names as numbers; the file that is still written to has none, and is the last."""
+    stem = file.name.partition(".jsonl")[0]
+    parts = re.split(r"([0-9]+)", stem)
     numbered = [(int(each), "") if each.isdigit() else (-1, each) for each in parts]
-    return numbered, file.name
+    return stem == "raw", numbered, file.name
 
 
 def is_packed(file: Path) -> bool:
