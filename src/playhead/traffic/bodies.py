@@ -52,7 +52,7 @@ def xml_texts(pair: Pair, path: str, *, from_soap_body: bool = False) -> Sequenc
         root = ElementTree.fromstring(body)  # noqa: S314  it declares nothing
         _without_namespaces(root)
         return _texts(_soap_body(root) if from_soap_body else root, path)
-    except (ElementTree.ParseError, SyntaxError, KeyError, ValueError, LookupError):
+    except (ElementTree.ParseError, SyntaxError, LookupError, ValueError, TypeError):
         return ()
 
 

@@ -156,18 +156,22 @@ def _elsewhere(snapshot: Snapshot, filter_: str | None, part: Part) -> Catalog:
         "filter": filter_,
         "part": [part.file, part.start, part.end],
     }
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "playhead.traffic.worker"],
-        input=json.dumps(asked).encode(),
-        capture_output=True,
         env=_environment(),
-        timeout=_WORKER_WITHIN_S,
-        check=False,
-    )
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as worker:
+        try:
+            answer, said = worker.communicate(json.dumps(asked).encode(), _WORKER_WITHIN_S)
+        except BaseException:
+            worker.kill()
+            raise
+    if worker.returncode:
+        last = said.decode(errors="replace").strip().rpartition("\n")[2]
         raise ScanFailed(f"scanning a part of {snapshot.shown(part.file)} failed: {last}")
-    return Catalog.read(BytesIO(done.stdout))
+    return Catalog.read(BytesIO(answer))
 
 
 def _environment() -> Mapping[str, str]:
