@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
@@ -25,7 +25,6 @@ from playhead.traffic.index import TrafficIndex
 from playhead.traffic.rrpairs import Part
 from playhead.traffic.snapshot import Snapshot, is_packed
 
-_VERSION: Final = 1
 _PART_BYTES: Final = 32 << 20
 _SOUGHT_BYTES: Final = 64 << 20
 _MOST_KEPT: Final = 32
@@ -58,7 +57,7 @@ class ScanFailed(PlayheadError):
 def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> TrafficIndex:
     """From memory, from the user's cache, or by going through the capture; `scan` None is for RRPairs."""
     stamp = snapshot.stamp()
-    asked = json.dumps([_VERSION, playhead.__version__, kind, filter_, snapshot.id, stamp])
+    asked = json.dumps([_code(), kind, filter_, snapshot.id, stamp])
     key = hashlib.sha256(asked.encode()).hexdigest()
     with _lock:
         known = _remembered.get(key)
@@ -182,6 +181,14 @@ def _environment() -> Mapping[str, str]:
 
 
 # --- kept
+
+
+@lru_cache(maxsize=1)
+def _code() -> list[object]:
+    """What says whether a catalog was made by the very code that will read it."""
+    ours = sorted(Path(__file__).parent.glob("*.py"))
+    states = [file.stat() for file in ours]
+    return [playhead.__version__, [(each.st_size, each.st_mtime_ns) for each in states]]
 
 
 def _folder() -> Path:

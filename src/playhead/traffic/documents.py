@@ -60,19 +60,31 @@ class _Lines:
 
     def __init__(self, file: BinaryIO, at: int) -> None:
         self._file, self.at, self.number = file, at, 1
+        self._before, self._again = at, b""
+
+    def put_back(self, raw: bytes) -> None:
+        """The line that was given last is given once more."""
+        self._again = raw
+        self._before, self.at = self.at, self._before
+        self.number -= 1
 
     def next(self) -> bytes | None:
-        raw = self._file.readline(LONGEST)
-        if not raw:
-            return None
-        self.at += len(raw)
-        if len(raw) == LONGEST and not raw.endswith(b"\n"):
-            while more := self._file.readline(1 << 20):
-                self.at += len(more)
-                if more.endswith(b"\n"):
-                    break
-        self.number += 1
-        return raw
+        if self._again:
+            raw, self._again = self._again, b""
+            self._before, self.at = self.at, self._before
+        else:
+            raw, self._before = self._file.readline(LONGEST), self.at
+            self.at += len(raw)
+            if len(raw) == LONGEST and not raw.endswith(b"\n"):
+                self._skip_rest()
+        self.number += bool(raw)
+        return raw or None
+
+    def _skip_rest(self) -> None:
+        while more := self._file.readline(1 << 20):
+            self.at += len(more)
+            if more.endswith(b"\n"):
+                return
 
 
 def _single(number: int, at: int, raw: bytes, text: bytes) -> Document | Unread:
@@ -90,6 +102,9 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
     while size < LONGEST:
         raw = lines.next()
         if raw is None:
+            return Unread(number, "a document that has no end", len(parts))
+        if raw[:1] == b"{":  # another document; what came before was cut off
+            lines.put_back(raw)
             return Unread(number, "a document that has no end", len(parts))
         parts.append(raw)
         size += len(raw)
