@@ -13,6 +13,7 @@ from playhead.cli.output import FORMATS
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
+    from playhead.traffic.extract import Extract
     from playhead.traffic.source import TrafficSource
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -87,6 +88,7 @@ def _one_snapshot(given: str | None, named: str | None) -> str:
 
 
 def _values(run: Run, name: str, paths: list[str], filter_: str | None) -> None:
+    from playhead.job import seldom_collecting
     from playhead.traffic.extract import Extract
     from playhead.traffic.filters import TrafficFilter
     from playhead.traffic.paths import Path
@@ -100,15 +102,19 @@ def _values(run: Run, name: str, paths: list[str], filter_: str | None) -> None:
     if kept is not None:
         kept = TrafficFilter(kept.test, snapshot.id)
     asked = Extract(parsed, kept)
-    found = asked.run(snapshot)
+    with seldom_collecting():
+        _emit(run, asked, asked.run(snapshot))
+    for line in asked.told():
+        run.output.say(line)
+
+
+def _emit(run: Run, asked: "Extract", found: Iterable[list[str]]) -> None:
     if run.output.form == "csv":
         for text in _csv([asked.header], found):
             run.output.text(text)
     else:
         rows = [dict(zip(asked.header, row, strict=True)) for row in found]
         run.output.emit({"rows": rows}, rows)
-    for line in asked.told():
-        run.output.say(line)
 
 
 def _csv(*parts: Iterable[Sequence[str]]) -> Iterator[str]:

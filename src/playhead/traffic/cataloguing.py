@@ -17,6 +17,7 @@ from typing import Final
 import playhead
 from playhead.clock import SystemClock
 from playhead.errors import PlayheadError, Refused
+from playhead.job import seldom_collecting
 from playhead.paths import cache_dir
 from playhead.traffic import rrpairs
 from playhead.traffic.catalog import Catalog
@@ -78,7 +79,8 @@ def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | No
 def _made(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> Catalog:
     with ThreadPoolExecutor(1, thread_name_prefix="fingerprint") as beside:
         print_ = beside.submit(fingerprint, snapshot)
-        catalog = scan(snapshot) if scan is not None else _of_rrpairs(snapshot, filter_)
+        with seldom_collecting():
+            catalog = scan(snapshot) if scan is not None else _of_rrpairs(snapshot, filter_)
         catalog.identity = f"{kind}:{print_.result()}"
     return catalog
 

@@ -18,6 +18,7 @@ _CONTROL = re.compile(r"(?<!NO_)(?<!NOT_)(?<!NON_)CONTROL", re.ASCII)
 _LOG_APPEND = re.compile("LOG_APPEND")
 _LOG_APPEND_BIT, _CONTROL_BIT = 8, 32
 _MOST_MS = 1 << 62
+_DIGITS = 19
 
 
 @dataclass(slots=True)
@@ -111,15 +112,22 @@ def _is_plain(rows: Sequence[Any]) -> bool:
     """Whether every record is of the form that almost all are of, which can be gone through quickly."""
     if {*map(type, rows)} != {dict} or not all(map(_PLAIN.issuperset, rows)):
         return False
-    texts = {type(row.get(name)) for row in rows for name in ("keyString", "valueString")}
-    return texts <= _TEXTS
+    return all(
+        _TEXTS.issuperset(map(type, [row.get(name) for row in rows]))
+        for name in ("keyString", "valueString")
+    )
 
 
 def _deltas(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
     found = [row.get(name, 0) for row in rows]
-    if {*map(type, found)} != {int}:
-        found = [number(each) for each in found]
-    return found
+    kinds = {*map(type, found)}
+    if kinds == {int}:
+        return found
+    texts = [each for each in found if type(each) is str]
+    is_quick = kinds <= {int, str} and all(texts) and max(map(len, texts)) < _DIGITS
+    if is_quick and (joined := "".join(texts)).isascii() and joined.isdecimal():
+        return [*map(int, found)]
+    return [number(each) for each in found]
 
 
 def _grows(offsets: Sequence[int]) -> bool:

@@ -18,6 +18,7 @@ from playhead.traffic.snapshot import Snapshot, opened
 _RECORDS = re.compile(rb'"records"\s*:\s*\{')
 # What was no text may have become this on its way into one.
 _REPLACED: Final = ("\ufffd".encode(), b"\\ufffd")
+_ID = b'"topicId"'
 _DECODER = json.JSONDecoder()
 Where = tuple[str, int]
 """File and line."""
@@ -50,7 +51,8 @@ def scan(snapshot: Snapshot, part: Part, filter_: TrafficFilter | None) -> Catal
                 _enter(catalog, part.file, each, where)
             else:
                 catalog.count("filtered")
-                _learn_names(catalog, each.held)
+                if _ID in each.raw:
+                    _learn_names(catalog, each.held)
     return catalog
 
 
@@ -62,10 +64,12 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
             catalog.trouble(f"msgType {str(pair['msgType'])[:20]!r}", *where)
         return
     catalog.count("kafka")
-    _learn_names(catalog, pair)
+    if _ID in document.raw:
+        _learn_names(catalog, pair)
     read = lots_of(pair)
-    catalog.count("aborted", read.has_aborted)
-    catalog.count("refused", read.refused)
+    if read.has_aborted or read.refused:
+        catalog.count("aborted", read.has_aborted)
+        catalog.count("refused", read.refused)
     for reason in read.strange:
         catalog.count("strange")
         catalog.trouble(reason, *where)
@@ -74,8 +78,8 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
         starts = []  # nobody knows which is whose
     for nth, lot in enumerate(read.lots):
         _enter_lot(catalog, (file, document, where), (nth, lot), starts)
-    if any(each in document.raw for each in _REPLACED):
-        catalog.count("replaced", bool(read.lots))
+    if read.lots and (_REPLACED[0] in document.raw or _REPLACED[1] in document.raw):
+        catalog.count("replaced")
 
 
 def _starts(raw: bytes) -> list[int]:

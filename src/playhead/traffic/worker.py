@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from playhead.job import seldom_collecting
 from playhead.traffic.filters import TrafficFilter
 from playhead.traffic.rrpairs import Part, scan
 from playhead.traffic.snapshot import Snapshot
@@ -17,7 +18,9 @@ def main() -> None:
         if asked["filter"] is not None
         else None
     )
-    scan(snapshot, Part(*asked["part"]), filter_).write(sys.stdout.buffer)
+    with seldom_collecting():
+        found = scan(snapshot, Part(*asked["part"]), filter_)
+    found.write(sys.stdout.buffer)
 
 
 if __name__ == "__main__":
