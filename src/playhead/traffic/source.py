@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from playhead.errors import Refused
@@ -75,6 +76,9 @@ class TrafficSource:
     expect_identity: str | None = None
 
     def __post_init__(self) -> None:
+        path = Path(self.path).expanduser().absolute()
+        if path.exists():  # an id is looked for wherever it is asked for
+            object.__setattr__(self, "path", str(path))
         if self.filter is not None:
             if self.kind != "rrpair":
                 raise Refused(
