@@ -195,6 +195,27 @@ def test_markers_of_transactions_are_no_records(tmp_path: Path) -> None:
     assert "1 markers of transactions" in notes(source, "captured")[0]
 
 
+@pytest.mark.parametrize(
+    "marker", [{"controlType": "ABORT"}, {"key": "AAAAAA=="}, {"keyString": "\0\0\0\0"}]
+)
+def test_what_was_aborted_the_application_never_saw(tmp_path: Path, marker: dict[str, str]) -> None:
+    """As Kafka's client passes over it: from the first offset named to the producer's marker."""
+    sets = [set_of([record(n)]) for n in range(6)]
+    transactional = ["ATTRIBUTE_TRANSACTIONAL"]
+    for number in (1, 2, 4):
+        sets[number] |= {"attributes": transactional, "producerId": "7"}
+    sets[3] |= {"attributes": [*transactional, "ATTRIBUTE_CONTROL"], "producerId": "7"}
+    sets[3]["records"] = [marker]
+    sets[5] |= {"attributes": transactional, "producerId": "8"}
+    aborted = [{"producerId": "7", "firstOffset": "1"}]
+    first, *others = [{"records": each} for each in sets]
+    partitions = [first | {"abortedTransactions": aborted}, *others]
+    body = {"topics": [{"name": "t", "partitions": partitions}]}
+    source = source_of(tmp_path, pair("Fetch", {"response": {"FetchResponse": body}}))
+    assert [each.offset for each in everything(source)] == [0, 4, 5]
+    assert "1 markers of transactions, 2 records of aborted" in notes(source, "captured")[0]
+
+
 # --- what was produced
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from playhead.cli.options import Parameters, Run, with_options
-from playhead.cli.output import FORMATS
+from playhead.cli.options import OUTPUT, Parameters, Run, with_options
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,17 +17,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AT_ONCE = 1_000
-_FORM: Parameters = {
-    "form": (
-        Annotated[
-            str,
-            typer.Option(
-                "-o", "--output", help=f"Form of the data: {', '.join(FORMATS)}.", metavar="FORM"
-            ),
-        ],
-        "csv",
-    ),
-}
+# What it is for is CSV, in a terminal as well.
+_FORM: Parameters = {"form": (OUTPUT["form"][0], "csv")}
 
 
 @app.command()

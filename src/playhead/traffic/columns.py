@@ -2,7 +2,6 @@
 
 import base64
 import operator
-import re
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,12 @@ from itertools import islice
 from typing import Any, Final
 
 from playhead.record import Headers, TimestampType
-from playhead.traffic.lots import MOST_OFFSET, Lot, Strange, number, one_of
+from playhead.traffic.lots import MOST_OFFSET, Lot
+from playhead.traffic.shapes import Strange, number, one_of
+from playhead.traffic.transactions import sets_own_time
 
 _PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueString"})
 _TEXTS: Final = frozenset({str, type(None)})
-_CONTROL = re.compile(r"(?<!NO_)(?<!NOT_)(?<!NON_)CONTROL", re.ASCII)
-_LOG_APPEND = re.compile("LOG_APPEND")
-_LOG_APPEND_BIT, _CONTROL_BIT = 8, 32
 _MOST_MS = 1 << 62
 _DIGITS = 19
 
@@ -43,25 +41,6 @@ class Outline:
     count: int
     least_ms: int
     most_ms: int
-
-
-def is_control(set_: Mapping[str, Any]) -> bool:
-    """Whether it holds markers of transactions, and no records."""
-    if set_.get("isControlBatch") is True or set_.get("isControl") is True:
-        return True
-    return _has(set_, _CONTROL_BIT, _CONTROL)
-
-
-def _sets_own_time(set_: Mapping[str, Any]) -> bool:
-    return _has(set_, _LOG_APPEND_BIT, _LOG_APPEND)
-
-
-def _has(set_: Mapping[str, Any], bit: int, name: re.Pattern[str]) -> bool:
-    found = set_.get("attributes")
-    if type(found) is int:
-        return bool(found & bit)
-    words = found if isinstance(found, list) else [found]
-    return any(isinstance(each, str) and name.search(each) for each in words)
 
 
 def outline_of(lot: Lot) -> Outline:
@@ -151,7 +130,7 @@ def _offset(lot: Lot, row: Mapping[str, Any]) -> int:
 def _times(lot: Lot, deltas: Sequence[int] | None) -> tuple[int, list[int]]:
     """Each record's time, and who set it."""
     set_, rows = lot.set, lot.rows
-    if lot.append_ms >= 0 or _sets_own_time(set_):
+    if lot.append_ms >= 0 or sets_own_time(set_):
         at = lot.append_ms if lot.append_ms >= 0 else number(set_.get("maxTimestamp"))
         return TimestampType.LOG_APPEND_TIME.value, [_believable(at)] * len(rows)
     base = number(one_of(set_, ("baseTimestamp", "firstTimestamp")))

@@ -15,9 +15,10 @@ from playhead.source import Place
 from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
 from playhead.traffic.documents import LONGEST
-from playhead.traffic.lots import MOST_OFFSET, Strange
+from playhead.traffic.lots import MOST_OFFSET
 from playhead.traffic.numbered import Entry, Gathering, columns_from, topic_named
 from playhead.traffic.pairs import instant_ns
+from playhead.traffic.shapes import Strange
 from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
 
 UUID_COLUMN: Final = "RRPair UUID"

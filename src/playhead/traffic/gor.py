@@ -9,8 +9,8 @@ from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
 from playhead.traffic.documents import LONGEST
 from playhead.traffic.http import HttpRequest, parse_request
-from playhead.traffic.lots import Strange
 from playhead.traffic.numbered import Entry, Gathering, columns_from, topic_named
+from playhead.traffic.shapes import Strange
 from playhead.traffic.snapshot import Snapshot, opened
 
 _END: Final = "🐵🙈🙉\n".encode()

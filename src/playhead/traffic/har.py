@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
 from playhead.traffic.http import HttpRequest
-from playhead.traffic.lots import Strange
 from playhead.traffic.numbered import Entry, columns_from, topic_named
 from playhead.traffic.pairs import field, instant_ns
+from playhead.traffic.shapes import Strange
 from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
 
 

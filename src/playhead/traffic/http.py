@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from playhead.record import Headers
-from playhead.traffic.lots import Strange
+from playhead.traffic.shapes import Strange
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) (\S+) HTTP/\d(?:\.\d)?\r?\n")
 _KEPT: Final = "content-type"

@@ -16,6 +16,7 @@ _TOLD: Final = {
     "filtered": "left out by the filter",
     "other": "of other protocols",
     "markers": "markers of transactions",
+    "aborted": "records of aborted transactions",
     "refused": "sets of records that the broker refused when they were produced",
     "bodiless": "requests without a body",
     "responses": "responses",
@@ -76,12 +77,6 @@ class TrafficIndex:
                 "no text may have lost bytes when they were captured"
             )
             yield Note("replaced-bytes", text)
-        if counts.get("aborted"):
-            text = (
-                f"{counts['aborted']:,} Fetches name aborted transactions; their records, which a reader "
-                "of committed ones would skip, are replayed"
-            )
-            yield Note("aborted", text)
 
     def _summary(self) -> str:
         counts = self.catalog.counts

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from playhead.traffic.pairs import Pair, as_text, field
 from playhead.traffic.paths import canonical_uuid
+from playhead.traffic.shapes import Strange, is_number, number, one_of
+from playhead.traffic.transactions import Aborted
 
 TOPICS: Final = ("topics", "responses", "topicData")
 PARTITIONS: Final = ("partitions", "partitionData", "partitionResponses")
@@ -21,7 +23,6 @@ BASE_OFFSET: Final = ("baseOffset", "firstOffset")
 _SETS: Final = ("batches", "recordBatches")
 _LARGEST_PARTITION = 9_999
 MOST_OFFSET: Final = (1 << 62) - 1
-_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 ID_MARK: Final = "id:"
 # Structured values beside the records that carry none.
@@ -35,10 +36,6 @@ _BESIDE_RECORDS: Final = {
 }
 _OF_A_SET: Final = {"attributes"}
 _WITH_RECORDS: Final = ("ShareFetchResponse", "FetchSnapshotResponse")
-
-
-class Strange(ValueError):
-    """A shape that is not known; the text names it."""
 
 
 @dataclass(slots=True)
@@ -69,26 +66,8 @@ class Read:
     refused: int = 0
     """Sets that the broker refused when they were produced."""
     located: int = 0
-    has_aborted: bool = False
-
-
-def number(value: Any) -> int:
-    """A number, also written as a text as 64-bit ones are; absent means 0."""
-    if value is None:
-        return 0
-    if type(value) is int:
-        return value
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return int(value)
-    raise Strange(f"found {type(value).__name__} {str(value)[:20]!r}, needed a number")
-
-
-def one_of(found: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The value of the first of these names that is there."""
-    for name in names:
-        if name in found:
-            return found[name]
-    return None
+    aborted: int = 0
+    """Records of transactions that were aborted, which the application never saw."""
 
 
 def lots_of(pair: Pair) -> Read:
@@ -132,18 +111,26 @@ def _items(found: Any) -> Iterator[tuple[str, Any]]:
 def _of_fetch(read: Read, response: Any) -> None:
     if response is None:
         return
+    transactions: dict[tuple[str, int], Aborted] = {}
     for topic, partition, held in _partitions(read, response, "FetchResponse"):
-        if field(held, "abortedTransactions"):
-            read.has_aborted = True
+        aborted = transactions.setdefault((topic, partition), Aborted())
+        try:
+            aborted.learn(held.get("abortedTransactions"))
+        except Strange as exc:
+            read.strange.append(f"FetchResponse: {exc}")
+            continue
         for lot in _sets(read, held, "FetchResponse"):
-            base = one_of(lot.set, BASE_OFFSET)
             lot.topic, lot.partition = topic, partition
             try:
-                lot.base = number(base)
+                lot.base = number(one_of(lot.set, BASE_OFFSET))
+                is_aborted = aborted.covers(lot.set, lot.rows, lot.base)
             except Strange as exc:
-                read.strange.append(f"FetchResponse: base offset: {exc}")
+                read.strange.append(f"FetchResponse: {exc}")
                 continue
-            read.lots.append(lot)
+            if is_aborted:
+                read.aborted += len(lot.rows)
+            else:
+                read.lots.append(lot)
 
 
 def _of_produce(read: Read, request: Any, response: Any) -> None:
@@ -329,6 +316,6 @@ def _set(found: Mapping[str, Any], at: int) -> Iterator[Lot]:
 
 def _refuse_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
     for name, value in found.items():
-        is_text = isinstance(value, str) and not _NUMBER.fullmatch(value) and len(value) > 64
+        is_text = isinstance(value, str) and not is_number(value) and len(value) > 64
         if (is_text or (isinstance(value, dict | list) and value)) and name not in known:
             raise Strange(f"{where} with {name[:40]!r}, which is not known")

@@ -14,7 +14,7 @@ from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
 from playhead.traffic.index import TrafficIndex
 from playhead.traffic.lanes import Held, Lane, Piece
-from playhead.traffic.lots import Strange
+from playhead.traffic.shapes import Strange
 from playhead.traffic.snapshot import Snapshot, is_packed, opened
 
 _MOST_RECORDS: Final = 4_096

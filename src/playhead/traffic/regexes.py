@@ -3,6 +3,8 @@
 from functools import lru_cache
 from typing import Any
 
+from playhead.errors import MissingPiece
+
 _LONGEST = 4_096
 _REMEMBERED = 100_000
 
@@ -22,9 +24,12 @@ class Pattern:
         self.found_in = lru_cache(maxsize=_REMEMBERED)(self._look)
 
     def _look(self, text: str) -> bool:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+        try:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+        except ImportError as exc:
+            hint = "pip install 'playhead[local]'"
+            raise MissingPiece("pyarrow", needed_for="REGEX in a filter", hint=hint) from exc
         try:
             texts = pa.array([text.encode("utf-8", "replace")], pa.string())
             found: Any = pc.match_substring_regex(texts, pattern=self.written)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from playhead.traffic.catalog import Catalog, Row
-from playhead.traffic.columns import Columns, Outline, columns_of, is_control, outline_of
+from playhead.traffic.columns import Columns, Outline, columns_of, outline_of
 from playhead.traffic.documents import Document, documents
 from playhead.traffic.filters import TrafficFilter
-from playhead.traffic.lots import ROWS, Lot, Strange, lots_of, one_of, topic_id_of
+from playhead.traffic.lots import ROWS, Lot, lots_of, topic_id_of
 from playhead.traffic.pairs import Pair, field, time_ns
+from playhead.traffic.shapes import Strange, one_of
 from playhead.traffic.snapshot import Snapshot, opened
+from playhead.traffic.transactions import is_control
 
 _RECORDS = re.compile(rb'"records"\s*:\s*\{')
 # What was no text may have become this on its way into one.
@@ -67,8 +69,8 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
     if _ID in document.raw:
         _learn_names(catalog, pair)
     read = lots_of(pair)
-    if read.has_aborted or read.refused:
-        catalog.count("aborted", read.has_aborted)
+    if read.aborted or read.refused:
+        catalog.count("aborted", read.aborted)
         catalog.count("refused", read.refused)
     for reason in read.strange:
         catalog.count("strange")
