@@ -24,6 +24,12 @@ RECORDS = sample_records()
 FIRST, SECOND = RECORDS[:5], RECORDS[5:]
 
 
+LAWS = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
+)
+MANY = settings(LAWS, max_examples=2_000)
+
+
 def record(offset: int, value: str = "v", *, partition: int = 0, ms: int = 1_000) -> Record:
     kind = TimestampType.CREATE_TIME
     return Record("t", partition, offset, ms, kind, b"k", f"{value}{offset}".encode())
@@ -343,7 +349,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
 
 
 @given(log=logs(), data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(LAWS)
 def test_however_a_log_is_fetched_it_is_the_same_log(tmp_path: Path, log, data) -> None:
     """Any runs of it, in any order, some of them twice."""
     cuts = sorted({0, len(log), *data.draw(st.lists(st.integers(0, len(log)), max_size=4))})
@@ -402,8 +408,19 @@ def _mutated(draw: Any, whole: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(LAWS)
 def test_damaged_pairs_are_read_or_named(tmp_path: Path, data) -> None:
+    _reads_or_names(tmp_path, data)
+
+
+@pytest.mark.torture
+@given(data=st.data())
+@settings(MANY)
+def test_very_many_damaged_pairs_are_read_or_named(tmp_path: Path, data) -> None:
+    _reads_or_names(tmp_path, data)
+
+
+def _reads_or_names(tmp_path: Path, data) -> None:
     """Every line is a pair that was understood, or is named; and what is counted can be read."""
     whole = [json.loads(line) for line in SNAPSHOT.read_text().splitlines()]
     which = data.draw(st.integers(1, 5))
