@@ -13,7 +13,11 @@ from playhead.cli.options import Run
 from playhead.cli.output import Output
 from playhead.context import configure
 from playhead.errors import BadValue, Refused, UsageError
+from playhead.kafka.headers import HeaderRules
+from playhead.kafka.routes import CopyRoute, Shape
+from playhead.kafka.target_topics import TargetTopic
 from playhead.record import Record, TimestampType
+from playhead.records import Records
 from playhead.replay.build import ends
 from playhead.request import Request
 from playhead.source import UNREAD
@@ -280,3 +284,15 @@ def test_a_topic_that_is_mapped_goes_elsewhere() -> None:
 def test_what_would_mean_nothing_is_refused(request_: Request, says: str) -> None:
     with pytest.raises((UsageError, Refused), match=says):
         ends(request_, configure({"bootstrap_servers": "127.0.0.1:1"}))
+
+
+def test_in_turn_to_all_partitions_the_same_when_read_again():
+    topic = TargetTopic("t", 3)
+    route = CopyRoute(topic, False, Shape(HeaderRules.parse(()), False, "r"), is_any=True)
+    held = Records.of(records("x", *((n, 1, b"%d" % n) for n in range(7))))
+    whole = {each.partition: each.offsets for each in route.ways(held)}
+    assert whole == {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
+    parts = [way for part in (held.cut(0, 2), held.cut(2, 7)) for way in route.ways(part)]
+    assert sorted((p.partition, o) for p in parts for o in p.offsets) == sorted(
+        (p, o) for p, offsets in whole.items() for o in offsets
+    )
