@@ -13,7 +13,7 @@ from playhead.traffic.lots import MOST_OFFSET, Lot
 from playhead.traffic.shapes import Strange, number, one_of
 from playhead.traffic.transactions import sets_own_time
 
-_PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueString"})
+_PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueString", "headers"})
 _TEXTS: Final = frozenset({str, type(None)})
 _MOST_MS = 1 << 62
 _DIGITS = 19
@@ -52,6 +52,7 @@ def outline_of(lot: Lot) -> Outline:
         times, offsets = columns.timestamps_ms, columns.offsets
         return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
     _check_offsets(lot, offsets)
+    _headers(rows)
     _, times = _times(lot, _deltas(rows, "timestampDelta"))
     return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
 
@@ -64,7 +65,7 @@ def columns_of(lot: Lot) -> Columns:
         keys = [_encoded(row.get("keyString")) for row in rows]
         values = [_encoded(row.get("valueString")) for row in rows]
         kind, times = _times(lot, _deltas(rows, "timestampDelta"))
-        headers: list[Headers] = [()] * len(rows)
+        headers = _headers(rows)
     else:
         if not all(isinstance(row, dict) for row in rows):
             raise Strange("a record that is no object")
@@ -181,6 +182,12 @@ def from_base64(found: Any, part: str) -> bytes:
     except (NotBase64, ValueError):
         pass
     raise Strange(f"a {part} that is neither a text under {part}String nor base64")
+
+
+def _headers(rows: Sequence[Mapping[str, Any]]) -> list[Headers]:
+    if not any("headers" in row for row in rows):
+        return [()] * len(rows)
+    return [headers_of(row.get("headers")) for row in rows]
 
 
 def headers_of(found: Any) -> Headers:
