@@ -23,7 +23,7 @@ _BASE_MS = 1_772_445_600_000
 _SPARK = """
 import sys
 from playhead.spark.session import session
-rows = session().read.json(sys.argv[1])
+rows = session("bench").read.json(sys.argv[1])
 rows.write.format("noop").mode("overwrite").save()
 """
 
