@@ -40,7 +40,7 @@ ALLOWED_IN_FILE = {
     ("throttling", "files/s3.py"): "AWS's name of an error",
     ("batch", "traffic/lots.py"): "names that fields of captured traffic may have",
     ("message", "traffic/lots.py"): "names that fields of captured traffic may have",
-    ("batch", "traffic/columns.py"): "a field of captured traffic",
+    ("batch", "traffic/transactions.py"): "a field of captured traffic",
     ("range", "traffic/filter_json.py"): "a name in the known filter language's JSON form",
 }
 ALLOWED_TEXT = {
