@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import foundations, gaps, groups, ingest, live, load, measure, replay, topics
+from bench import foundations, gaps, groups, ingest, live, load, measure, replay, topics, traffic
 from bench.measure import Row
 
 _HEADS = ["work", "ours", "against", "theirs", "measured", "bound", "verdict"]
@@ -21,6 +21,7 @@ _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "live": lambda _: live.rows(),
     "replay": replay.rows,
     "topics": lambda _: topics.rows(),
+    "traffic": lambda _: traffic.rows(),
 }
 
 

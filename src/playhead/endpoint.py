@@ -9,13 +9,18 @@ from playhead import secrets
 from playhead.errors import UsageError
 
 FILE_FORMS = ("parquet", "json", "csv")
-_SYSTEMS = ("kafka", "postgres", "postgresql", *FILE_FORMS)
+TRAFFIC_FORMS = ("rrpair", "extract", "gor", "har")
+_SYSTEMS = ("kafka", "postgres", "postgresql", *FILE_FORMS, *TRAFFIC_FORMS)
 _EXAMPLES = {
     "kafka": "kafka:TOPIC, kafka:/REGEX/ or kafka://HOST:PORT/TOPIC",
     "postgres": "postgres:SCHEMA.TABLE, postgres:TABLE or postgresql://…?table=SCHEMA.TABLE",
     "parquet": "parquet:FOLDER or parquet:s3://BUCKET/PREFIX",
     "json": "json:FOLDER or json:s3://BUCKET/PREFIX",
     "csv": "csv:FOLDER or csv:s3://BUCKET/PREFIX",
+    "rrpair": "rrpair:FILE, rrpair:FOLDER or rrpair:ID of a snapshot",
+    "extract": "extract:FILE.csv",
+    "gor": "gor:FILE",
+    "har": "har:FILE",
 }
 # A topic's name, several, or one with {topic} in it; none for a target that needs no name.
 _TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
@@ -38,7 +43,7 @@ class Endpoint:
     """One end of a replay: its system, the name in it, and its address where that was written out."""
 
     system: str
-    """kafka, postgres, parquet, json or csv."""
+    """kafka, postgres, parquet, json, csv, or a form of captured traffic."""
     name: str
     """A topic, a table, a folder; `{topic}` in it stands for the record's topic."""
     address: str | None = field(default=None, repr=False)
@@ -77,7 +82,8 @@ class Endpoint:
         if system in ("postgres", "postgresql"):
             return _postgres(text, system, rest)
         if not rest:
-            raise BadEndpoint(text, reason="it names no folder", hint=_EXAMPLES[system])
+            what = "file" if system in TRAFFIC_FORMS else "folder"
+            raise BadEndpoint(text, reason=f"it names no {what}", hint=_EXAMPLES[system])
         return cls(system, rest)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
-from playhead.source import Place, TopicFacts
+from playhead.source import UNREAD, Place, TopicFacts
 
 _NEAR_THE_EDGE = 0.8
 
@@ -252,11 +252,16 @@ def _notes(
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
+    notes += [note for note in plan.source.notes if note.code == UNREAD]
     return tuple(notes)
 
 
 def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
     """Why offsets hold no record, as far as that can be known."""
+    if facts is not None and facts.absences is not None:
+        return Note(
+            "absent", f"{topic}: {count:,} offsets hold no record: {facts.absences}", "info"
+        )
     reason = (
         "compacted away, or markers and aborted records of transactions"
         if facts is not None and facts.is_compacted

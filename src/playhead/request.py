@@ -1,10 +1,14 @@
 """What was asked for: one replay's options, as they were written, so that they can be saved and run again."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from playhead.endpoint import Endpoint
+from playhead.errors import BadValue
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +38,34 @@ class Request:
     partition: str = "auto"
     redrive: bool = False
     typed: bool = False
+    filter: str | None = None
+    """Which pairs of captured traffic, in the filter language."""
+    times: str = "record"
+    """Which time a captured record has: its own, or its pair's."""
+    topic_map: tuple[str, ...] = ()
+    """`captured=target`: a topic that does not go where the target says."""
 
     def __post_init__(self) -> None:
         for text in (self.source, self.target):
             Endpoint.parse(text)  # refuses what cannot be understood, and a password written out
+
+    def topics_by_name(self) -> dict[str, str]:
+        """The topic map as it was asked for; a pair that is none is refused."""
+        found: dict[str, str] = {}
+        for text in self.topic_map:
+            name, equals, target = text.partition("=")
+            if not (equals and TOPIC_NAME.fullmatch(name) and TOPIC_NAME.fullmatch(target)):
+                needed = "CAPTURED=TARGET, two names of topics"
+                raise BadValue("--topic-map", found=text, needed=needed, where="the command line")
+            if found.setdefault(name, target) != target:
+                needed = f"one target; {name} has {found[name]} already"
+                raise BadValue("--topic-map", found=text, needed=needed, where="the command line")
+        return found
+
+    def target_topic(self, topic: str) -> str:
+        """Where the records of a topic go, in a Kafka target."""
+        name = self.topics_by_name().get(topic)
+        return self.target_endpoint.name.replace("{topic}", topic) if name is None else name
 
     @property
     def source_endpoint(self) -> Endpoint:

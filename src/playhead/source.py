@@ -13,6 +13,9 @@ from playhead.records import Records
 Place = tuple[str, int]
 """A topic and one of its partitions."""
 
+UNREAD = "unread"
+"""The code of a note that names what a source holds and cannot give; a proof says it again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -57,6 +60,8 @@ class TopicFacts:
     retention_ms: int | None = None
     """None when records do not expire by age."""
     bytes_by_partition: Mapping[int, int] = field(default_factory=dict)
+    absences: str | None = None
+    """What an offset without a record means here; None for what it means in a log."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What a topic made for copies of its records takes over, in its system's own names."""
 

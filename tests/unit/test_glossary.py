@@ -40,6 +40,10 @@ ALLOWED_IN_FILE = {
     ("message", "properties.py"): "Kafka's properties, and what they bound",
     ("batch", "properties.py"): "Kafka's property batch.size, and what it means",
     ("throttling", "files/s3.py"): "AWS's name of an error",
+    ("batch", "traffic/lots.py"): "names that fields of captured traffic may have",
+    ("message", "traffic/lots.py"): "names that fields of captured traffic may have",
+    ("batch", "traffic/transactions.py"): "a field of captured traffic",
+    ("range", "traffic/filter_json.py"): "a name in the known filter language's JSON form",
 }
 ALLOWED_TEXT = {
     "Message": "the class of librdkafka's Python client",
@@ -75,6 +79,7 @@ ALLOWED_TEXT = {
     "streaming.checkpoint": "a setting of Spark's",
     "minBatchesToRetain": "a setting of Spark's",
     "log_destination": "PostgreSQL's setting",
+    "timerange": "a keyword of the known filter language",
 }
 
 

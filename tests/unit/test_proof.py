@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.ledger import Entry
+from playhead.note import Note
 from playhead.proof import Took, prove
 from playhead.record import Slice
-from playhead.source import SourceFacts, TopicFacts
+from playhead.source import UNREAD, SourceFacts, TopicFacts
 from tests.unit.replaying import TOPIC, entry, partition_plan, plan_of, request
 
 PLAN = plan_of(partition_plan(0, 100), partition_plan(50, 80, partition=1))
@@ -138,6 +139,15 @@ def test_absent_offsets_have_a_reason(is_compacted, word):
     [note] = proof.notes
     assert (note.code, note.weight) == ("absent", "info")
     assert note.text.startswith(f"laps: 2 offsets hold no record: {word}")
+
+
+def test_what_a_source_could_not_give_and_what_it_calls_absent_is_said_again():
+    notes = (Note(UNREAD, "raw.jsonl:7: no JSON"), Note("captured", "7 records", "info"))
+    facts = SourceFacts("x", {TOPIC: TopicFacts(absences="they were not captured")}, notes)
+    found = prove(plan_of(partition_plan(0, 9), source=facts), [entry(0, 9, read=7)]).notes
+    assert [note.code for note in found] == ["absent", UNREAD]
+    assert "they were not captured" in found[0].text
+    assert found[1] == notes[0]
 
 
 @pytest.mark.parametrize(("last_late_ms", "weight"), [(79_999, "info"), (80_000, "warn")])

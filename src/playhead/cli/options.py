@@ -149,7 +149,10 @@ SANDBOX: Parameters = {
 
 def with_options(*groups: Parameters) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these groups; its first parameter becomes the `Run`."""
-    shared = {name: spec for group in (*groups, OUTPUT) for name, spec in group.items()}
+    shared: Parameters = {}
+    for group in (*groups, OUTPUT):  # a command's own word for one of them counts
+        for name, spec in group.items():
+            shared.setdefault(name, spec)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command).parameters.values()

@@ -8,7 +8,7 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import load_plan, play, resume_saved, save_plan, show
-from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
+from playhead.cli.sentence import MACHINE, RULES, SPAN, TRAFFIC, TRANSFORM, request, share
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
 from playhead.journal import Journal
@@ -45,19 +45,22 @@ _DOING: Parameters = {
 
 
 @app.command()
-@with_options(SPAN, TIME, TRANSFORM, RULES, MACHINE, _DOING, CONNECTION, REGISTRY, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, RULES, MACHINE, _DOING, CONNECTION, REGISTRY, SPARK)
 def replay(
     run: Run,
     source: Annotated[
         str,
         typer.Argument(
-            help="kafka:TOPIC, kafka:/REGEX/, kafka://HOST:PORT/TOPIC, parquet:, json:, csv:FOLDER.",
+            help="kafka:TOPIC, kafka:/REGEX/, kafka://HOST:PORT/TOPIC, parquet:, json:, csv:FOLDER, "
+            "rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
             autocompletion=topic_names,
         ),
     ],
     target: Annotated[
         str,
-        typer.Argument(help="The same, or postgres:SCHEMA.TABLE; {topic} stands for its name."),
+        typer.Argument(
+            help="A topic, an archive, or postgres:SCHEMA.TABLE; {topic} stands for its name."
+        ),
     ],
 ) -> None:
     """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.

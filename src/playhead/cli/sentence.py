@@ -16,7 +16,8 @@ from playhead.span import Span
 
 _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
-_PARTITIONS = ("auto", "keep", "key")
+_PARTITIONS = ("auto", "keep", "key", "any")
+_TIMES = ("record", "pair")
 
 
 def _texts(*names: str, text: str, metavar: str) -> Any:
@@ -151,6 +152,34 @@ RULES: Parameters = {
 }
 
 
+TRAFFIC: Parameters = {
+    "filter": (
+        text_option(
+            "--filter",
+            text="Only these pairs of captured traffic: '(command IS \"Fetch\")'.",
+            metavar="FILTER",
+        ),
+        None,
+    ),
+    "times": (
+        text_option(
+            "--times",
+            text="Time of a captured record: its own (record) or its pair's (pair).",
+            metavar="WHOSE",
+        ),
+        None,
+    ),
+    "topic_map": (
+        _texts(
+            "--topic-map",
+            text="A topic that goes elsewhere: CAPTURED=TARGET; repeatable.",
+            metavar="MAP",
+        ),
+        None,
+    ),
+}
+
+
 MACHINE: Parameters = {
     "max_share": (
         text_option(
@@ -203,6 +232,9 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
             ("partition", _known("--partition", values["partition"], _PARTITIONS)),
             ("pace", values.get("pace")),
             ("on_error", values["on_error"]),
+            ("filter", values.get("filter")),
+            ("times", _known("--times", values.get("times"), _TIMES)),
+            ("topic_map", tuple(values.get("topic_map") or ())),
         )
         if value is not None
     }

@@ -22,7 +22,12 @@ def plan_lines(plan: Plan) -> list[str]:
     late = f", reading on {request.lateness_ms / 1000:g} s for late records" if plan.to_ms else ""
     lines = [f"replay {plan.replay_id}: {ends}", f"  span     {shown_span(plan)}{late}"]
     decode = None if request.decode == "json" else request.decode
-    asked = {"decode": decode, "where": request.where, "select": request.select}
+    asked = {
+        "filter": request.filter,
+        "decode": decode,
+        "where": request.where,
+        "select": request.select,
+    }
     lines += [f"  {name:<8} {text}" for name, text in asked.items() if text]
     lines.append(f"  pace     {request.pace}; a record that cannot be written: {request.on_error}")
     lines.append(f"  offsets  {plan.planned:,} in {len(plan.places())} partitions")

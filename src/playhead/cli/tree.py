@@ -24,6 +24,7 @@ COMMANDS = {
     "gaps": "Find what a target does not have of a topic, and replay just that.",
     "timeline": "How many records a topic has over time; none is read.",
     "verify": "Read a target back and compare it with its source.",
+    "extract": "Values, or whole records, out of captured traffic.",
     "groups": "Consumer groups: who reads, how far behind, and the safe reset.",
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",

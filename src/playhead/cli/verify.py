@@ -7,7 +7,7 @@ import typer
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Run, with_options
 from playhead.cli.playing import with_servers
-from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
+from playhead.cli.sentence import RULES, SPAN, TRAFFIC, TRANSFORM, request
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.journal import Journal
@@ -24,7 +24,7 @@ _UNSAID = {name: default for name, (_, default) in RULES.items()}
 
 
 @app.command()
-@with_options(SPAN, TIME, TRANSFORM, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
+@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
 def verify(
     run: Run,
     replay_id: Annotated[
@@ -61,7 +61,7 @@ def verify(
 
 
 def _need_no_span(run: Run) -> None:
-    given = [name for name in (*SPAN, *TRANSFORM, *_OF_TABLES) if run.values.get(name)]
+    given = [name for name in (*SPAN, *TRANSFORM, *TRAFFIC, *_OF_TABLES) if run.values.get(name)]
     if given:
         raise UsageError(
             f"--{given[0].strip('_').replace('_', '-')} does not go with a run, which has its own",

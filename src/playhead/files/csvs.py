@@ -32,6 +32,7 @@ _TYPES = {
     "value_form": pa.string(),
     "headers": pa.string(),
 }
+HEADER = tuple(_TYPES)
 _TEXT, _BASE64, _NULL = "text", "base64", "null"
 # Arrow's reader wants a row to lie within one block: the file is one.
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 16, (1 << 31) - 1
@@ -58,7 +59,7 @@ class CsvCodec:
             writer = csv.writer(text)
             if not pieces:
                 writer.writerow(_TYPES)
-            writer.writerows(_rows(group.records))
+            writer.writerows(rows_of(group.records))
             pieces.append(text.getvalue().encode())
         return pieces
 
@@ -73,7 +74,8 @@ class CsvCodec:
         yield _records(table, slice_)
 
 
-def _rows(records: Records) -> Iterator[tuple[object, ...]]:
+def rows_of(records: Records) -> Iterator[tuple[object, ...]]:
+    """Cells under the names of `HEADER`."""
     keys, key_forms = _written(records.keys)
     values, value_forms = _written(records.values)
     columns = zip(

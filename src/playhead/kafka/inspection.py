@@ -194,6 +194,9 @@ def _notes(wish: Wish, topic: TargetTopic, count: int, seen: _Seen) -> Iterator[
             "partition of their key, as Java's producer puts them"
         )
         yield Note("target-partitions", text, "info")
+    if wish.rule == "any":
+        text = f"records go to all partitions of {topic.name} in turn, so those of one key part"
+        yield Note("target-partitions", text, "info")
     if topic.most_bytes is not None and seen.largest > topic.most_bytes:
         text = (
             f"{topic.name} takes at most {topic.most_bytes} bytes at once (max.message.bytes), and there "

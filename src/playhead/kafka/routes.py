@@ -13,7 +13,7 @@ from playhead.kafka.transactions import Columns
 from playhead.record import Headers
 from playhead.records import Records
 
-PartitionRule = Literal["auto", "keep", "key"]
+PartitionRule = Literal["auto", "keep", "key", "any"]
 Refusal = tuple[str, str]
 """Kind and reason."""
 # To librdkafka 0 means now, and it has no other way to say 0.
@@ -55,11 +55,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class CopyRoute:
-    """Into one topic: to the partition of the same number, or to that of its key."""
+    """Into one topic: to the partition of the same number, to that of its key, or to all in turn."""
 
     topic: TargetTopic
     keeps: bool
     shape: Shape
+    is_any: bool = False
+    """By the offset, so that whoever reads it back finds each record where it was put."""
     _by_key: KeyPartitioner = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +83,8 @@ class CopyRoute:
             yield _columns(place, picked, [headers[i] for i in indexes])
 
     def _partitioned(self, records: Records) -> Mapping[int, list[int]]:
+        if self.is_any:
+            return self._in_turn(records)
         by_key = self._by_key.partition_of
         # One without a key goes where its neighbours without one go, so that they keep their order.
         keyless = records.partition % self.topic.partitions
@@ -89,6 +93,12 @@ class CopyRoute:
             partition = keyless if key is None else by_key(key)
             found.setdefault(partition, []).append(index)
         return found
+
+    def _in_turn(self, records: Records) -> Mapping[int, list[int]]:
+        turns: dict[int, list[int]] = {}
+        for index, offset in enumerate(records.offsets):
+            turns.setdefault((records.partition + offset) % self.topic.partitions, []).append(index)
+        return turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,11 @@ class KafkaTarget:
     """How many a topic that is made gets; None for as many as its source has."""
     create: bool = False
     partition_rule: PartitionRule = "auto"
-    """Keep the number, go by the key, or keep it where both topics have as many."""
+    """Keep the number, go by the key, go to all in turn, or keep it where both topics have as many."""
     is_paced: bool = False
     """Whether each record comes when it is due, and is to leave at once, in a transaction that waits."""
+    topic_map: tuple[tuple[str, str], ...] = ()
+    """Source topics that go to a topic of their own, whatever the target's name says."""
     moves_group: bool = True
     """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
 
@@ -83,7 +85,8 @@ class KafkaTarget:
 
     def topic_for(self, source_topic: str) -> str:
         """Where the records of a topic go."""
-        return self.topic.replace("{topic}", source_topic)
+        named = dict(self.topic_map).get(source_topic)
+        return self.topic.replace("{topic}", source_topic) if named is None else named
 
     def inspect(self, look: Look, /) -> Inspection:
         """Say which topics the records go to, and what they make of them; refuse what cannot work."""
@@ -285,7 +288,7 @@ class KafkaWriter:
         partitions = (terms.get("partitions") or {}).get(source_topic)
         rule = target.partition_rule
         keeps = rule == "keep" or (rule == "auto" and partitions in (None, topic.partitions))
-        return CopyRoute(topic, keeps, shape)
+        return CopyRoute(topic, keeps, shape, is_any=rule == "any")
 
     def _find(self, topic: str) -> TargetTopic | None:
         if topic not in self._topics:

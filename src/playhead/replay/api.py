@@ -119,7 +119,7 @@ class Planned:
         there = as_source(request, topics, self.configuration)
         if system != "kafka":
             return against_archive(self.plan, both.source, there)
-        names = {each: request.target_endpoint.name.replace("{topic}", each) for each in topics}
+        names = {each: request.target_topic(each) for each in topics}
         return against_topics(self.plan, both.source, there, names)
 
 

@@ -10,7 +10,7 @@ from playhead.account import ErrorRule
 from playhead.connection import KafkaConnection
 from playhead.context import Configuration
 from playhead.decoding import Decoding
-from playhead.endpoint import FILE_FORMS, BadEndpoint, Endpoint
+from playhead.endpoint import FILE_FORMS, TRAFFIC_FORMS, BadEndpoint, Endpoint
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
 from playhead.pace import Pace
@@ -21,7 +21,9 @@ from playhead.target import Target
 
 Form = Literal["parquet", "json", "csv"]
 ConflictRule = Literal["ignore", "newer", "update", "error"] | None
-PartitionRule = Literal["auto", "keep", "key"]
+PartitionRule = Literal["auto", "keep", "key", "any"]
+Capture = Literal["rrpair", "extract", "gor", "har"]
+Times = Literal["record", "pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ def ends(request: Request, configuration: Configuration) -> Ends:
     """Descriptions only: nothing is connected yet."""
     from_, to = request.source_endpoint, request.target_endpoint
     _refuse_itself(from_, to, request)
-    source = _source(from_, configuration)
+    _refuse_capture_options(from_, to, request)
+    source = _source(from_, configuration, request)
     target = _target(to, from_, request, configuration)
     graveyard = _graveyard(request, from_, to, configuration)
     return Ends(source, target, graveyard, decoding_of(request, configuration))
@@ -78,7 +81,24 @@ def connection_of(end: Endpoint, configuration: Configuration) -> KafkaConnectio
     return connection.with_bootstrap_servers(end.address, where=str(end))
 
 
-def _source(end: Endpoint, configuration: Configuration) -> Source:
+def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> None:
+    """What would silently mean nothing."""
+    if from_.system not in TRAFFIC_FORMS and (
+        request.filter is not None or request.times != "record"
+    ):
+        flag = "--filter" if request.filter is not None else "--times"
+        raise UsageError(
+            f"{flag} goes with captured traffic, and {from_.shown()} is none",
+            hint="--where chooses among records",
+        )
+    if request.topic_map and to.system != "kafka":
+        raise UsageError(
+            f"--topic-map names topics of a Kafka target, and {to.shown()} is none",
+            hint="{topic} in the target's name stands for the captured topic's",
+        )
+
+
+def _source(end: Endpoint, configuration: Configuration, request: Request | None = None) -> Source:
     if end.system == "kafka":
         from playhead.kafka.source import KafkaSource
 
@@ -92,10 +112,17 @@ def _source(end: Endpoint, configuration: Configuration) -> Source:
         from playhead.files.source import FilesSource
 
         return FilesSource(end.name, cast(Form, end.system))
+    if end.system in TRAFFIC_FORMS:
+        from playhead.traffic.source import TrafficSource
+
+        kind = cast(Capture, end.system)
+        if request is None:
+            return TrafficSource(kind, end.name)
+        return TrafficSource(kind, end.name, request.filter, cast(Times, request.times))
     raise BadEndpoint(
         str(end),
         reason=f"{end.system} cannot be a source",
-        hint=f"sources are kafka and {', '.join(FILE_FORMS)}",
+        hint=f"sources are kafka, {', '.join((*FILE_FORMS, *TRAFFIC_FORMS))}",
     )
 
 
@@ -103,7 +130,7 @@ def as_source(request: Request, topics: Sequence[str], configuration: Configurat
     """What a replay of these topics has written, to be read; a table is no source."""
     end = request.target_endpoint
     if end.system == "kafka":
-        copies = dict.fromkeys(end.name.replace("{topic}", topic) for topic in topics)
+        copies = dict.fromkeys(request.target_topic(topic) for topic in topics)
         end = replace(end, name=",".join(copies), is_pattern=False)
     return _source(end, configuration)
 
@@ -130,6 +157,12 @@ def _target(
             tombstones=request.tombstones,
             decode=table_form(request),
             create=request.create,
+        )
+    if end.system not in FILE_FORMS:
+        raise BadEndpoint(
+            str(end),
+            reason=f"{end.system} cannot be a target",
+            hint=f"targets are kafka, postgres, {', '.join(FILE_FORMS)}",
         )
     from playhead.files.target import FilesTarget
 
@@ -158,6 +191,7 @@ def _kafka_target(
         create=True,
         is_paced=not Pace.parse(request.pace).is_max,
         moves_group=same_cluster,
+        topic_map=tuple(request.topics_by_name().items()),
     )
 
 
@@ -179,6 +213,8 @@ def _graveyard(
 
 def expecting(source: Source, facts: SourceFacts) -> Source:
     """The source that has just the topics of a plan, and refuses one that was deleted and made again."""
+    if hasattr(source, "expect_identity"):
+        return replace(source, expect_identity=facts.identity)  # type: ignore[type-var]
     if not hasattr(source, "expect_topic_ids"):
         return source
     ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}

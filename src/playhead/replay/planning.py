@@ -226,7 +226,7 @@ def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) ->
     """One cluster under two addresses is still one cluster."""
     end = request.target_endpoint
     for topic in dict.fromkeys(each.topic for each in partitions):
-        if end.system == "kafka" and end.name.replace("{topic}", topic) == topic:
+        if end.system == "kafka" and request.target_topic(topic) == topic:
             raise Refused(
                 f"topic {topic} would be replayed into itself: both addresses are one cluster",
                 hint="name another topic as the target",

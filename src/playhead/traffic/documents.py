@@ -1,0 +1,134 @@
+"""The JSON documents of a file, each with its place; lines that are none are named, and none is lost."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+LONGEST: Final = 256 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(slots=True)
+class Document:
+    """One JSON object, on one line or on several."""
+
+    line: int
+    start: int
+    """In bytes of the file, as it is when it is not packed any more."""
+    raw: bytes
+    held: dict[str, Any]
+    lines: int = 1
+
+
+@dataclass(slots=True)
+class Unread:
+    """Lines that are no document, and why; no reason for a line that is empty."""
+
+    line: int
+    reason: str | None
+    lines: int = 1
+
+
+def documents(
+    file: BinaryIO, *, start: int = 0, end: int | None = None
+) -> Iterator[Document | Unread]:
+    """What begins in `[start, end)` of a file that stands at `start`, where a line begins.
+
+    A document that goes over several lines, as a pretty-printed one does, begins with a line that is
+    `{` alone and ends with one that begins with `}`.
+    """
+    lines = _Lines(file, start)
+    while end is None or lines.at < end:
+        number, at = lines.number, lines.at
+        raw = lines.next()
+        if raw is None:
+            return
+        text = raw.strip()
+        if at == 0 and text.startswith(_BOM):
+            text = text.removeprefix(_BOM).strip()
+        if not text:
+            yield Unread(number, None)
+        elif text == b"{":
+            yield _pretty(lines, number, at, raw)
+        else:
+            yield _single(number, at, raw, text)
+
+
+class _Lines:
+    """Lines with their places; a line that is too long is gone over without being kept."""
+
+    def __init__(self, file: BinaryIO, at: int) -> None:
+        self._file, self.at, self.number = file, at, 1
+        self._before, self._again = at, b""
+
+    def put_back(self, raw: bytes) -> None:
+        """The line that was given last is given once more."""
+        self._again = raw
+        self._before, self.at = self.at, self._before
+        self.number -= 1
+
+    def next(self) -> bytes | None:
+        if self._again:
+            raw, self._again = self._again, b""
+            self._before, self.at = self.at, self._before
+        else:
+            raw, self._before = self._file.readline(LONGEST), self.at
+            self.at += len(raw)
+            if len(raw) == LONGEST and not raw.endswith(b"\n"):
+                self._skip_rest()
+        self.number += bool(raw)
+        return raw or None
+
+    def _skip_rest(self) -> None:
+        while more := self._file.readline(1 << 20):
+            self.at += len(more)
+            if more.endswith(b"\n"):
+                return
+
+
+def _single(number: int, at: int, raw: bytes, text: bytes) -> Document | Unread:
+    held = parsed(text)
+    if isinstance(held, str):
+        is_cut = not raw.endswith(b"\n") and text[:1] == b"{"
+        if len(raw) == LONGEST:
+            held = f"a line longer than {LONGEST >> 20} MB"
+        return Unread(number, f"the last line is cut off: {held}" if is_cut else held)
+    return Document(number, at, raw, held)
+
+
+def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unread:
+    parts, size = [first], len(first)
+    while size < LONGEST:
+        raw = lines.next()
+        if raw is None:
+            return Unread(number, "a document that has no end", len(parts))
+        if raw[:1] == b"{":  # another document; what came before was cut off
+            lines.put_back(raw)
+            return Unread(number, "a document that has no end", len(parts))
+        parts.append(raw)
+        size += len(raw)
+        if raw[:1] == b"}":
+            break
+    whole = b"".join(parts)
+    held = parsed(whole.strip().removesuffix(b","))
+    if isinstance(held, str):
+        return Unread(number, held, len(parts))
+    return Document(number, at, whole, held, len(parts))
+
+
+def parsed(text: bytes) -> dict[str, Any] | str:
+    """The object, or why there is none."""
+    try:
+        held = json.loads(text.decode())
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except json.JSONDecodeError as exc:
+        return f"no JSON: {exc.msg} at character {exc.pos + 1}"
+    except ValueError as exc:
+        return f"no JSON: {exc}"
+    except RecursionError:
+        return "JSON that is too deep"
+    if not isinstance(held, dict):
+        return f"JSON, and no object: {type(held).__name__}"
+    return held

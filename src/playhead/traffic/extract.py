@@ -1,0 +1,82 @@
+"""Rows of values out of a snapshot, as the known command extracts them: one for each pair that has them all."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from playhead.traffic.documents import Document
+from playhead.traffic.extracted import UUID_COLUMN
+from playhead.traffic.filters import TrafficFilter
+from playhead.traffic.lots import lots_of
+from playhead.traffic.pairs import Pair, uuid_of
+from playhead.traffic.paths import MISSING, Path, shown
+from playhead.traffic.rrpairs import pairs
+from playhead.traffic.snapshot import Snapshot
+
+_MOST_NAMED = 5
+
+
+@dataclass(slots=True)
+class Extract:
+    """One extraction, and what was counted on the way."""
+
+    paths: Sequence[Path]
+    filter: TrafficFilter | None = None
+    pairs: int = 0
+    matching: int = 0
+    rows: int = 0
+    carried: int = 0
+    """Kafka records in the pairs that match."""
+    lacking: Counter[str] = field(default_factory=Counter)
+    """Pairs that match and have nothing at a path, by the path."""
+    unread: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def header(self) -> list[str]:
+        return [*(path.written for path in self.paths), UUID_COLUMN]
+
+    def run(self, snapshot: Snapshot) -> Iterator[list[str]]:
+        """The rows, in the order of capture."""
+        for where, found in pairs(snapshot):
+            if not isinstance(found, Document):
+                self.unread += 1
+                if len(self.complaints) < _MOST_NAMED:
+                    self.complaints.append(f"{where}: {found}")
+                continue
+            self.pairs += 1
+            pair = found.held
+            if self.filter is not None and not self.filter.matches(pair):
+                continue
+            self.matching += 1
+            if "kafka" in pair:
+                self.carried += sum(len(lot.rows) for lot in lots_of(pair).lots)
+            row = self._row(pair)
+            if row is not None:
+                self.rows += 1
+                yield row
+
+    def _row(self, pair: Pair) -> list[str] | None:
+        cells = [path.of(pair) for path in self.paths]
+        lacking = [
+            path.written for path, cell in zip(self.paths, cells, strict=True) if cell is MISSING
+        ]
+        if lacking:
+            self.lacking.update(lacking)
+            return None
+        return [*map(shown, cells), uuid_of(pair)]
+
+    def told(self) -> Iterator[str]:
+        """What a person should know of it."""
+        yield f"{self.rows:,} rows of {self.matching:,} matching pairs, of {self.pairs:,} in all"
+        for path, count in self.lacking.items():
+            yield f"{count:,} matching pairs have nothing at {path}"
+        reaches_records = any(path.steps[:1] == ("kafka",) for path in self.paths)
+        if reaches_records and self.carried > self.rows:
+            yield (
+                f"the matching pairs carry {self.carried:,} records, and a row reaches one of its pair's: "
+                "--all-records has them all"
+            )
+        yield from self.complaints
+        if self.unread > len(self.complaints):
+            yield f"and {self.unread - len(self.complaints):,} more that could not be read"

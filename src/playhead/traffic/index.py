@@ -1,0 +1,113 @@
+"""A catalog as an index: the partitions of a capture by topic names, their bounds, and what to say of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from playhead.note import Note
+from playhead.source import UNREAD, Bounds, Place
+from playhead.traffic.catalog import Catalog
+from playhead.traffic.lanes import Lane
+from playhead.traffic.lots import ID_MARK
+
+_SHOWN: Final = 4
+_NOTHING: Final = Bounds(0, 0, 0)
+_TOLD: Final = {
+    "filtered": "left out by the filter",
+    "other": "of other protocols",
+    "markers": "markers of transactions",
+    "aborted": "records of aborted transactions",
+    "refused": "sets of records that the broker refused when they were produced",
+    "bodiless": "requests without a body",
+    "responses": "responses",
+}
+
+
+@dataclass(slots=True)
+class TrafficIndex:
+    """Every partition of every captured topic, also those between others of which nothing was captured."""
+
+    catalog: Catalog
+    lanes: Mapping[Place, Lane | None]
+    unnamed: tuple[str, ...]
+    """Ids of topics whose names the capture does not have; the id is the name then."""
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> "TrafficIndex":
+        sources: dict[Place, list[Place]] = {}
+        unnamed: set[str] = set()
+        for topic, partition in catalog.rows:
+            name = topic
+            if topic.startswith(ID_MARK):
+                id_ = topic.removeprefix(ID_MARK)
+                name = catalog.names.get(id_, id_)
+                if name == id_:
+                    unnamed.add(id_)
+            sources.setdefault((name, partition), []).append((topic, partition))
+        lanes: dict[Place, Lane | None] = {}
+        for place, held in sources.items():
+            rows = [row for each in held for row in catalog.rows_of(each)]
+            if len(held) > 1:
+                rows.sort(key=lambda row: (row.file, row.start, row.nth))
+            lanes[place] = Lane.of(rows)
+        counts: dict[str, int] = {}
+        for topic, partition in lanes:
+            counts[topic] = max(counts.get(topic, 0), partition)
+        for topic, last in counts.items():
+            for other in range(last):
+                lanes.setdefault((topic, other), None)
+        return cls(catalog, dict(sorted(lanes.items())), tuple(sorted(unnamed)))
+
+    def bounds(self) -> dict[Place, Bounds]:
+        return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}
+
+    def notes(self) -> Iterator[Note]:
+        """What was found and left, in words; what could not be read is said again by the proof."""
+        yield Note("captured", self._summary(), "info")
+        yield from self._on_unread()
+        yield from self._on_offsets()
+        if self.unnamed:
+            listed = ", ".join(self.unnamed[:_SHOWN])
+            text = f"topics whose names were not captured are called by their ids: {listed}"
+            yield Note("topic-id", text)
+        counts = self.catalog.counts
+        if counts.get("replaced"):
+            text = (
+                f"{counts['replaced']:,} pairs hold the sign U+FFFD in their records: values that were "
+                "no text may have lost bytes when they were captured"
+            )
+            yield Note("replaced-bytes", text)
+
+    def _summary(self) -> str:
+        counts = self.catalog.counts
+        partitions = sum(lane is not None for lane in self.lanes.values())
+        records = counts.get("records", 0)
+        found = f"{_many(records, 'record')} of {_many(partitions, 'partition')}"
+        if "pairs" in counts:
+            found += f" in {_many(counts['pairs'], 'pair')}"
+        left = [f"{counts[name]:,} {text}" for name, text in _TOLD.items() if counts.get(name)]
+        return f"{found}; beside them {', '.join(left)}" if left else found
+
+    def _on_unread(self) -> Iterator[Note]:
+        troubles = self.catalog.troubles.values()
+        for each in troubles:
+            yield Note(UNREAD, f"not understood, and not replayed: {each}")
+
+    def _on_offsets(self) -> Iterator[Note]:
+        twice = sum(lane.twice for lane in self.lanes.values() if lane)
+        if twice:
+            text = f"{twice:,} records were captured more than once; each is replayed once"
+            yield Note("captured-twice", text, "info")
+        numbered = [(place, lane) for place, lane in self.lanes.items() if lane and lane.reason]
+        for (topic, partition), lane in numbered[:_SHOWN]:
+            text = (
+                f"{topic}:{partition}: {lane.reason}, so offsets are numbers in the order of capture, "
+                "and what was captured twice may be there twice"
+            )
+            yield Note("numbered", text)
+        if len(numbered) > _SHOWN:
+            yield Note("numbered", f"so it is in {len(numbered) - _SHOWN} more partitions")
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"

@@ -1,0 +1,157 @@
+"""One captured partition: which offsets it has, and which lot of the capture each is read from."""
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from playhead.source import Bounds
+from playhead.traffic.catalog import Row
+
+
+class Held(NamedTuple):
+    """A lot at its offsets `[from_offset, to_offset)`."""
+
+    from_offset: int
+    to_offset: int
+    row: Row
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has a record at every offset."""
+        return self.to_offset - self.from_offset == self.row.records
+
+
+class Piece(NamedTuple):
+    """Offsets, and the lots that cover all of them, the first captured first; mostly it is one."""
+
+    from_offset: int
+    to_offset: int
+    held: tuple[Held, ...]
+
+
+@dataclass(slots=True)
+class Lane:
+    """The lots of one partition in the order of their offsets.
+
+    The offsets are those that were captured. Where some lot has none, or two lots say different things
+    of one offset, they mean nothing, and all are numbered in the order of capture instead.
+    """
+
+    pieces: list[Piece]
+    is_numbered: bool = False
+    twice: int = 0
+    """Offsets that were captured more than once; each counts once."""
+    reason: str | None = None
+    """Why it is numbered."""
+    _starts: list[int] = field(init=False)
+    _reached: dict[bool, list[int]] = field(default_factory=dict)
+    """The latest time up to each piece, of records and of pairs."""
+
+    def __post_init__(self) -> None:
+        self._starts = [piece.from_offset for piece in self.pieces]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Lane":
+        """Of at least one row, in the order of capture."""
+        if any(row.base < 0 for row in rows):
+            return _numbered(rows, "some of its records were captured without an offset")
+        if _contradict(rows):
+            return _numbered(rows, "different records were captured at the same offset")
+        held = [Held(row.base + row.first, row.base + row.last + 1, row) for row in rows]
+        held.sort(key=lambda each: each.from_offset)  # and in the order of capture among equals
+        pieces = list(_pieces(held))
+        covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
+        total = sum(each.to_offset - each.from_offset for each in held)
+        return cls(pieces, twice=total - covered)
+
+    @property
+    def bounds(self) -> Bounds:
+        end = self.pieces[-1].to_offset
+        return Bounds(self.pieces[0].from_offset, end, end)
+
+    def between(self, from_offset: int, to_offset: int) -> Iterator[Piece]:
+        """The pieces that touch these offsets, in order."""
+        at = max(0, bisect_right(self._starts, from_offset) - 1)
+        for piece in itertools.islice(self.pieces, at, None):
+            if piece.from_offset >= to_offset:
+                return
+            if piece.to_offset > from_offset:
+                yield piece
+
+    def from_instant(self, instant_ms: int, *, by_pair: bool) -> Iterator[Piece]:
+        """The pieces from the first on that may have a record of this instant or later."""
+        if by_pair not in self._reached:
+            times = [
+                max(_latest(each.row, by_pair) for each in piece.held) for piece in self.pieces
+            ]
+            self._reached[by_pair] = [*itertools.accumulate(times, max)]
+        first = bisect_left(self._reached[by_pair], instant_ms)
+        return itertools.islice(self.pieces, first, None)
+
+
+def _latest(row: Row, by_pair: bool) -> int:
+    return row.pair_ms if by_pair and row.pair_ms >= 0 else row.most_ms
+
+
+def _contradict(rows: Iterable[Row]) -> bool:
+    marks: dict[int, int] = {}
+    return any(
+        row.mark and marks.setdefault(row.base + row.first, row.mark) != row.mark for row in rows
+    )
+
+
+def _numbered(rows: Iterable[Row], reason: str) -> Lane:
+    pieces: list[Piece] = []
+    seen: set[tuple[int, int, int]] = set()
+    number = twice = 0
+    for row in rows:
+        known = (row.base + row.first, row.base + row.last, row.mark)
+        if row.base >= 0 and row.mark and known in seen:
+            twice += row.records
+            continue
+        seen.add(known)
+        held = Held(number, number + row.records, row)
+        pieces.append(Piece(held.from_offset, held.to_offset, (held,)))
+        number = held.to_offset
+    return Lane(pieces, is_numbered=True, twice=twice, reason=reason)
+
+
+def _pieces(ordered: Sequence[Held]) -> Iterator[Piece]:
+    """Lots that overlap are cut where one of them begins or ends."""
+    together: list[Held] = []
+    reached = -1
+    for each in ordered:
+        if together and each.from_offset >= reached:
+            yield from _cut(together)
+            together = []
+        together.append(each)
+        reached = max(reached, each.to_offset)
+    yield from _cut(together)
+
+
+def _cut(together: Sequence[Held]) -> Iterator[Piece]:
+    first = together[0]
+    if len(together) == 1:
+        yield Piece(first.from_offset, first.to_offset, (first,))
+        return
+    reach = max(each.to_offset for each in together)
+    all_of_it = [each for each in together if each.to_offset == reach and each.is_dense]
+    if whole := [each for each in all_of_it if each.from_offset == first.from_offset]:
+        yield Piece(first.from_offset, reach, (min(whole, key=_captured),))
+        return
+    edges = sorted({edge for each in together for edge in (each.from_offset, each.to_offset)})
+    waiting = [*reversed(together)]
+    covering: list[Held] = []
+    for start, end in itertools.pairwise(edges):
+        covering = [each for each in covering if each.to_offset > start]
+        while waiting and waiting[-1].from_offset <= start:
+            covering.append(waiting.pop())
+        covering.sort(key=_captured)
+        dense = next((each for each in covering if each.is_dense), None)
+        yield Piece(start, end, (dense,) if dense else tuple(covering))
+
+
+def _captured(held: Held) -> tuple[int, int, int]:
+    return held.row.file, held.row.start, held.row.nth

@@ -1,0 +1,164 @@
+"""Reads slices of a capture: only the lots they need, each parsed by itself."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from playhead.errors import PlayheadError
+from playhead.record import Slice, TimestampType
+from playhead.records import Records
+from playhead.source import OutOfBounds, Place
+from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.columns import Columns
+from playhead.traffic.index import TrafficIndex
+from playhead.traffic.lanes import Held, Lane, Piece
+from playhead.traffic.shapes import Strange
+from playhead.traffic.snapshot import Snapshot, is_packed, opened
+
+_MOST_RECORDS: Final = 4_096
+_MOST_BYTES: Final = 4 << 20
+_REMEMBERED: Final = 4
+
+Parse = Callable[[bytes, Row, Catalog], Columns]
+
+
+class CaptureDamaged(PlayheadError):
+    """What stands at a place is not what was found there before."""
+
+    def __init__(self, file: str, *, start: int, reason: str) -> None:
+        self.file, self.start, self.reason = file, start, reason
+        super().__init__(
+            f"{file}: what was found at byte {start} is not there any more: {reason}",
+            hint="the file was changed while it was read",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _damaged_again, (self.file, self.start, self.reason)
+
+
+def _damaged_again(file: str, start: int, reason: str) -> CaptureDamaged:
+    return CaptureDamaged(file, start=start, reason=reason)
+
+
+class Files:
+    """The bytes of a capture's files by their places; the files are opened when they are needed."""
+
+    def __init__(self, snapshot: Snapshot, stack: ExitStack) -> None:
+        self._snapshot, self._stack = snapshot, stack
+        self._packed: dict[int, BinaryIO] = {}
+        self._plain: dict[int, int] = {}
+
+    def read(self, row: Row) -> bytes:
+        if row.file not in self._plain and row.file not in self._packed:
+            self._open(row.file)
+        if row.file in self._plain:
+            return os.pread(self._plain[row.file], row.length, row.start)
+        # Packed files are gone through from where one stands; a step back begins anew.
+        file = self._packed[row.file]
+        file.seek(row.start)
+        return file.read(row.length)
+
+    def _open(self, index: int) -> None:
+        path = self._snapshot.files[index]
+        if is_packed(path):
+            self._packed[index] = self._stack.enter_context(opened(path))
+        else:
+            file = self._stack.enter_context(path.open("rb", buffering=0))
+            self._plain[index] = file.fileno()
+
+
+@dataclass(slots=True)
+class TrafficReader:
+    """An open capture; belongs to one thread."""
+
+    snapshot: Snapshot
+    index: TrafficIndex
+    files: Files
+    parse: Parse
+    by_pair_time: bool
+    _last: dict[Row, Columns] = field(default_factory=dict)
+
+    def read(self, slice_: Slice, /) -> Iterator[Records]:
+        place = (slice_.topic, slice_.partition)
+        lane = self.index.lanes.get(place)
+        if lane is None:
+            raise OutOfBounds(slice_, self.index.bounds().get(place))
+        bounds = lane.bounds
+        if slice_.from_offset < bounds.earliest or slice_.to_offset > bounds.stable_end:
+            raise OutOfBounds(slice_, bounds)
+        return self._read(lane, slice_)
+
+    def of_piece(self, place: Place, lane: Lane, piece: Piece) -> Records:
+        """All records of a piece."""
+        return self._piece(place, lane, piece, (piece.from_offset, piece.to_offset))
+
+    def _read(self, lane: Lane, slice_: Slice) -> Iterator[Records]:
+        place, ends = (slice_.topic, slice_.partition), (slice_.from_offset, slice_.to_offset)
+        gathered, size = Records(*place), 0
+        for piece in lane.between(*ends):
+            gathered.extend(self._piece(place, lane, piece, ends))
+            size += piece.held[0].row.length
+            if len(gathered) >= _MOST_RECORDS or size >= _MOST_BYTES:
+                yield gathered
+                gathered, size = Records(*place), 0
+        if len(gathered):
+            yield gathered
+
+    def _piece(self, place: Place, lane: Lane, piece: Piece, ends: tuple[int, int]) -> Records:
+        start, end = max(piece.from_offset, ends[0]), min(piece.to_offset, ends[1])
+        found = [_within(self._lot(place, lane, each), start, end) for each in piece.held]
+        return found[0] if len(found) == 1 else _united(found)
+
+    def _lot(self, place: Place, lane: Lane, held: Held) -> Records:
+        row = held.row
+        columns = self._columns(row)
+        offsets = columns.offsets
+        if lane.is_numbered:
+            offsets = [*range(held.from_offset, held.to_offset)]
+        elif row.base:
+            offsets = [row.base + each for each in offsets]
+        times, kind = columns.timestamps_ms, columns.timestamp_type
+        if self.by_pair_time and row.pair_ms >= 0:
+            times, kind = [row.pair_ms] * row.records, TimestampType.CREATE_TIME.value
+        kinds = [kind] * row.records
+        return Records(*place, offsets, times, kinds, columns.keys, columns.values, columns.headers)
+
+    def _columns(self, row: Row) -> Columns:
+        known = self._last.get(row)
+        if known is None:
+            known = self._parsed(row)
+            while len(self._last) >= _REMEMBERED:
+                self._last.pop(next(iter(self._last)))
+            self._last[row] = known
+        return known
+
+    def _parsed(self, row: Row) -> Columns:
+        file = self.snapshot.shown(row.file)
+        try:
+            columns = self.parse(self.files.read(row), row, self.index.catalog)
+        except (Strange, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
+            raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
+        if len(columns.offsets) != row.records:
+            reason = f"{len(columns.offsets)} records, and there were {row.records}"
+            raise CaptureDamaged(file, start=row.start, reason=reason)
+        return columns
+
+
+def _within(records: Records, start: int, end: int) -> Records:
+    if records.offsets[0] >= start and records.offsets[-1] < end:
+        return records
+    kept = [i for i, offset in enumerate(records.offsets) if start <= offset < end]
+    return records.pick(kept)
+
+
+def _united(several: Sequence[Records]) -> Records:
+    """The records of all, each offset's from the first that has it."""
+    whole = several[0].pick(())
+    for each in several:
+        whole.extend(each)
+    first: dict[int, int] = {}
+    for index, offset in enumerate(whole.offsets):
+        first.setdefault(offset, index)
+    return whole.pick([first[offset] for offset in sorted(first)])

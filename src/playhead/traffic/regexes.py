@@ -1,0 +1,39 @@
+"""Regular expressions whose time is bounded by the length of the text: RE2, as Arrow has it."""
+
+from functools import lru_cache
+from typing import Any
+
+from playhead.errors import MissingPiece
+
+_LONGEST = 4_096
+_REMEMBERED = 100_000
+
+
+class BadPattern(ValueError):
+    """A pattern that RE2 does not take; the text says why."""
+
+
+class Pattern:
+    """Finds a pattern anywhere in texts. Traffic repeats itself: what was looked at is remembered."""
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+        if len(written) > _LONGEST:
+            raise BadPattern(f"it has {len(written):,} characters, and {_LONGEST:,} is the most")
+        self._look("")
+        self.found_in = lru_cache(maxsize=_REMEMBERED)(self._look)
+
+    def _look(self, text: str) -> bool:
+        try:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+        except ImportError as exc:
+            hint = "pip install 'playhead[local]'"
+            raise MissingPiece("pyarrow", needed_for="REGEX in a filter", hint=hint) from exc
+        try:
+            texts = pa.array([text.encode("utf-8", "replace")], pa.string())
+            found: Any = pc.match_substring_regex(texts, pattern=self.written)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+            reason = str(exc).rpartition("Invalid regular expression: ")[2]
+            raise BadPattern(reason) from exc
+        return bool(found[0].as_py())

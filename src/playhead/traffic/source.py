@@ -1,0 +1,152 @@
+"""Captured traffic as a source: the records of RRPairs, of an extract, of GoReplay files, of HAR."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from playhead.errors import Refused
+from playhead.note import Note
+from playhead.source import Bounds, Place, Reader, SourceFacts, TopicFacts
+from playhead.traffic import extracted, gor, har, rrpairs
+from playhead.traffic.catalog import Catalog
+from playhead.traffic.cataloguing import index_of
+from playhead.traffic.filters import TrafficFilter
+from playhead.traffic.index import TrafficIndex
+from playhead.traffic.lanes import Lane
+from playhead.traffic.reader import Files, Parse, TrafficReader
+from playhead.traffic.snapshot import Snapshot, find_file, find_snapshot
+
+Kind = Literal["rrpair", "extract", "gor", "har"]
+Times = Literal["record", "pair"]
+
+
+class Form(NamedTuple):
+    """How a form of capture is found, gone through once, and read again."""
+
+    find: Callable[[str], Snapshot]
+    scan: Callable[[Snapshot], Catalog] | None
+    """None for RRPairs, which are gone through in parts and with a filter."""
+    parse: Parse
+    absences: str
+
+
+FORMS: Final[Mapping[str, Form]] = {
+    "rrpair": Form(find_snapshot, None, rrpairs.read_row, "they were not captured"),
+    "extract": Form(find_file, extracted.scan, extracted.read_row, "rows without a value"),
+    "gor": Form(find_file, gor.scan, gor.read_row, "requests without a body"),
+    "har": Form(find_file, har.scan, har.read_row, "requests without a body"),
+}
+
+
+class OtherCapture(Refused):
+    """The capture at this place is not the one that was planned."""
+
+    def __init__(self, path: str, *, planned: str, found: str) -> None:
+        self.path, self.planned, self.found = path, planned, found
+        super().__init__(
+            f"{path} has changed since it was planned: its fingerprint was {planned} and is {found}",
+            hint="put the file back as it was, or plan a new replay",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _other_again, (self.path, self.planned, self.found)
+
+
+def _other_again(path: str, planned: str, found: str) -> OtherCapture:
+    return OtherCapture(path, planned=planned, found=found)
+
+
+@dataclass(frozen=True)
+class TrafficSource:
+    """A capture: its topics and partitions, at the offsets they were captured with.
+
+    Its identity is a fingerprint of all its bytes, so that offsets mean the same for as long as a
+    replay goes on, and a capture that was changed is another one. What was captured twice is one
+    record. A GoReplay file, a HAR and an extract are one partition of a topic named after the file,
+    numbered from 0.
+    """
+
+    kind: Kind
+    path: str
+    filter: str | None = None
+    times: Times = "record"
+    """Which time a record has: its own, or that at which its pair was captured."""
+    expect_identity: str | None = None
+
+    def __post_init__(self) -> None:
+        path = Path(self.path).expanduser().absolute()
+        if path.exists():  # an id is looked for wherever it is asked for
+            object.__setattr__(self, "path", str(path))
+        if self.filter is not None:
+            if self.kind != "rrpair":
+                raise Refused(
+                    f"a filter goes with RRPairs, and {self.kind}:{self.path} has none",
+                    hint="--where chooses among records",
+                )
+            TrafficFilter.parse(self.filter)
+
+    def bounds(self) -> Mapping[Place, Bounds]:
+        return self._index().bounds()
+
+    def facts(self) -> SourceFacts:
+        index = self._index()
+        form = FORMS[self.kind]
+        sizes = _sizes(index)
+        topics = {
+            topic: TopicFacts(bytes_by_partition=held, absences=form.absences)
+            for topic, held in sizes.items()
+        }
+        notes = [*index.notes()]
+        if self.filter is not None:
+            notes.insert(
+                0, Note("filter", f"of the pairs only {TrafficFilter.parse(self.filter)}", "info")
+            )
+        return SourceFacts(index.catalog.identity, topics, tuple(notes))
+
+    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+        index = self._index()
+        with self._opened(index) as reader:
+            return {
+                place: self._offset_at(reader, place, lane, instant_ms) if lane else 0
+                for place, lane in index.lanes.items()
+            }
+
+    @contextmanager
+    def open(self) -> Iterator[Reader]:
+        with self._opened(self._index()) as reader:
+            yield reader
+
+    @contextmanager
+    def _opened(self, index: TrafficIndex) -> Iterator[TrafficReader]:
+        form = FORMS[self.kind]
+        snapshot = form.find(self.path)
+        with ExitStack() as stack:
+            files = Files(snapshot, stack)
+            yield TrafficReader(snapshot, index, files, form.parse, self.times == "pair")
+
+    def _index(self) -> TrafficIndex:
+        form = FORMS[self.kind]
+        index = index_of(form.find(self.path), self.kind, self.filter, form.scan)
+        found = index.catalog.identity
+        if self.expect_identity not in (None, found):
+            raise OtherCapture(self.path, planned=str(self.expect_identity), found=found)
+        return index
+
+    def _offset_at(self, reader: TrafficReader, place: Place, lane: Lane, instant_ms: int) -> int:
+        by_pair = self.times == "pair"
+        for piece in lane.from_instant(instant_ms, by_pair=by_pair):
+            records = reader.of_piece(place, lane, piece)
+            for offset, time_ms in zip(records.offsets, records.timestamps_ms, strict=True):
+                if time_ms >= instant_ms:
+                    return offset
+        return lane.bounds.stable_end
+
+
+def _sizes(index: TrafficIndex) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), lane in index.lanes.items():
+        pieces = lane.pieces if lane else ()
+        found.setdefault(topic, {})[partition] = sum(each.held[0].row.length for each in pieces)
+    return found

@@ -1,0 +1,298 @@
+"""GoReplay, HAR and extracts as sources; large files in parts; and requests that name what cannot be."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playhead.cli.extract import _written
+from playhead.cli.options import Run
+from playhead.cli.output import Output
+from playhead.context import configure
+from playhead.errors import BadValue, Refused, UsageError
+from playhead.kafka.headers import HeaderRules
+from playhead.kafka.routes import CopyRoute, Shape
+from playhead.kafka.target_topics import TargetTopic
+from playhead.record import Record, TimestampType
+from playhead.records import Records
+from playhead.replay.build import ends
+from playhead.request import Request
+from playhead.source import UNREAD
+from playhead.testing import exercise_source, sample_records
+from playhead.traffic import cataloguing
+from playhead.traffic.snapshot import NoSnapshot
+from playhead.traffic.source import TrafficSource
+from tests.capturing import DATA, SNAPSHOT, everything, fetch, save
+
+END = "\n🐵🙈🙉\n".encode()
+CASES = ("null key", "empty key", "null value", "empty value", "repeated header", "null header")
+
+
+def request(body: bytes, *, head: str = "POST /a HTTP/1.1", length: bool = True) -> bytes:
+    fields = f"Content-Length: {len(body)}\r\n" if length else ""
+    return f"{head}\r\n{fields}Content-Type: text/plain\r\n\r\n".encode() + body
+
+
+def gor(path: Path, *entries: tuple[int, int, bytes]) -> TrafficSource:
+    """Kind, time in ms, payload."""
+    parts = [
+        b"%d 0a%d %d 0\n%b%b" % (kind, n, ms * 10**6, raw, END)
+        for n, (kind, ms, raw) in enumerate(entries)
+    ]
+    path.write_bytes(b"".join(parts))
+    return TrafficSource("gor", str(path))
+
+
+def records(topic: str, *bodies: tuple[int, int, bytes], kind: str = "text/plain") -> list[Record]:
+    headers = (("http.method", b"POST"), ("http.url", b"/a"), ("content-type", kind.encode()))
+    create = TimestampType.CREATE_TIME
+    return [
+        Record(topic, 0, number, ms, create, None, body, headers) for number, ms, body in bodies
+    ]
+
+
+def told(source: TrafficSource, code: str = UNREAD) -> list[str]:
+    return [note.text for note in source.facts().notes if note.code == code]
+
+
+# --- GoReplay
+
+
+def test_gor_contract(tmp_path: Path) -> None:
+    entries = [
+        (1, 1_000, request(b"one")),
+        (2, 1_001, b"HTTP/1.1 200 OK\r\n\r\n"),
+        (1, 900, request(b"")),
+    ]
+    entries += [(1, 1_002, request(b"\x00\n\xff")), (3, 1_003, b"x"), (1, 1_002, request(b"four"))]
+    source = gor(tmp_path / "shop.gor", *entries)
+    wanted = records("shop", (0, 1_000, b"one"), (2, 1_002, b"\x00\n\xff"), (3, 1_002, b"four"))
+    exercise_source(lambda: source, wanted, lacks=CASES)
+    assert "1 requests without a body, 2 responses" in told(source, "captured")[0]
+    packed = tmp_path / "shop.gor.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "shop.gor").read_bytes()))
+    assert everything(TrafficSource("gor", str(packed))) == wanted
+
+
+def test_the_sample_of_gor() -> None:
+    (only,) = everything(TrafficSource("gor", str(DATA / "requests.gor")))
+    assert (only.timestamp_ms, only.value) == (1_772_445_600_012, b'{"sku":"A-7","qty":2}')
+
+
+def test_a_last_request_without_a_separator_counts_if_it_is_whole(tmp_path: Path) -> None:
+    source = gor(tmp_path / "x.gor", (1, 1, request(b"whole")), (1, 2, request(b"more")))
+    file = tmp_path / "x.gor"
+    file.write_bytes(file.read_bytes().removesuffix(END))
+    assert [each.value for each in everything(source)] == [b"whole", b"more"]
+    file.write_bytes(file.read_bytes()[:-1])
+    assert [each.value for each in everything(source)] == [b"whole"]
+    assert "cut off" in told(source)[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "body"),
+    [
+        (
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n",
+            b"abcde",
+        ),
+        (b"POST / HTTP/1.1\nContent-Length: 2\n\nab", b"ab"),
+        (b"PUT / HTTP/1.0\r\n\r\nuntil the end", b"until the end"),
+        (b"GET / HTTP/1.1\r\n\r\n", None),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc\r\n", "cut off"),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", "content length"),
+        (b"anything", "no HTTP request"),
+    ],
+)
+def test_requests(tmp_path: Path, raw: bytes, body: object) -> None:
+    source = gor(tmp_path / "x.gor", (1, 1, raw))
+    found = [each.value for each in everything(source)]
+    assert found == ([body] if isinstance(body, bytes) else [])
+    assert bool(told(source)) == isinstance(body, str)
+    assert not isinstance(body, str) or body in told(source)[0]
+
+
+@given(raw=st.binary(max_size=300), cut=st.integers(0, 200))
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
+)
+def test_no_file_makes_gor_stumble(tmp_path: Path, raw: bytes, cut: int) -> None:
+    file = tmp_path / "x.gor"
+    gor(file, (1, 5, request(b"first")), (1, 6, raw), (1, 7, request(b"last")))
+    file.write_bytes(file.read_bytes()[cut:] + raw)
+    source = TrafficSource("gor", str(file))
+    assert len(everything(source)) == source._index().catalog.counts.get("records", 0)
+
+
+# --- HAR
+
+
+def har(path: Path, *entries: object) -> TrafficSource:
+    path.write_text(json.dumps({"log": {"version": "1.2", "entries": entries}}))
+    return TrafficSource("har", str(path))
+
+
+def entry(at: str, **posted: object) -> dict[str, object]:
+    asked = {"method": "POST", "url": "/a"} | ({"postData": posted} if posted else {})
+    return {"startedDateTime": at, "request": asked}
+
+
+def test_har_contract(tmp_path: Path) -> None:
+    source = har(
+        tmp_path / "a b.har",
+        entry("1970-01-01T00:00:01.500Z", mimeType="text/plain", text="one"),
+        entry("1970-01-01T00:00:02Z"),
+        entry(
+            "1970-01-01T01:00:01+01:00",
+            mimeType="text/plain",
+            text="/w==",
+            encoding="base64",
+        ),
+        entry(
+            "1970-01-01T00:00:03Z", mimeType="text/plain", params=[{"name": "a b", "value": "&"}]
+        ),
+        entry("yesterday", text="x"),
+        7,
+    )
+    wanted = records("a-b", (0, 1_500, b"one"), (2, 1_000, b"\xff"), (3, 3_000, b"a+b=%26"))
+    exercise_source(lambda: source, wanted, lacks=CASES)
+    assert [each.partition("har:1: ")[2] for each in told(source)] == [
+        "entry 4: its time is 'yesterday'",
+        "entry 5: it has no request",
+    ]
+
+
+def test_what_is_no_har_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.har").write_text("{}")
+    with pytest.raises(NoSnapshot, match="it is no HAR"):
+        TrafficSource("har", str(tmp_path / "x.har")).bounds()
+
+
+# --- extracts
+
+
+def test_the_documented_extract_is_a_source() -> None:
+    source = TrafficSource("extract", str(DATA / "extract_fetch_expected.csv"))
+    (only,) = everything(source)
+    assert (only.topic, only.offset, only.key) == ("extract_fetch_expected", 0, None)
+    assert only.value == b'{"id":1001,"sku":"A-7"}'
+    assert only.timestamp_ms == 1_772_445_600_205
+
+
+def test_extract_contract(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    file.write_bytes(
+        b"\xef\xbb\xbf.keyString,a.b,.ts,RRPair UUID\n"
+        b'k,"one\nline, ""two""",1970-01-01T00:00:01Z,u\n'
+        b"k,bad time,soon,u\n"
+        b",\xff\xfe,1970-01-01T00:00:03Z,u|v\n"
+        b"k,,1970-01-01T00:00:02Z,u\n"
+    )
+    kind = TimestampType.CREATE_TIME
+    rows = [
+        (0, 1_000, b"k", b'one\nline, "two"'),
+        (2, 3_000, b"", b"\xff\xfe"),
+        (3, 2_000, b"k", b""),
+    ]
+    wanted = [Record("out", 0, n, ms, kind, key, value) for n, ms, key, value in rows]
+    source = TrafficSource("extract", str(file))
+    exercise_source(lambda: source, wanted, lacks=[*CASES])
+    assert "out.csv:4: a time 'soon'" in told(source)[0]
+
+
+def test_a_column_that_is_not_used_is_named_and_one_without_a_time_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    file.write_text("a,b,RRPair UUID\n1,2,u\n1\n")
+    source = TrafficSource("extract", str(file))
+    (only,) = everything(source)
+    assert (only.value, only.timestamp_ms, only.timestamp_type) == (b"1", -1, TimestampType.NONE)
+    assert "column 'b' is not used" in told(source)[0]
+    assert "1 cells, and the header has 3" in told(source)[1]
+    file.write_text("uuid,ts\n")
+    with pytest.raises(NoSnapshot, match="no column of values"):
+        source.bounds()
+
+
+def test_all_records_come_back_from_their_own_csv(tmp_path: Path) -> None:
+    samples = sample_records()
+    raw = save(
+        tmp_path / "raw.jsonl", [fetch(("contract", 0, samples[:5]), ("contract", 1, samples[5:]))]
+    )
+    run = Run(Output(form="csv"), {})
+    text = "\n".join(text for text, _ in _written(run, TrafficSource("rrpair", str(raw))))
+    file = tmp_path / "all.csv"
+    file.write_text(text + "\n", newline="")
+    exercise_source(lambda: TrafficSource("extract", str(file)), samples)
+
+
+# --- large files
+
+
+def test_a_large_file_is_gone_through_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = SNAPSHOT.read_text().splitlines()
+    pretty = json.dumps(json.loads(lines[0]), indent=1)
+    file = tmp_path / "raw.jsonl"
+    file.write_text("\n".join([*lines, pretty, "{broken", *lines[:2], "", "broken too", lines[5]]))
+    whole = TrafficSource("rrpair", str(file), "(command NOT Metadata)")
+    needed, facts = everything(whole), whole.facts()
+    monkeypatch.setattr(cataloguing, "_PART_BYTES", 5_000)
+    cataloguing._remembered.clear()
+    monkeypatch.setattr(cataloguing, "_kept", lambda key: None)
+    again = TrafficSource("rrpair", str(file), "(command NOT Metadata)")
+    assert len([*cataloguing._parts(find(file))]) > 2
+    assert everything(again) == needed
+    assert again.facts() == facts
+
+
+def find(file: Path) -> cataloguing.Snapshot:
+    return cataloguing.Snapshot("x", (file,))
+
+
+# --- requests
+
+
+def make(source: str, target: str = "kafka:copies", **more: object) -> Request:
+    return Request(source=source, target=target, **more)
+
+
+def test_a_topic_that_is_mapped_goes_elsewhere() -> None:
+    asked = make("rrpair:x", "kafka:all-{topic}", topic_map=("a=b", "c=c-test"))
+    assert [asked.target_topic(name) for name in "abc"] == ["b", "all-b", "c-test"]
+    target = ends(asked, configure({"bootstrap_servers": "127.0.0.1:1"})).target
+    assert [target.topic_for(name) for name in "abc"] == ["b", "all-b", "c-test"]  # type: ignore[attr-defined]
+    for wrong in (("a",), ("a=",), ("=b",), ("a=b", "a=c"), ("a=b c",)):
+        with pytest.raises(BadValue, match="--topic-map"):
+            make("rrpair:x", topic_map=wrong).target_topic("a")
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (make("kafka:t", filter="(command IS Fetch)"), "--filter goes with captured traffic"),
+        (make("parquet:x", times="pair"), "--times goes with captured traffic"),
+        (make("rrpair:x", "postgres:t", topic_map=("a=b",)), "--topic-map names topics"),
+        (make("kafka:t", "rrpair:x"), "rrpair cannot be a target"),
+        (make("rrpair:x", filter="(command"), "--filter cannot be understood"),
+        (make("har:x", filter="(command IS x)"), "goes with RRPairs"),
+    ],
+)
+def test_what_would_mean_nothing_is_refused(request_: Request, says: str) -> None:
+    with pytest.raises((UsageError, Refused), match=says):
+        ends(request_, configure({"bootstrap_servers": "127.0.0.1:1"}))
+
+
+def test_in_turn_to_all_partitions_the_same_when_read_again():
+    topic = TargetTopic("t", 3)
+    route = CopyRoute(topic, False, Shape(HeaderRules.parse(()), False, "r"), is_any=True)
+    held = Records.of(records("x", *((n, 1, b"%d" % n) for n in range(7))))
+    whole = {each.partition: each.offsets for each in route.ways(held)}
+    assert whole == {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
+    parts = [way for part in (held.cut(0, 2), held.cut(2, 7)) for way in route.ways(part)]
+    assert sorted((p.partition, o) for p in parts for o in p.offsets) == sorted(
+        (p, o) for p, offsets in whole.items() for o in offsets
+    )
