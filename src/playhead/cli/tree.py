@@ -17,6 +17,7 @@ COMMANDS = {
     "runs": "The replays of this machine, and how far they are.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",
     "ingest": "UDP datagrams into a topic, each one accounted for.",
+    "capture": "A proxy before Kafka that writes down what passes through it.",
     "topics": "Topics: list, describe, sizes, offsets, create, alter, trim, delete.",
     "produce": "Lines, or JSON Lines of whole records, into a topic.",
     "consume": "Records of a span to the terminal or a pipe.",
