@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 SIZE_BYTES: Final = 4
-MOST_BYTES: Final = 512 << 20
+MOST_BYTES: Final = 256 << 20
+"""Brokers take 100 MiB unless told otherwise; and what TLS begins with would be 352 MiB."""
 _SIZE: Final = struct.Struct(">i")
 # What else people speak to a port, by how it begins.
 _STRANGERS: Final = {
