@@ -135,3 +135,36 @@ def frame_of(
     values = made_up(shape_of(api, side, version).fields, rng, tagged)
     build = request_frame if side == "request" else response_frame
     return build(api, version, values), values
+
+
+def set_of(*values: bytes) -> bytes:
+    """Records with these values, in a set that is not packed; its check sum is nobody's business here."""
+    records = b"".join(_record(number, value) for number, value in enumerate(values))
+    last = len(values) - 1
+    head = struct.pack(
+        ">qiibIhiqqqhii",
+        0,
+        49 + len(records),
+        0,
+        2,
+        0,
+        0,
+        last,
+        1_000,
+        1_000,
+        -1,
+        -1,
+        -1,
+        len(values),
+    )
+    return head + records
+
+
+def _record(number: int, value: bytes) -> bytes:
+    body = b"\0\0" + _signed(number) + _signed(1) + b"k" + _signed(len(value)) + value + b"\0"
+    return _signed(len(body)) + body
+
+
+def _signed(value: int) -> bytes:
+    """A number whose sign is its last bit; none here is negative."""
+    return as_varint(value * 2)

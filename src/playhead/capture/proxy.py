@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from threading import Event, Thread
 from typing import Any, Final
@@ -65,7 +66,8 @@ class Proxy:
         """Close the ports and the connections, write down what was taken, and end."""
         self._is_stopped = True
         if self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            with suppress(RuntimeError):  # it has ended by itself, and its loop is closed
+                self._loop.call_soon_threadsafe(self._stopping.set)
 
     def counts(self) -> Counts:
         tap, told = self.tap, self._told
