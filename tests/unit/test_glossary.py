@@ -32,6 +32,7 @@ ALLOWED_IN_FILE = {
     ("message", "files/trouble.py"): "the sentence that an error says",
     ("message", "files/comparison.py"): "the sentence that an error says",
     ("message", "postgres/sweep.py"): "a column of PostgreSQL's pg_input_error_info",
+    ("message", "capture/scribe.py"): "the sentence that an error says",
     ("message", "job.py"): "the sentence that an error says",
     ("message", "replay/running.py"): "the sentence that an error says",
     ("message", "spark/run.py"): "the sentence that an error says",
@@ -72,6 +73,9 @@ ALLOWED_TEXT = {
     "streaming.checkpoint": "a setting of Spark's",
     "minBatchesToRetain": "a setting of Spark's",
     "log_destination": "PostgreSQL's setting",
+    "batchLength": "a field of captured traffic",
+    "CompressedInputStream": "Arrow's class",
+    "AbstractEventLoop": "asyncio's class",
 }
 
 

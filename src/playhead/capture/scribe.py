@@ -1,4 +1,4 @@
-"""The process that writes captured pairs down: it reads them from its standard input until that ends.
+"""The process that writes captured pairs down: it reads them from a line until that ends.
 
 It is a process of its own because to decode takes a processor, and who forwards traffic must not
 wait for one. What it has done it tells on its standard output, one JSON document on each line.
