@@ -20,6 +20,7 @@ class ScriptedBroker:
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._door.getsockname()[1]
         self.heard: list[bytes] = []
+        self.ended = 0
         self._links: list[socket.socket] = []
         Thread(target=self._accept, daemon=True).start()
 
@@ -51,6 +52,12 @@ class ScriptedBroker:
                     said = self.answer(api, version, correlation, frame)
                     if said is not None:
                         link.sendall(said)
+        self.ended += 1
+
+    @property
+    def open_links(self) -> int:
+        """How many clients have come and not gone."""
+        return len(self._links) - self.ended
 
 
 class Client:

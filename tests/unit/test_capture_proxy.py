@@ -421,3 +421,17 @@ def test_large_frames_pass_whole(bench):
     ][0]
     assert len(base64.b64decode(record["value"])) == 20 << 20
     assert counts.undecodable == {}
+
+
+def test_clients_that_come_and_go_leave_nothing_open(bench):
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker)
+    for number in range(60):
+        client = Client(proxy.doors.port)
+        if number % 3:
+            client.link.sendall(asked(12, 4)[: number % 20])
+        client.close()
+    until(lambda: proxy.counts().connections == 60 and not proxy.counts().open_connections)
+    until(lambda: broker.open_links == 0)
+    client = bench.client(proxy.doors.port)
+    assert client.ask(asked(12, 4))

@@ -5,12 +5,12 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from playhead.capture.fields import decoded, response_at
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.protocol import (
-    SASL_AUTHENTICATE,
     Malformed,
     Side,
     constant_of,
@@ -22,7 +22,18 @@ from playhead.capture.records import Document
 from playhead.version import __version__
 
 # What proves who somebody is, or may hold a password: only its name and its size are kept.
-WITHHELD: Final = frozenset({SASL_AUTHENTICATE, 33, 38, 39, 40, 41, 44, 51})
+_NAMES_WITHHELD: Final = frozenset(
+    {
+        "SaslAuthenticate",
+        "AlterUserScramCredentials",
+        "CreateDelegationToken",
+        "RenewDelegationToken",
+        "ExpireDelegationToken",
+        "DescribeDelegationToken",
+        "AlterConfigs",
+        "IncrementalAlterConfigs",
+    }
+)
 _UNKNOWN: Final = "undefined"
 _NS: Final = 1_000_000_000
 _NS_PER_MS: Final = 1_000_000
@@ -56,6 +67,12 @@ class Captured(NamedTuple):
     response_bytes: int
     was_awaited: bool
     """Whether the client wanted a response."""
+
+
+@cache
+def is_withheld(api: int) -> bool:
+    """Whether nothing but name and size of it may be written down."""
+    return name_of(api) in _NAMES_WITHHELD
 
 
 class Topics:
@@ -107,7 +124,7 @@ class Describer:
                 "correlationId": header.correlation,
                 "size": found.response_bytes,
             }
-        if header.api not in WITHHELD:
+        if not is_withheld(header.api):
             self._put(
                 kafka["request"],
                 (header.api, header.version, "request"),

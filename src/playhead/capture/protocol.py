@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 Side = Literal["request", "response"]
 PRODUCE, FETCH, METADATA = 0, 1, 3
-SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+SASL_HANDSHAKE, API_VERSIONS = 17, 18
 _FILE: Final = "definitions.json"
 _HEADER: Final = struct.Struct(">hhih")
 _SHORTEST_HEADER: Final = 8

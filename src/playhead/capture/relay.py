@@ -91,6 +91,11 @@ class _End(asyncio.Protocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame)
 
+    def end(self) -> None:
+        """Close it; what is on its way still goes."""
+        if self.transport is not None:
+            self.transport.close()
+
 
 class Relay:
     """Between one client and one broker."""
@@ -125,8 +130,8 @@ class Relay:
             self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
             self.close()
             return
-        if self.is_closed or self.client.transport is None or self.broker.transport is None:
-            self.close()
+        if self.is_closed:
+            self.broker.end()  # the client did not wait for it
             return
         client, broker = (
             end.transport.get_extra_info("peername") or ("", 0)
@@ -154,9 +159,8 @@ class Relay:
         if self.is_closed:
             return
         self.is_closed = True
-        for end in (self.client, self.broker):
-            if end.transport is not None:
-                end.transport.close()
+        self.client.end()
+        self.broker.end()
         now_ns = time.time_ns()
         for exchange in self._in_flight:
             self._place.tap.end(exchange, b"", now_ns)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from playhead.capture.frames import SIZE_BYTES
-from playhead.capture.pair import WITHHELD, Captured, Connection
+from playhead.capture.pair import Captured, Connection, is_withheld
 from playhead.capture.passage import packed_connection, packed_head
 from playhead.capture.protocol import read_header
 
@@ -34,7 +34,7 @@ class Exchange:
     was_awaited: bool = True
 
 
-class Tap(asyncio.BaseProtocol):
+class Tap(asyncio.Protocol):
     """The end of the line to the scribe; asyncio tells it when the line is full and when it is free."""
 
     def __init__(self, most_bytes: int, on_slow: OnSlow, hold: Callable[[bool], None]) -> None:
@@ -80,7 +80,7 @@ class Tap(asyncio.BaseProtocol):
     def begin(self, exchange: Exchange) -> None:
         """Keep the request, if there is room."""
         assert exchange.request is not None  # noqa: S101
-        if exchange.api in WITHHELD:
+        if is_withheld(exchange.api):
             exchange.request = _head_of(exchange.request)
         size = len(exchange.request)
         if self.is_broken or (self._on_slow == "drop" and self.held_bytes + size > self._most):
@@ -95,7 +95,7 @@ class Tap(asyncio.BaseProtocol):
             self.dropped += 1
             return
         size = len(response)
-        kept = b"" if exchange.api in WITHHELD else response
+        kept = b"" if is_withheld(exchange.api) else response
         full = self._on_slow == "drop" and self.held_bytes + len(kept) > self._most
         if self.is_broken or full:
             self.held_bytes = max(self.held_bytes - len(request), 0)
