@@ -82,8 +82,10 @@ def main() -> None:
                 form = {"request": side(request), "response": side(definitions[key, "response"])}
                 api["forms"].append({"versions": valid, **form})
     origin = f"Derived from the definitions in {', '.join(jar.name for jar in jars)} (Apache-2.0)"
-    document = {"origin": origin, "apis": {str(key): apis[key] for key in sorted(apis)}}
-    FILE.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+    # A line for each API, so that a difference can be read.
+    lines = [f'"{key}":{json.dumps(apis[key], separators=(",", ":"))}' for key in sorted(apis)]
+    text = f'{{"origin":{json.dumps(origin)},"apis":{{\n' + ",\n".join(lines) + "\n}}\n"
+    FILE.write_text(text, encoding="utf-8")
     print(f"{FILE}: {len(apis)} APIs, {FILE.stat().st_size:,} bytes")
 
 

@@ -180,6 +180,29 @@ def test_kafkas_own_console_clients(
     assert facts(capturing.caught("Fetch", topic)) == facts(original)
 
 
+@pytest.mark.torture
+def test_a_share_group_through_it(
+    start_capture: StartCapture, kafka_tool: KafkaTool, kafka: KafkaConnection, topic: str
+) -> None:
+    capturing = start_capture()
+    write(kafka, [Record(topic, 0, 0, 1_000, value=b"%d" % n) for n in range(20)])
+    words = ["--alter", "--group", topic, "--add-config", "share.auto.offset.reset=earliest"]
+    kafka_tool("kafka.admin.ConfigCommand", *words, servers=capturing.place)
+    words = ["--topic", topic, "--group", topic, "--max-messages", "20", "--timeout-ms", "60000"]
+    done = kafka_tool("consumer.ConsoleShareConsumer", *words, servers=capturing.place)
+    assert done.stdout.splitlines() == [b"%d" % n for n in range(20)]
+    assert capturing.stop()["undecodable"] == {}
+    fetched = [
+        record["valueString"]
+        for pair in capturing.pairs()
+        if pair["command"] == "ShareFetch"
+        for t in pair["kafka"]["response"].get("ShareFetchResponse", {}).get("topics", ())
+        for partition in t["partitions"]
+        for record in partition.get("records", {}).get("records", ())
+    ]
+    assert {str(n) for n in range(20)} <= set(fetched)
+
+
 def test_kafka_python(start_capture: StartCapture, kafka: KafkaConnection, topic: str) -> None:
     capturing = start_capture()
     producer = their_kafka.KafkaProducer(bootstrap_servers=capturing.place, compression_type="gzip")

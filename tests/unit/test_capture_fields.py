@@ -210,9 +210,9 @@ def test_what_cannot_be_read_is_there_as_it_is(records, flips):
         data[12 + place % (len(data) - 12)] = byte
     sets, reasons, left = record_sets(bytes(data))
     assert (len(sets), left) == (1, 0)
-    assert bool(reasons) == ("undecodedBase64" in sets[0])
+    assert bool(reasons) == ("undecoded" in sets[0])
     if reasons:
-        assert base64.b64decode(sets[0]["undecodedBase64"]) == bytes(data)
+        assert base64.b64decode(sets[0]["undecoded"]["base64"]) == bytes(data)
 
 
 def test_a_marker_of_a_transaction_is_no_record():

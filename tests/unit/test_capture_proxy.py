@@ -315,7 +315,7 @@ def test_what_cannot_be_decoded_is_counted_and_kept(bench):
     client.ask(broken)
     counts, (found,) = bench.ended(proxy)
     assert list(counts.undecodable) == ["Heartbeat v4: request: 2 bytes are left at its end"]
-    assert base64.b64decode(found["kafka"]["request"]["undecodedBase64"]).endswith(b"??")
+    assert base64.b64decode(found["kafka"]["request"]["undecoded"]["base64"]).endswith(b"??")
 
 
 def produce_many(client: Client, count: int, value: bytes) -> None:

@@ -86,8 +86,8 @@ def test_keys_values_and_headers():
 def test_bytes_that_nobody_could_read_are_gone():
     document = pair()
     fetch = document["kafka"]["response"]["FetchResponse"]
-    fetch["topics"][0]["partitions"][0]["records"] = {"undecodedBase64": "//8=", "magic": 1}
-    document["kafka"]["request"]["undecodedBase64"] = "//8="
+    fetch["topics"][0]["partitions"][0]["records"] = {"undecoded": {"base64": "//8="}, "magic": 1}
+    document["kafka"]["request"]["undecoded"] = {"base64": "//8="}
     Redaction([parse_rule("$.a")]).apply(document)
     assert "//8=" not in json.dumps(document)
 

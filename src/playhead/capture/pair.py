@@ -18,7 +18,7 @@ from playhead.capture.protocol import (
     read_header,
     shape_of,
 )
-from playhead.capture.records import Document
+from playhead.capture.records import Document, undecoded
 from playhead.version import __version__
 
 # What proves who somebody is, or may hold a password: only its name and its size are kept.
@@ -156,7 +156,7 @@ class Describer:
             fields, found = decoded(api, version, side, frame, at)
         except Malformed as exc:
             reasons.append(f"{side}: {exc}")
-            into["undecodedBase64"] = b64encode(frame[at:]).decode()
+            into["undecoded"] = undecoded(frame[at:], str(exc))
             return
         reasons += [f"{side}: {reason}" for reason in found]
         self._topics.learn(fields)

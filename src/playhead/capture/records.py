@@ -62,7 +62,12 @@ def _as_it_is(view: memoryview, reason: str) -> Document:
     document: Document = {"magic": view[_MAGIC_AT], "batchLength": length}
     if offset:
         document["baseOffset"] = str(offset)
-    return document | {"undecodedBase64": b64encode(view).decode(), "reason": reason}
+    return document | {"undecoded": undecoded(view, reason)}
+
+
+def undecoded(found: bytes | memoryview, reason: str) -> Document:
+    """Bytes that could not be read; an object, which no reader takes for something that it knows."""
+    return {"base64": b64encode(found).decode(), "reason": reason}
 
 
 def _set(view: memoryview) -> Document:

@@ -127,8 +127,8 @@ class Redaction:
 
 def _withhold(found: Document) -> None:
     """Bytes that nobody could read may hold what was to be taken out."""
-    if found.pop("undecodedBase64", None) is not None:
-        found["undecoded"] = REDACTED
+    if "undecoded" in found:
+        found["undecoded"]["base64"] = REDACTED
 
 
 def _replace(record: Document, name: str) -> bool:
