@@ -388,6 +388,19 @@ def test_traffic_goes_on_when_the_writing_process_dies(bench):
     assert proxy.counts().waiting == 0
 
 
+def test_traffic_goes_on_when_the_disk_does_not_take_it(bench):
+    bench.folder.rmdir()
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker, on_slow="block", memory_bytes=1 << 20)
+    client = bench.client(proxy.doors.port)
+    produce_many(client, 1, b"first")
+    until(lambda: "cannot be written" in (proxy.scribe_error() or ""))
+    produce_many(client, 60, os.urandom(60_000))
+    counts, _ = bench.ended(proxy)
+    assert len(broker.heard) == counts.pairs == counts.lost == 61
+    assert "No such file" in (proxy.scribe_error() or "")
+
+
 def test_files_are_rotated(bench):
     proxy = bench.proxy(bench.broker(made_up_answers), rotate_bytes=200_000)
     client = bench.client(proxy.doors.port)

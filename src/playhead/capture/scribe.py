@@ -9,7 +9,7 @@ import os
 import select
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,6 +74,8 @@ class Scribe:
         self._snapshot = snapshot
         self._describer = Describer()
         self._reasons: Counter[str] = Counter()
+        self._on_their_way: deque[int] = deque()
+        """How many records each line has that is not written yet."""
         self.done = Written()
 
     def take(self, found: Captured | Connection) -> None:
@@ -94,11 +96,13 @@ class Scribe:
         self._redaction.apply(document)
         line = json.dumps(document, ensure_ascii=False, separators=(",", ":"), check_circular=False)
         self._snapshot.write(line.encode("utf-8", "surrogatepass") + b"\n")
-        self.done.pairs += 1
-        self.done.records += _records_in(document)
+        self._on_their_way.append(_records_in(document))
 
     def told(self) -> Written:
         done, redaction = self.done, self._redaction
+        while done.pairs < self._snapshot.written_lines:
+            done.pairs += 1
+            done.records += self._on_their_way.popleft()
         done.written_bytes, done.files = self._snapshot.written_bytes, self._snapshot.files
         done.redacted_fields, done.redacted_values = redaction.fields, redaction.wholes
         done.undecodable = dict(self._reasons)

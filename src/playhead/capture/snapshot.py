@@ -65,8 +65,10 @@ class Snapshot:
         self._file: int | None = None
         self._begun = 0.0
         self._size = 0
+        self._held_lines = 0
         self.files = 0
-        self.written_bytes = 0
+        self.written_bytes = self.written_lines = 0
+        """What the system has; what is in memory still is not counted."""
 
     def write(self, line: bytes) -> None:
         """A line, with its end; it may stay in memory until `flush`."""
@@ -75,6 +77,7 @@ class Snapshot:
         if most is not None and size and size + len(line) > most:
             self.rotate()
         self._held += line
+        self._held_lines += 1
         if len(self._held) >= _AT_ONCE_BYTES:
             self.flush()
 
@@ -109,6 +112,8 @@ class Snapshot:
             raise
         self._size += len(self._held)
         self.written_bytes += len(self._held)
+        self.written_lines += self._held_lines
+        self._held_lines = 0
         self._held.clear()
 
     def rotate(self) -> None:
