@@ -388,6 +388,24 @@ def test_traffic_goes_on_when_the_writing_process_dies(bench):
     assert proxy.counts().waiting == 0
 
 
+@pytest.mark.parametrize("point", ["written#3", "full", "numbered"])
+def test_a_kill_while_a_file_is_written_leaves_whole_lines(bench, point, monkeypatch):
+    monkeypatch.setenv("PLAYHEAD_ABORT_AT", f"capture.{point}")
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker, rotate_bytes=200_000)
+    scribe_of(proxy)
+    client = bench.client(proxy.doors.port)
+    produce_many(client, 20, b"x" * 60_000)
+    until(proxy.scribe_error)
+    counts, found = bench.ended(proxy)
+    assert len(broker.heard) == counts.pairs == 20
+    assert 0 < len(found) < 20
+    assert counts.written <= len(found)
+    assert counts.lost == 20 - counts.written
+    if "#" not in point:
+        assert (bench.folder / "raw-000001.jsonl").exists() == (point == "numbered")
+
+
 def test_traffic_goes_on_when_the_disk_does_not_take_it(bench):
     bench.folder.rmdir()
     broker = bench.broker(made_up_answers)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from playhead.errors import PlayheadError, Refused
+from playhead.faults import abort_point
 
 CURRENT: Final = "raw.jsonl"
 _AT_ONCE_BYTES: Final = 1 << 20
@@ -110,6 +111,7 @@ class Snapshot:
             # A disk that is full has taken a part: the last line must not stay a half.
             os.ftruncate(self._file, self._size)
             raise
+        abort_point("capture.written")
         self._size += len(self._held)
         self.written_bytes += len(self._held)
         self.written_lines += self._held_lines
@@ -123,7 +125,9 @@ class Snapshot:
             return
         try:
             self._end()
+            abort_point("capture.full")
             os.rename(self._folder / CURRENT, self._folder / f"raw-{self.files:06d}.jsonl")  # noqa: PTH104
+            abort_point("capture.numbered")
             _sync_folder(self._folder)
         except OSError as exc:
             raise self._translated(exc) from exc
