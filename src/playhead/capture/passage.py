@@ -4,18 +4,28 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from playhead.capture.pair import Captured, Connection
 
 _PAIR: Final = struct.Struct(">BIQQIIII?")
 _CONNECTION: Final = struct.Struct(">BI")
-_IS_PAIR, _IS_CONNECTION = 1, 2
+_IS_PAIR, _IS_CONNECTION, _IS_END = 1, 2, 3
+
+
+class Ended(NamedTuple):
+    """A connection of which no further pair comes."""
+
+    connection: int
 
 
 def packed_connection(connection: Connection) -> bytes:
     said = json.dumps(asdict(connection)).encode()
     return _CONNECTION.pack(_IS_CONNECTION, len(said)) + said
+
+
+def packed_end(connection: int) -> bytes:
+    return _CONNECTION.pack(_IS_END, connection)
 
 
 def packed_head(found: Captured) -> bytes:
@@ -33,13 +43,16 @@ def packed_head(found: Captured) -> bytes:
     )
 
 
+Passed = Captured | Connection | Ended
+
+
 class Unpacker:
     """Takes bytes as they come."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def take(self, data: bytes) -> Iterator[Captured | Connection]:
+    def take(self, data: bytes) -> Iterator[Passed]:
         """What is whole with these bytes."""
         held = self._held
         held += data
@@ -51,19 +64,20 @@ class Unpacker:
         finally:
             del held[:at]
 
-    def _one(self, at: int) -> tuple[Captured | Connection, int] | None:
+    def _one(self, at: int) -> tuple[Passed, int] | None:
         held = self._held
-        if len(held) <= at:
+        begin = at + _CONNECTION.size
+        if len(held) < begin:
             return None
-        if held[at] == _IS_CONNECTION:
-            if len(held) < at + _CONNECTION.size:
-                return None
-            _, size = _CONNECTION.unpack_from(held, at)
-            end = at + _CONNECTION.size + size
-            if len(held) < end:
-                return None
-            return Connection(**json.loads(held[at + _CONNECTION.size : end])), end
-        return self._pair(at)
+        kind, number = _CONNECTION.unpack_from(held, at)
+        if kind == _IS_PAIR:
+            return self._pair(at)
+        if kind == _IS_END:
+            return Ended(number), begin
+        end = begin + number
+        if len(held) < end:
+            return None
+        return Connection(**json.loads(held[begin:end])), end
 
     def _pair(self, at: int) -> tuple[Captured, int] | None:
         held = self._held

@@ -165,6 +165,7 @@ class Relay:
         for exchange in self._in_flight:
             self._place.tap.end(exchange, b"", now_ns)
         self._in_flight.clear()
+        self._place.tap.gone(self._number)
         self._place.left(self)
 
     def hold_back(self) -> None:

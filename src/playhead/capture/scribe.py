@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from playhead.capture.pair import Captured, Connection, Describer, partitions_of
-from playhead.capture.passage import Unpacker
+from playhead.capture.passage import Ended, Passed, Unpacker
 from playhead.capture.protocol import Malformed, name_of, read_head
 from playhead.capture.records import Document
 from playhead.capture.redaction import Redaction, parse_rule
@@ -78,10 +78,15 @@ class Scribe:
         """How many records each line has that is not written yet."""
         self.done = Written()
 
-    def take(self, found: Captured | Connection) -> None:
+    def take(self, found: Passed) -> None:
         if isinstance(found, Connection):
             self._describer.connections[found.number] = found
-            return
+        elif isinstance(found, Ended):
+            self._describer.connections.pop(found.connection, None)
+        else:
+            self._write(found)
+
+    def _write(self, found: Captured) -> None:
         try:
             document, reasons = self._describer.describe(found)
         except Malformed as exc:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.pair import Captured, Connection, is_withheld
-from playhead.capture.passage import packed_connection, packed_head
+from playhead.capture.passage import packed_connection, packed_end, packed_head
 from playhead.capture.protocol import read_header
 
 OnSlow = Literal["block", "drop"]
@@ -41,6 +41,7 @@ class Tap(asyncio.Protocol):
         self._most, self._on_slow, self._hold = most_bytes, on_slow, hold
         self._line: asyncio.WriteTransport | None = None
         self._queue: deque[tuple[int, tuple[bytes, ...]]] = deque()
+        self._untold: dict[int, Connection] = {}
         self._line_is_full = False
         self._is_holding = False
         self.is_broken = False
@@ -75,7 +76,13 @@ class Tap(asyncio.Protocol):
     # --- called by those who forward --------------------------------------------------------
 
     def connected(self, connection: Connection) -> None:
-        self._put(0, (packed_connection(connection),))
+        """The scribe hears of it with its first pair: who comes and goes without one costs nothing."""
+        self._untold[connection.number] = connection
+
+    def gone(self, number: int) -> None:
+        """No further pair of this connection comes."""
+        if self._untold.pop(number, None) is None:
+            self._put(0, (packed_end(number),))
 
     def begin(self, exchange: Exchange) -> None:
         """Keep the request, if there is room."""
@@ -113,7 +120,9 @@ class Tap(asyncio.Protocol):
             size,
             exchange.was_awaited,
         )
-        self._put(len(request) + len(kept), (packed_head(found), request, kept))
+        first = self._untold.pop(exchange.connection, None)
+        told = () if first is None else (packed_connection(first),)
+        self._put(len(request) + len(kept), (*told, packed_head(found), request, kept))
 
     async def finish(self) -> None:
         """Return when all that was handed over is on the line, and the line is closed."""
