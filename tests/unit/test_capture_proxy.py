@@ -445,12 +445,12 @@ def test_large_frames_pass_whole(bench):
     broker = bench.broker(made_up_answers)
     proxy = bench.proxy(broker)
     client = bench.client(proxy.doors.port)
-    produce_many(client, 1, os.urandom(20 << 20))
+    produce_many(client, 1, os.urandom(8 << 20))
     counts, (found,) = bench.ended(proxy)
     record = found["kafka"]["request"]["ProduceRequest"]["topics"][0]["partitions"][0]["records"][
         "records"
     ][0]
-    assert len(base64.b64decode(record["value"])) == 20 << 20
+    assert len(base64.b64decode(record["value"])) == 8 << 20
     assert counts.undecodable == {}
 
 
