@@ -18,7 +18,7 @@ from playhead.testing.fixtures import MakeTopic
 from tests.fix_capture import StartCapture
 from tests.fix_commands import COMMAND
 from tests.fix_kafka_tools import KafkaTool
-from tests.fix_topics import odd_records, records_in, write
+from tests.fix_topics import odd_records, records_in, timed, write
 from tests.their_kafka import kafka as their_kafka
 
 _WITHIN_S = 30.0
@@ -141,7 +141,7 @@ def test_transactions_through_it_commit_and_abort(
     partitions = [
         partition
         for pair in fetched
-        for t in pair["kafka"]["response"].get("FetchResponse", {}).get("topics", ())
+        for t in pair["kafka"].get("response", {}).get("FetchResponse", {}).get("topics", ())
         for partition in t["partitions"]
     ]
     markers = [
@@ -185,22 +185,22 @@ def test_a_share_group_through_it(
     start_capture: StartCapture, kafka_tool: KafkaTool, kafka: KafkaConnection, topic: str
 ) -> None:
     capturing = start_capture()
-    write(kafka, [Record(topic, 0, 0, 1_000, value=b"%d" % n) for n in range(20)])
+    write(kafka, timed(topic, 0, *range(1_000, 1_020)))
     words = ["--alter", "--group", topic, "--add-config", "share.auto.offset.reset=earliest"]
     kafka_tool("kafka.admin.ConfigCommand", *words, servers=capturing.place)
     words = ["--topic", topic, "--group", topic, "--max-messages", "20", "--timeout-ms", "60000"]
     done = kafka_tool("consumer.ConsoleShareConsumer", *words, servers=capturing.place)
-    assert done.stdout.splitlines() == [b"%d" % n for n in range(20)]
+    assert done.stdout.splitlines() == [b"v%d" % n for n in range(1_000, 1_020)]
     assert capturing.stop()["undecodable"] == {}
     fetched = [
         record["valueString"]
         for pair in capturing.pairs()
         if pair["command"] == "ShareFetch"
-        for t in pair["kafka"]["response"].get("ShareFetchResponse", {}).get("topics", ())
+        for t in pair["kafka"].get("response", {}).get("ShareFetchResponse", {}).get("topics", ())
         for partition in t["partitions"]
         for record in partition.get("records", {}).get("records", ())
     ]
-    assert {str(n) for n in range(20)} <= set(fetched)
+    assert {f"v{n}" for n in range(1_000, 1_020)} <= set(fetched)
 
 
 def test_kafka_python(start_capture: StartCapture, kafka: KafkaConnection, topic: str) -> None:
@@ -238,8 +238,12 @@ def test_no_client_hears_of_the_broker_itself(
         assert {(b.host, b.port) for b in brokers} == {("127.0.0.1", here)}
     counts = capturing.stop()
     assert counts["brokers"] == {f"127.0.0.1:{real}": f"127.0.0.1:{here}"}
-    (cluster,) = [p for p in capturing.pairs() if p["command"] == "DescribeCluster"]
-    assert cluster["kafka"]["response"]["DescribeClusterResponse"]["brokers"][0]["port"] == real
+    said = [
+        p["kafka"]["response"]["MetadataResponse"]
+        for p in capturing.pairs()
+        if p["command"] == "Metadata"
+    ]
+    assert {broker["port"] for each in said for broker in each["brokers"]} == {real}
 
 
 def test_a_kill_leaves_whole_lines_but_for_the_last(
@@ -273,7 +277,7 @@ def test_a_kill_leaves_whole_lines_but_for_the_last(
 
 def test_ctrl_c_says_what_became_of_every_pair(start_capture: StartCapture, topic: str) -> None:
     capturing = start_capture("--topics", "other", "--redact", "$.card")
-    write(capturing.kafka, [Record(topic, 0, 0, 1_000, value=b'{"card":1}')] * 3)
+    write(capturing.kafka, timed(topic, 0, 1_000, 1_001, 1_002))
     counts = capturing.stop(by=signal.SIGTERM)
     assert counts["left_out"] > 0
     assert counts["pairs"] == counts["written"] + counts["left_out"]

@@ -311,11 +311,15 @@ def test_what_cannot_be_decoded_is_counted_and_kept(bench):
     proxy = bench.proxy(bench.broker(made_up_answers))
     client = bench.client(proxy.doors.port)
     frame = asked(12, 4)
-    broken = struct.pack(">i", len(frame) - 4 + 2) + frame[4:] + b"??"
-    client.ask(broken)
-    counts, (found,) = bench.ended(proxy)
-    assert list(counts.undecodable) == ["Heartbeat v4: request: 2 bytes are left at its end"]
-    assert base64.b64decode(found["kafka"]["request"]["undecoded"]["base64"]).endswith(b"??")
+    client.ask(framed(frame[4:-9]))
+    client.ask(framed(frame[4:] + b"??"))
+    counts, (found, longer) = bench.ended(proxy)
+    (reason,) = counts.undecodable
+    assert reason.startswith("Heartbeat v4: request: it ends early")
+    assert longer["kafka"]["request"]["HeartbeatRequest"]["trailing"] == "Pz8="
+    assert frame.endswith(
+        base64.b64decode(found["kafka"]["request"]["undecoded"]["base64"]) + frame[-9:]
+    )
 
 
 def produce_many(client: Client, count: int, value: bytes) -> None:

@@ -63,7 +63,10 @@ def decoded(
         found, at = _reader(api, version, side)(reading, body_at)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
         raise Malformed(f"it ends early, or is not as defined: {exc}") from exc
-    if at != len(frame):
+    if at < len(frame) and side == "request":
+        # librdkafka leaves some behind its Metadata; brokers read what they know, and no more.
+        found["trailing"] = b64encode(frame[at:]).decode()
+    elif at != len(frame):
         raise Malformed(f"{len(frame) - at} bytes are left at its end")
     return found, reading.reasons
 
