@@ -11,12 +11,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.record import Record
 from playhead.sandbox import Endpoints
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_capture import StartCapture
 from tests.fix_commands import COMMAND
+from tests.fix_environment import processes_that_mention
 from tests.fix_kafka_tools import KafkaTool
 from tests.fix_topics import odd_records, records_in, timed, write
 from tests.their_kafka import kafka as their_kafka
@@ -251,14 +253,22 @@ def test_a_kill_leaves_whole_lines_but_for_the_last(
 ) -> None:
     capturing = start_capture("--rotate", "100kB")
     producer = Producer({"bootstrap.servers": capturing.place, "linger.ms": 0})
-    delivered: list[int] = []
-    for number in range(2_000):
+    delivered: list[bytes] = []
+    while len(delivered) < 1_000:
         producer.produce(
-            topic, b"%d" % number * 50, on_delivery=lambda e, _: delivered.append(e is None)
+            topic,
+            b"%d" % len(delivered) * 50,
+            on_delivery=lambda _, it: delivered.append(it.value()),
         )
-        producer.poll(0)
-        if number == 1_000:
-            capturing.kill()
+        producer.poll(0.002)
+    capturing.kill()
+    assert wait_until(
+        lambda: not processes_that_mention(str(capturing.folder)),
+        deadline_s=_WITHIN_S,
+        clock=SystemClock(),
+        every_s=0.05,
+    ), "the process that writes has not ended with the one that forwards"
+    producer.purge()
     written = [
         file.read_bytes().split(b"\n") for file in sorted(capturing.folder.glob("raw*.jsonl"))
     ]
@@ -266,7 +276,10 @@ def test_a_kill_leaves_whole_lines_but_for_the_last(
     for *lines, _ in written:
         for line in lines:
             assert json.loads(line)["msgType"] == "rrpair"
-    assert all(last == b"" for *_, last in written[:-1])
+    assert all(last == b"" for *_, last in written), "only the one that writes was not killed"
+    # What was still in memory is gone; the first half is no matter of milliseconds any more.
+    caught = {record.value for record in capturing.caught("Produce", topic)}
+    assert set(delivered[:500]) <= caught
     refused = subprocess.run(
         [*COMMAND, "capture", "--upstream", kafka.bootstrap_servers, "--out", str(capturing.folder),
          "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60, env=os.environ,

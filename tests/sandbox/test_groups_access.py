@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.groups.plan import Committed
 from playhead.kafka.admin import Admin
@@ -125,12 +126,16 @@ def test_a_login_passes_through_the_capture_proxy_and_is_not_written_down(
         "bootstrap.servers": capturing.place, "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret",
     }  # fmt: skip
-    consumer = Consumer(login | {"group.id": "none", "auto.offset.reset": "earliest"})
+    more = {"group.id": "none", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer(login | more)
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found = consumer.poll(WITHIN_S)
+
+    def value() -> bytes | None:
+        found = consumer.poll(1)  # an error until the permission has come everywhere
+        return None if found is None or found.error() is not None else found.value()
+
+    assert wait_until(value, deadline_s=WITHIN_S, clock=SystemClock(), every_s=0.1) == b"v"
     consumer.close()
-    assert found is not None
-    assert (found.error(), found.value()) == (None, b"v")
     assert capturing.stop()["undecodable"] == {}
     assert "SaslAuthenticate" in {pair["command"] for pair in capturing.pairs()}
     raw = b"".join(file.read_bytes() for file in capturing.folder.iterdir())
