@@ -25,7 +25,8 @@ from playhead.capture.redaction import Redaction, parse_rule
 from playhead.capture.snapshot import Rotation, Snapshot, SnapshotNotWritten
 
 _READ_BYTES: Final = 1 << 20
-_LOOK_EVERY_S: Final = 0.5
+_TELL_EVERY_S: Final = 0.25
+_GATHER_S: Final = 0.005
 _NICENESS: Final = 5
 _MOST_REASONS: Final = 100
 
@@ -157,20 +158,23 @@ def main(words: Sequence[str]) -> int:
 
 def _take_all(scribe: Scribe, snapshot: Snapshot) -> None:
     unpacker, source = Unpacker(), sys.stdin.fileno()
-    told, looked_s = b"", 0.0
+    told, told_s = b"", 0.0
     while True:
         has_come = bool(select.select([source], [], [], 0)[0])
         now_s = time.monotonic()
-        if not has_come or now_s - looked_s >= _LOOK_EVERY_S:
-            # When nothing more has come, what is in memory must not wait for it.
-            looked_s = now_s
+        if not has_come:
+            snapshot.flush()  # nothing more has come: what is in memory must not wait for it
+        if now_s - told_s >= _TELL_EVERY_S:
+            told_s = now_s
             snapshot.tick()
             line = scribe.told().as_line()
             if line != told:
                 _put(line)
                 told = line
         if not has_come:
-            select.select([source], [], [], _LOOK_EVERY_S)
+            select.select([source], [], [], _TELL_EVERY_S)
+            # Who forwards needs the processor more: what comes in a moment is taken at once.
+            time.sleep(_GATHER_S)
             continue
         data = os.read(source, _READ_BYTES)
         if not data:
