@@ -7,13 +7,26 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import foundations, gaps, groups, ingest, live, load, measure, replay, topics, traffic
+from bench import (
+    capture,
+    foundations,
+    gaps,
+    groups,
+    ingest,
+    live,
+    load,
+    measure,
+    replay,
+    topics,
+    traffic,
+)
 from bench.measure import Row
 
 _HEADS = ["work", "ours", "against", "theirs", "measured", "bound", "verdict"]
 _HEADS += ["CPU s per million: own + servers'", "peak MB"]
 _RESULTS = Path(__file__).with_name("results")
 _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
+    "capture": lambda _: capture.rows(),
     "foundations": lambda _: foundations.rows(),
     "gaps": lambda _: gaps.rows(),
     "groups": lambda _: groups.rows(),

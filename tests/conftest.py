@@ -4,6 +4,7 @@ pytest_plugins = [
     "playhead.testing.fixtures",
     "tests.fix_environment",
     "tests.fix_commands",
+    "tests.fix_capture",
     "tests.fix_engine",
     "tests.fix_cluster",
     "tests.fix_kafka_tools",

@@ -22,10 +22,12 @@ def kafka_tool(sandbox: Endpoints) -> KafkaTool:
     class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
     java = str(find_java().program)
 
-    def run(name: str, *words: str, stdin: bytes = b"", code: int = 0):  # type: ignore[no-untyped-def]
+    def run(  # type: ignore[no-untyped-def]
+        name: str, *words: str, stdin: bytes = b"", code: int = 0, servers: str | None = None
+    ):
         tool = name if "." in name and name.startswith("kafka.") else _PACKAGE + name
         command = [java, *_OPTIONS, "-cp", class_path, tool]
-        command += ["--bootstrap-server", sandbox.bootstrap_servers, *words]
+        command += ["--bootstrap-server", servers or sandbox.bootstrap_servers, *words]
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=120)
         assert done.returncode == code, (done.stdout[-2000:], done.stderr[-2000:])
         return done

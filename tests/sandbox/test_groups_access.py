@@ -1,11 +1,12 @@
 """What a cluster with an authorizer does not allow is named, with the permission that is missing."""
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -15,12 +16,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.groups.plan import Committed
 from playhead.kafka.admin import Admin
 from playhead.kafka.groups_write import commit
 from playhead.sandbox import Sandbox
 from playhead.sandbox.ground import LOOPBACK, free_port
+from tests.fix_capture import StartCapture
 from tests.fix_commands import Playhead
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -111,3 +114,30 @@ def test_the_missing_permission_is_named_step_by_step(
     described = as_alice("describe", GROUP)
     assert described.returncode == 0, described.stderr
     assert "times of commits are not known" in described.stderr
+
+
+def test_a_login_passes_through_the_capture_proxy_and_is_not_written_down(
+    guarded: Guarded, start_capture: StartCapture
+) -> None:
+    connection, named, _ = guarded
+    allow(connection, ResourceType.TOPIC, TOPIC, AclOperation.READ)
+    capturing = start_capture(upstream=named)
+    login = {
+        "bootstrap.servers": capturing.place, "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret",
+    }  # fmt: skip
+    more = {"group.id": "none", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer(login | more)
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+
+    def value() -> bytes | None:
+        found = consumer.poll(1)  # an error until the permission has come everywhere
+        return None if found is None or found.error() is not None else found.value()
+
+    assert wait_until(value, deadline_s=WITHIN_S, clock=SystemClock(), every_s=0.1) == b"v"
+    consumer.close()
+    assert capturing.stop()["undecodable"] == {}
+    assert "SaslAuthenticate" in {pair["command"] for pair in capturing.pairs()}
+    raw = b"".join(file.read_bytes() for file in capturing.folder.iterdir())
+    assert b"secret" not in raw
+    assert b64encode(b"\0alice\0secret") not in raw

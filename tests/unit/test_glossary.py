@@ -34,6 +34,7 @@ ALLOWED_IN_FILE = {
     ("message", "files/trouble.py"): "the sentence that an error says",
     ("message", "files/comparison.py"): "the sentence that an error says",
     ("message", "postgres/sweep.py"): "a column of PostgreSQL's pg_input_error_info",
+    ("message", "capture/scribe.py"): "the sentence that an error says",
     ("message", "job.py"): "the sentence that an error says",
     ("message", "replay/running.py"): "the sentence that an error says",
     ("message", "spark/run.py"): "the sentence that an error says",
@@ -80,6 +81,9 @@ ALLOWED_TEXT = {
     "minBatchesToRetain": "a setting of Spark's",
     "log_destination": "PostgreSQL's setting",
     "timerange": "a keyword of the known filter language",
+    "batchLength": "a field of captured traffic",
+    "CompressedInputStream": "Arrow's class",
+    "AbstractEventLoop": "asyncio's class",
 }
 
 

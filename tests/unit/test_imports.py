@@ -67,7 +67,8 @@ def before_anything() -> set[str]:
 
 
 HELPS = [
-    [*words, "--help"] for words in (["topics", "create"], ["produce"], ["consume"], ["ingest"])
+    [*words, "--help"]
+    for words in (["topics", "create"], ["produce"], ["consume"], ["ingest"], ["capture"])
 ]
 
 

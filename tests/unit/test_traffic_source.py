@@ -397,7 +397,8 @@ def _mutated(draw: Any, whole: dict[str, Any]) -> dict[str, Any]:
             holder = holder[step]
         how = draw(st.sampled_from(["replace", "delete", "rename", "repeat"]))
         if how == "replace":
-            holder[last] = draw(_JUNK)
+            # A copy: what comes next may change it, and the strategy gives the same one each time.
+            holder[last] = copy.deepcopy(draw(_JUNK))
         elif how == "delete" or isinstance(holder, list):
             del holder[last]
         elif how == "rename":

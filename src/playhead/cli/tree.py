@@ -18,6 +18,7 @@ COMMANDS = {
     "cancel": "Stop a replay that runs here, at a slice boundary.",
     "ingest": "UDP datagrams into a topic, each one accounted for.",
     "standby": "Replays that lie ready under a name, triggered with a span.",
+    "capture": "A proxy before Kafka that writes down what passes through it.",
     "topics": "Topics: list, describe, sizes, offsets, create, alter, trim, delete.",
     "produce": "Lines, or JSON Lines of whole records, into a topic.",
     "consume": "Records of a span to the terminal or a pipe.",

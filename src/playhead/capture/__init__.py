@@ -1,0 +1,1 @@
+"""A Kafka-speaking proxy that writes down what passes through it."""

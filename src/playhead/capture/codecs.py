@@ -1,0 +1,101 @@
+"""Unpacks what producers have packed: gzip by ourselves, the other codecs by Arrow's."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from playhead.capture.protocol import Malformed, varint
+
+NAMES: Final = ("NO_COMPRESSION", "GZIP", "SNAPPY", "LZ4", "ZSTD")
+MOST_BYTES: Final = 256 << 20
+"""More than this is not unpacked: a few bytes can say that they are gigabytes."""
+_GZIP: Final = 31
+_XERIAL: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEAD_BYTES: Final = 16
+
+
+class CodecMissing(Exception):
+    """A codec that this installation does not have."""
+
+
+def unpacked(codec: int, data: bytes | memoryview) -> bytes | memoryview:
+    """The records as they were before they were packed."""
+    if codec == 0:
+        return data
+    if codec >= len(NAMES):
+        raise Malformed(f"codec {codec} is not known")
+    try:
+        return _BY_CODEC[codec](bytes(data))
+    except (zlib.error, OSError, ValueError, IndexError, struct.error) as exc:
+        raise Malformed(f"{NAMES[codec]}: {exc}") from exc
+
+
+def _gzip(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(_GZIP)
+    found = unpacker.decompress(data, MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise _too_much()
+    return found
+
+
+def _snappy(data: bytes) -> bytes:
+    """Bare, or in the blocks that Java's clients write."""
+    if not data.startswith(_XERIAL):
+        return _snappy_block(data, MOST_BYTES)
+    parts: list[bytes] = []
+    left = MOST_BYTES
+    for block in _xerial_blocks(data):
+        parts.append(_snappy_block(block, left))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _xerial_blocks(data: bytes) -> Iterator[bytes]:
+    at = _XERIAL_HEAD_BYTES
+    while at < len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        if not 0 <= size <= len(data) - at - 4:
+            raise Malformed("SNAPPY: a block ends early")
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _snappy_block(block: bytes, most: int) -> bytes:
+    size, _ = varint(block, 0)
+    if size > most:
+        raise _too_much()
+    found: bytes = _arrow().Codec("snappy").decompress(block, size, asbytes=True)
+    return found
+
+
+def _lz4(data: bytes) -> bytes:
+    return _stream("lz4", data)
+
+
+def _zstd(data: bytes) -> bytes:
+    return _stream("zstd", data)
+
+
+def _stream(codec: str, data: bytes) -> bytes:
+    arrow = _arrow()
+    with arrow.CompressedInputStream(arrow.BufferReader(data), codec) as stream:
+        found: bytes = stream.read(MOST_BYTES)
+        if len(found) == MOST_BYTES and stream.read(1):
+            raise _too_much()
+    return found
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as exc:
+        raise CodecMissing("snappy, lz4 and zstd need playhead[local]") from exc
+    return pyarrow
+
+
+def _too_much() -> Malformed:
+    return Malformed(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+
+
+_BY_CODEC: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}

@@ -1,0 +1,203 @@
+"""What Kafka's protocol looks like, by API and version, from the definitions that Kafka itself is made of."""
+
+import json
+import re
+import struct
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple
+
+Side = Literal["request", "response"]
+PRODUCE, FETCH, METADATA = 0, 1, 3
+SASL_HANDSHAKE, API_VERSIONS = 17, 18
+_FILE: Final = "definitions.json"
+_HEADER: Final = struct.Struct(">hhih")
+_SHORTEST_HEADER: Final = 8
+
+
+class Malformed(Exception):
+    """Bytes that are not what the protocol says of them; never shown, always counted."""
+
+
+class Field(NamedTuple):
+    """One field of a request or a response, in one version."""
+
+    name: str
+    kind: str
+    """`int32`, `string`, `records` …; `struct` when it has fields; with `[]` before it for a list."""
+    is_nullable: bool
+    tag: int | None
+    fields: "tuple[Field, ...]"
+
+
+class Shape(NamedTuple):
+    """A request or a response in one version."""
+
+    name: str
+    is_flexible: bool
+    """Whether it has lengths of one byte upwards, and tagged fields."""
+    fields: tuple[Field, ...]
+
+
+class Header(NamedTuple):
+    """The head of a request."""
+
+    api: int
+    version: int
+    correlation: int
+    client: str | None
+    body_at: int
+    """Where what follows it begins, tagged fields of the head left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Api:
+    name: str
+    forms: list[dict[str, Any]]
+
+    def form(self, version: int) -> dict[str, Any] | None:
+        for form in self.forms:
+            first, last = form["versions"]
+            if first <= version <= last:
+                return form
+        return None
+
+
+@cache
+def apis() -> dict[int, _Api]:
+    """Every API that clients may call, by its number."""
+    text = files(__package__).joinpath(_FILE).read_text(encoding="utf-8")
+    return {
+        int(key): _Api(api["name"], api["forms"]) for key, api in json.loads(text)["apis"].items()
+    }
+
+
+def name_of(api: int) -> str:
+    """`Fetch`; a number for one that nobody here knows."""
+    known = apis().get(api)
+    return known.name if known else f"API {api}"
+
+
+@cache
+def constant_of(api: int) -> str:
+    """`KAFKA_API_KEY_FIND_COORDINATOR`."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|\s+", "_", name_of(api))
+    return f"KAFKA_API_KEY_{words.upper()}"
+
+
+@cache
+def known_versions(api: int) -> tuple[int, int] | None:
+    """The first and the last version that is understood; all between them are."""
+    known = apis().get(api)
+    if known is None:
+        return None
+    pairs = [form["versions"] for form in known.forms]
+    return min(first for first, _ in pairs), max(last for _, last in pairs)
+
+
+@cache
+def is_known(api: int, version: int) -> bool:
+    known = apis().get(api)
+    return known is not None and known.form(version) is not None
+
+
+@cache
+def shape_of(api: int, side: Side, version: int) -> Shape:
+    """What a request or a response of this version looks like; `is_known` says whether there is one."""
+    known = apis().get(api)
+    form = known.form(version) if known else None
+    if known is None or form is None:
+        raise Malformed(f"{name_of(api)} version {version} is not known")
+    said = form[side]
+    fields = _fields(said["fields"], version)
+    name = f"{known.name}{'Request' if side == 'request' else 'Response'}"
+    return Shape(name, _holds(said["flexible"], version), fields)
+
+
+def _fields(found: list[list[Any]], version: int) -> tuple[Field, ...]:
+    """The fields that this version has, in their order."""
+    kept = []
+    for name, kind, versions, nullable, tag, tagged, inner in found:
+        if not _holds(versions, version):
+            continue
+        own = kind if inner is None else "[]struct" if kind.startswith("[]") else "struct"
+        has_tag = _holds(tagged, version)
+        below = _fields(inner, version) if inner else ()
+        kept.append(Field(name, own, _holds(nullable, version), tag if has_tag else None, below))
+    return tuple(kept)
+
+
+def _holds(versions: list[int] | None, version: int) -> bool:
+    return versions is not None and versions[0] <= version <= versions[1]
+
+
+@cache
+def response_head_bytes(api: int, version: int) -> int:
+    """How much stands before the body: the correlation, and tags in flexible versions but one."""
+    if api == API_VERSIONS:
+        return 4  # whoever asks for the versions cannot know yet which head is understood
+    return 5 if shape_of(api, "response", version).is_flexible else 4
+
+
+def read_head(frame: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+    """API, version and correlation of a request, whatever its version."""
+    if len(frame) < _SHORTEST_HEADER:
+        raise Malformed(f"a request of {len(frame)} bytes")
+    api, version, correlation = struct.unpack_from(">hhi", frame)
+    return int(api), int(version), int(correlation)
+
+
+def read_header(frame: bytes) -> Header:
+    """The whole head of a request whose version is known."""
+    try:
+        api, version, correlation, size = _HEADER.unpack_from(frame)
+        at = _HEADER.size
+        client = None
+        if size >= 0:
+            client = frame[at : at + size].decode("utf-8", "replace")
+            at += size
+        if shape_of(api, "request", version).is_flexible:
+            at = past_tags(frame, at)
+    except (struct.error, IndexError) as exc:
+        raise Malformed(f"a head that ends early: {exc}") from exc
+    if at > len(frame):
+        raise Malformed("a head that ends early")
+    return Header(api, version, correlation, client, at)
+
+
+def past_tags(data: bytes, at: int) -> int:
+    """Where tagged fields end, none of which is looked at."""
+    count, at = varint(data, at)
+    for _ in range(count):
+        _, at = varint(data, at)
+        size, at = varint(data, at)
+        at += size
+    return at
+
+
+def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+    """An unsigned number of one to five bytes, and where it ends."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 28:
+            raise Malformed("a length of more than five bytes")
+
+
+def as_varint(value: int) -> bytes:
+    """As `varint` reads it, in as few bytes as there can be."""
+    said = bytearray()
+    while value >= 0x80:
+        said.append(value & 0x7F | 0x80)
+        value >>= 7
+    said.append(value)
+    return bytes(said)

@@ -1,0 +1,199 @@
+"""The proxy as a whole: its ports, its relays, the process that writes down, and an end in good order."""
+
+import asyncio
+import gc
+import json
+import socket
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from threading import Event, Thread
+from typing import Any, Final
+
+from playhead.capture.address import HostPort
+from playhead.capture.counts import Counts
+from playhead.capture.doors import Doors
+from playhead.capture.protocol import apis
+from playhead.capture.relay import Relay
+from playhead.capture.scribe import Order
+from playhead.capture.tap import OnSlow, Tap
+
+_LINE_BYTES: Final = 1 << 20
+_MOST_TROUBLES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the proxy stands, and how it copies."""
+
+    listen: HostPort
+    upstream: HostPort
+    order: Order
+    on_slow: OnSlow = "block"
+    memory_bytes: int = 64 << 20
+    advertise: str | None = None
+
+
+class Proxy:
+    """Runs in a thread of its own, so that a terminal that takes no more stops no traffic."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.doors = Doors(setting.listen, setting.upstream, setting.advertise)
+        self.tap = Tap(setting.memory_bytes, setting.on_slow, self._hold)
+        self.is_holding = False
+        self.error: BaseException | None = None
+        self.ended = Event()
+        self._relays: set[Relay] = set()
+        self._connections = 0
+        self._to_broker = self._to_client = 0
+        self._troubles: Counter[str] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._is_stopped = False
+        self._scribe: subprocess.Popen[bytes] | None = None
+        self._told: dict[str, Any] = {}
+        self._listening: Thread | None = None
+
+    # --- asked from outside -----------------------------------------------------------------
+
+    def start(self) -> None:
+        Thread(target=self._run, name="capture", daemon=True).start()
+
+    def stop(self) -> None:
+        """Close the ports and the connections, write down what was taken, and end."""
+        self._is_stopped = True
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # it has ended by itself, and its loop is closed
+                self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def counts(self) -> Counts:
+        tap, told = self.tap, self._told
+        known = {
+            name: told.get(name, 0)
+            for name in ("left_out", "unreadable", "records", "written_bytes", "files")
+        }
+        written = told.get("pairs", 0)
+        lost = self._lost_with_the_scribe(tap.handed, written + known["left_out"])
+        return Counts(
+            connections=self._connections,
+            open_connections=len(self._relays),
+            to_broker_bytes=self._to_broker,
+            to_client_bytes=self._to_client,
+            pairs=tap.handed + tap.dropped + tap.waiting,
+            written=written,
+            dropped=tap.dropped + lost,
+            held_bytes=tap.held_bytes,
+            most_held_bytes=tap.most_held_bytes,
+            redacted_fields=told.get("redacted_fields", 0),
+            redacted_values=told.get("redacted_values", 0),
+            undecodable=dict(told.get("undecodable", {})),
+            brokers=self.doors.known(),
+            troubles=dict(self._troubles),
+            **known,
+        )
+
+    def scribe_error(self) -> str | None:
+        """Why nothing is written down any more."""
+        found: str | None = self._told.get("error")
+        if found is None and self.tap.is_broken and not self._is_stopped:
+            return "the process that writes down has ended"
+        return found
+
+    def _lost_with_the_scribe(self, handed: int, known: int) -> int:
+        return (
+            max(handed - known - int(self._told.get("unreadable", 0)), 0)
+            if self.tap.is_broken
+            else 0
+        )
+
+    # --- asked by relays --------------------------------------------------------------------
+
+    def translate(self, host: str, port: int) -> tuple[str, int]:
+        return self.doors.translate(host, port)
+
+    def came(self, relay: Relay) -> int:
+        self._relays.add(relay)
+        self._connections += 1
+        return self._connections
+
+    def left(self, relay: Relay) -> None:
+        self._relays.discard(relay)
+
+    def trouble(self, what: str) -> None:
+        if what not in self._troubles and len(self._troubles) >= _MOST_TROUBLES:
+            what = "other troubles"
+        self._troubles[what] += 1
+
+    def passed(self, to_broker: int, to_client: int) -> None:
+        self._to_broker += to_broker
+        self._to_client += to_client
+
+    def _hold(self, is_holding: bool) -> None:
+        self.is_holding = is_holding
+        for relay in self._relays:
+            if is_holding:
+                relay.hold_back()
+            else:
+                relay.let_go()
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as exc:  # noqa: BLE001  whatever it is, the command has to hear of it
+            self.error = exc
+        finally:
+            self.ended.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_stopped:
+            self._stopping.set()
+        apis()
+        await self._start_scribe()
+        # What was imported lives as long as we do: no collection has to look at it again.
+        gc.collect()
+        gc.freeze()
+        self.doors.open(lambda broker: Relay(self, (broker.host, broker.port), str(broker)).client)
+        await self._stopping.wait()
+        self.doors.close()
+        for relay in list(self._relays):
+            relay.close()
+        await self.tap.finish()
+        scribe, listening = self._scribe, self._listening
+        if scribe is not None and listening is not None:
+            await asyncio.to_thread(scribe.wait)
+            await asyncio.to_thread(listening.join)
+
+    async def _start_scribe(self) -> None:
+        """The process, with a line to it that tells when it is full, and one back."""
+        here, there = socket.socketpair()
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
+        with there:
+            self._scribe = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "playhead.capture.scribe",
+                    json.dumps(asdict(self._setting.order)),
+                ],
+                stdin=there.fileno(),
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # a Ctrl-C is for us, and it ends when we have told all
+            )
+        self._listening = Thread(target=self._listen, name="scribe", daemon=True)
+        self._listening.start()
+        assert self._loop is not None  # noqa: S101
+        transport, _ = await self._loop.create_connection(lambda: self.tap, sock=here)
+        transport.set_write_buffer_limits(high=_LINE_BYTES)
+
+    def _listen(self) -> None:
+        assert self._scribe is not None  # noqa: S101
+        assert self._scribe.stdout is not None  # noqa: S101
+        with self._scribe.stdout as lines:
+            for line in lines:
+                self._told = json.loads(line)

@@ -1,0 +1,266 @@
+"""One client's connection and ours to its broker, and what passes between them, frame by frame.
+
+A frame is passed on as it came. Only a response that names versions or addresses is another one when
+it leaves; one that should be and cannot be ends the connection, so that no address gets past us.
+"""
+
+import asyncio
+import struct
+import time
+from collections import deque
+from typing import Final, Protocol
+
+from playhead.capture.addresses import has_addresses, rewritten
+from playhead.capture.frames import SIZE_BYTES, Framer, NotKafka
+from playhead.capture.offered import refusal, restricted
+from playhead.capture.pair import Connection
+from playhead.capture.protocol import (
+    API_VERSIONS,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    Malformed,
+    is_known,
+    name_of,
+    past_tags,
+    varint,
+)
+from playhead.capture.tap import Exchange, Tap
+
+_HEAD: Final = struct.Struct(">ihhih")
+_CORRELATION: Final = struct.Struct(">i")
+_ROOM_BYTES: Final = 1 << 20
+_PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
+
+
+class Place(Protocol):
+    """Where relays belong: it knows the brokers, the tap, and keeps count."""
+
+    tap: Tap
+    is_holding: bool
+
+    def translate(self, host: str, port: int) -> tuple[str, int]: ...
+    def came(self, relay: "Relay") -> int: ...
+    def left(self, relay: "Relay") -> None: ...
+    def trouble(self, what: str) -> None: ...
+    def passed(self, to_broker: int, to_client: int) -> None: ...
+
+
+class _End(asyncio.Protocol):
+    """One of the two sides, as asyncio knows it."""
+
+    def __init__(self, relay: "Relay", name: str) -> None:
+        self._relay, self.name = relay, name
+        self.framer = Framer()
+        self.transport: asyncio.Transport | None = None
+        self._held_back: set[str] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        self.transport = transport
+        transport.set_write_buffer_limits(high=_ROOM_BYTES)
+        self._relay.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._relay.received(self, data)
+
+    def eof_received(self) -> bool:
+        self._relay.finished(self)
+        return True  # the other direction goes on
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._relay.close()
+
+    def pause_writing(self) -> None:
+        self._relay.other(self).hold_back("the other side is full")
+
+    def resume_writing(self) -> None:
+        self._relay.other(self).let_go("the other side is full")
+
+    def hold_back(self, why: str) -> None:
+        """Read no more until that is over; there can be several reasons at once."""
+        if self.transport is not None and not self._held_back and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._held_back.add(why)
+
+    def let_go(self, why: str) -> None:
+        self._held_back.discard(why)
+        if self.transport is not None and not self._held_back and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def write(self, frame: bytes) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(frame)
+
+    def end(self) -> None:
+        """Close it; what is on its way still goes."""
+        if self.transport is not None:
+            self.transport.close()
+
+
+class Relay:
+    """Between one client and one broker."""
+
+    def __init__(self, place: Place, broker: tuple[str, int], shown: str) -> None:
+        self._place, self._address, self.broker_name = place, broker, shown
+        self.client, self.broker = _End(self, "client"), _End(self, "broker")
+        self._in_flight: deque[Exchange] = deque()
+        self._number = 0
+        self._begun_ns = 0
+        self.is_closed = False
+        self._connecting: asyncio.Task[None] | None = None
+
+    def other(self, end: _End) -> _End:
+        return self.broker if end is self.client else self.client
+
+    # --- coming and going -------------------------------------------------------------------
+
+    def made(self, end: _End) -> None:
+        if end is self.client:
+            self._begun_ns = time.time_ns()
+            self._number = self._place.came(self)
+            end.hold_back("no broker yet")
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: self.broker, *self._address)
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+            self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
+            self.close()
+            return
+        if self.is_closed:
+            self.broker.end()  # the client did not wait for it
+            return
+        client, broker = (
+            end.transport.get_extra_info("peername") or ("", 0)
+            for end in (self.client, self.broker)
+            if end.transport is not None
+        )
+        here = (str(client[0]), int(client[1]), str(broker[0]), int(broker[1]))
+        self._place.tap.connected(
+            Connection(self._number, self.broker_name, self._begun_ns, time.time_ns(), *here)
+        )
+        if self._place.is_holding:
+            self.hold_back()
+        self.client.let_go("no broker yet")
+
+    def finished(self, end: _End) -> None:
+        """One side says no more; what it said before still goes to the other."""
+        other = self.other(end).transport
+        if other is None or end is self.broker:
+            self.close()
+        elif other.can_write_eof() and not other.is_closing():
+            other.write_eof()
+
+    def close(self) -> None:
+        """End both sides; what is on its way to them still goes."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.client.end()
+        self.broker.end()
+        now_ns = time.time_ns()
+        for exchange in self._in_flight:
+            self._place.tap.end(exchange, b"", now_ns)
+        self._in_flight.clear()
+        self._place.tap.gone(self._number)
+        self._place.left(self)
+
+    def hold_back(self) -> None:
+        self.client.hold_back("nobody writes fast enough")
+
+    def let_go(self) -> None:
+        self.client.let_go("nobody writes fast enough")
+
+    # --- what passes ------------------------------------------------------------------------
+
+    def received(self, end: _End, data: bytes) -> None:
+        if self.is_closed:
+            return
+        try:
+            for frame in end.framer.take(data):
+                self._pass(end, frame)
+        except NotKafka as exc:
+            speaks = f"speaks {exc.speaks}" if exc.speaks else f"speaks no Kafka ({exc})"
+            who = "a client" if end is self.client else f"broker {self.broker_name}"
+            self._end_with(f"{who} {speaks}; the proxy knows Kafka without TLS only")
+        except (Malformed, struct.error, IndexError) as exc:
+            self._end_with(f"what {end.name} of {self.broker_name} said is not understood: {exc}")
+
+    def _pass(self, end: _End, frame: bytes) -> None:
+        if self.is_closed:
+            return  # a frame before this one has ended it
+        if end is self.client:
+            self._request(frame)
+        else:
+            self._response(frame)
+
+    def _request(self, frame: bytes) -> None:
+        _, api, version, correlation, _ = _HEAD.unpack_from(frame)
+        if not is_known(api, version):
+            self._refuse(api, version, correlation)
+            return
+        if api == SASL_HANDSHAKE and version == 0:
+            self._end_with("a client logs in as before Kafka 1.0, with frames that have no head")
+            return
+        exchange = Exchange(
+            api, version, correlation, self._number, time.time_ns(), len(frame), frame
+        )
+        exchange.was_awaited = api != PRODUCE or acks_of(version, frame) != 0
+        self.broker.write(frame)
+        self._place.passed(len(frame), 0)
+        self._place.tap.begin(exchange)
+        if exchange.was_awaited:
+            self._in_flight.append(exchange)
+        else:
+            self._place.tap.end(exchange, b"", exchange.at_ns)
+
+    def _refuse(self, api: int, version: int, correlation: int) -> None:
+        """A version that nobody here knows could be answered with an address that nobody sees."""
+        if api == API_VERSIONS and not self._in_flight:
+            self.client.write(refusal(correlation))
+            return
+        self._end_with(f"{name_of(api)} version {version} is not known here, and was not passed on")
+
+    def _response(self, frame: bytes) -> None:
+        (correlation,) = _CORRELATION.unpack_from(frame, SIZE_BYTES)
+        if not self._in_flight or self._in_flight[0].correlation != correlation:
+            self._end_with(f"broker {self.broker_name} answered what was not asked")
+            return
+        exchange = self._in_flight[0]
+        api, version = exchange.api, exchange.version
+        try:
+            if api == API_VERSIONS:
+                changed = restricted(version, frame)
+            elif has_addresses(api, version):
+                changed = rewritten(api, version, frame, self._place.translate)
+            else:
+                changed = frame
+        except Malformed as exc:
+            what = f"the response to {name_of(api)} version {version}"
+            self._end_with(f"{what} was not passed on, its addresses being hidden from us: {exc}")
+            return
+        self.client.write(changed)
+        self._place.passed(0, len(frame))
+        self._in_flight.popleft()
+        self._place.tap.end(exchange, frame, time.time_ns())
+
+    def _end_with(self, why: str) -> None:
+        self._place.trouble(why)
+        self.close()
+
+
+def acks_of(version: int, frame: bytes) -> int:
+    """How many acknowledgements a Produce wants; with none there is no response."""
+    (client,) = struct.unpack_from(">h", frame, SIZE_BYTES + 8)
+    at = SIZE_BYTES + 10 + max(client, 0)
+    if version >= _PRODUCE_FLEXIBLE_FROM:
+        size, at = varint(frame, past_tags(frame, at))
+        at += max(size - 1, 0)
+    elif version >= _PRODUCE_TEXT_FROM:
+        (size,) = struct.unpack_from(">h", frame, at)
+        at += 2 + max(size, 0)
+    (acks,) = struct.unpack_from(">h", frame, at)
+    return int(acks)

@@ -1,0 +1,263 @@
+"""What is written down of requests and responses is what they said, in every version."""
+
+import base64
+import random
+import struct
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from playhead.capture.codecs import unpacked
+from playhead.capture.fields import decoded, response_at
+from playhead.capture.frames import SIZE_BYTES
+from playhead.capture.protocol import Field, Malformed, name_of, read_header, shape_of
+from playhead.capture.records import record_sets
+from tests.kafka_bytes import every_version, frame_of, response_frame
+from tests.their_kafka import MemoryRecordsBuilder, consumer, metadata, producer
+
+EVERY = list(every_version())
+RENAMED = {
+    "topicData": "topics", "responses": "topics", "partitionData": "partitions", "topic": "name",
+    "partitionResponses": "partitions", "partitionIndex": "index", "partition": "index",
+}  # fmt: skip
+
+
+def shown(
+    fields: tuple[Field, ...], values: dict[str, Any], names: dict[str, str]
+) -> dict[str, Any]:
+    """The form of captured traffic, said a second time."""
+    by_name = {field.name: field for field in fields}
+    pairs = ((names.get(n, n), _shown(by_name[n], value, names)) for n, value in values.items())
+    return {name: value for name, value in pairs if value}
+
+
+def _shown(field: Field, value: Any, names: dict[str, str]) -> Any:
+    if value is None:
+        return None
+    if field.kind.startswith("[]"):
+        each = field._replace(kind=field.kind[2:])
+        return [_shown(each, one, names) for one in value]
+    if field.kind == "struct":
+        return shown(field.fields, value, names)
+    if field.kind == "int64":
+        return str(value) if value else 0
+    if field.kind in ("bytes", "uuid"):
+        return base64.b64encode(value).decode() if any(value) or field.kind == "bytes" else None
+    return None if field.kind == "records" else value
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_every_field_is_what_it_was(side, seed):
+    rng = random.Random(seed)
+    for api, version in rng.sample(EVERY, 8):
+        frame, values = frame_of(api, version, side, rng)
+        body = frame[SIZE_BYTES:]
+        at = read_header(body).body_at if side == "request" else response_at(api, version, body)
+        names = (
+            RENAMED
+            if name_of(api) in ("Produce", "Fetch", "ShareFetch", "ShareAcknowledge")
+            else {}
+        )
+        wanted = shown(shape_of(api, side, version).fields, values, names)
+        assert decoded(api, version, side, body, at) == (wanted, []), (name_of(api), version)
+
+
+@given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_hostile_bytes_are_malformed_or_are_read(seed, flips):
+    rng = random.Random(seed)
+    api, version = rng.choice(EVERY)
+    frame = bytearray(frame_of(api, version, "response", rng)[0][SIZE_BYTES:])
+    for place, byte in flips:
+        frame[4 + place % max(len(frame) - 4, 1) : 5 + place % max(len(frame) - 4, 1)] = bytes(
+            [byte]
+        )
+    try:
+        decoded(api, version, "response", bytes(frame), response_at(api, version, bytes(frame)))
+    except Malformed:
+        return
+
+
+THEIRS = [
+    (3, metadata.MetadataResponse),
+    (10, metadata.FindCoordinatorResponse),
+    (0, producer.ProduceResponse),
+    (1, consumer.FetchResponse),
+]
+
+
+@pytest.mark.parametrize(
+    ("api", "theirs"), THEIRS, ids=lambda each: getattr(each, "__name__", each)
+)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=4, deadline=None)
+def test_another_library_reads_the_same_bytes(api, theirs, seed):
+    rng = random.Random(seed)
+    for version in (v for a, v in EVERY if a == api and v <= theirs.max_version):
+        # A tagged field that says what is meant without it they leave out when they write it again.
+        frame, values = frame_of(api, version, "response", rng, tagged=0)
+        found = theirs[version].decode(frame[SIZE_BYTES:], header=True)
+        if api == 3:
+            assert [(b.host, b.port) for b in found.brokers] == [
+                (b["host"], b["port"]) for b in values["brokers"]
+            ]
+        assert found.encode(header=True) == frame[SIZE_BYTES:], (version, values)
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 2**41),
+        st.none() | st.binary(max_size=12) | st.text(max_size=8).map(str.encode),
+        st.none() | st.binary(max_size=200) | st.text(max_size=80).map(str.encode),
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def their_set(records: list[Any]) -> bytes:
+    builder = MemoryRecordsBuilder(2, 0, 1 << 20)
+    for timestamp, key, value, headers in records:
+        assert builder.append(timestamp, key, value, headers) is not None
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def repacked(data: bytes, codec: int) -> bytes:
+    """A set that is not packed, packed; the check sum is nobody's business here."""
+    head, plain = data[:61], data[61:]
+    if codec == 5:
+        codec, packed = 2, xerial(plain)
+    else:
+        name = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}[codec]
+        packed = pyarrow.compress(plain, codec=name, asbytes=True)
+    length = struct.pack(">i", 49 + len(packed))
+    attributes = struct.pack(">h", codec)
+    return head[:8] + length + head[12:21] + attributes + head[23:] + packed
+
+
+def xerial(plain: bytes) -> bytes:
+    """As Java's snappy writes it, in blocks."""
+    found = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    for at in range(0, len(plain), 100):
+        block = pyarrow.compress(plain[at : at + 100], codec="snappy", asbytes=True)
+        found += struct.pack(">i", len(block)) + block
+    return found
+
+
+def bytes_of(record: dict[str, Any], name: str) -> bytes | None:
+    if name in record:
+        return base64.b64decode(record[name])
+    text = record.get(f"{name}String")
+    return None if text is None else text.encode()
+
+
+def records_of(found: dict[str, Any]) -> list[Any]:
+    """What a reader makes of a set."""
+    base = int(found["baseTimestamp"])
+    return [
+        (
+            base + int(each.get("timestampDelta", 0)),
+            bytes_of(each, "key"),
+            bytes_of(each, "value"),
+            [(h.get("keyString", ""), bytes_of(h, "value")) for h in each.get("headers", ())],
+        )
+        for each in found["records"]
+    ]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4, 5])
+@given(records=RECORDS)
+@example(records=[(0, b"", b"", []), (0, None, None, [])])
+@settings(max_examples=15, deadline=None)
+def test_records_are_what_they_were_in_every_codec(codec, records):
+    data = their_set(records)
+    if codec:
+        data = repacked(data, codec)
+    (found,), reasons, left = record_sets(data)
+    assert (reasons, left) == ([], 0)
+    assert records_of(found) == records
+    assert [each.get("offsetDelta", 0) for each in found["records"]] == list(range(len(records)))
+    assert found["attributes"][0] == [
+        "ATTRIBUTE_NO_COMPRESSION", "ATTRIBUTE_GZIP", "ATTRIBUTE_SNAPPY", "ATTRIBUTE_LZ4",
+        "ATTRIBUTE_ZSTD", "ATTRIBUTE_SNAPPY",
+    ][codec]  # fmt: skip
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(1, 60))
+@settings(max_examples=15, deadline=None)
+def test_a_set_that_was_cut_is_left_out_as_clients_do(several, cut):
+    sets = [their_set(records) for records in several]
+    whole, reasons, left = record_sets(b"".join(sets))
+    assert [records_of(each) for each in whole] == several
+    assert (reasons, left) == ([], 0)
+    found, reasons, left = record_sets(b"".join(sets)[: -min(cut, len(sets[-1]) - 1)])
+    assert (found, reasons) == (whole[:-1], [])
+    assert left == len(sets[-1]) - min(cut, len(sets[-1]) - 1)
+
+
+@given(RECORDS, st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_what_cannot_be_read_is_there_as_it_is(records, flips):
+    data = bytearray(their_set(records))
+    for place, byte in flips:
+        data[12 + place % (len(data) - 12)] = byte
+    sets, reasons, left = record_sets(bytes(data))
+    assert (len(sets), left) == (1, 0)
+    assert bool(reasons) == ("undecoded" in sets[0])
+    if reasons:
+        assert base64.b64decode(sets[0]["undecoded"]["base64"]) == bytes(data)
+
+
+def test_a_marker_of_a_transaction_is_no_record():
+    body = struct.pack(">bbbb", 0, 0, 0, 8) + struct.pack(">hh", 0, 1) + b"\x0c" + bytes(6) + b"\0"
+    records = bytes([len(body) * 2]) + body
+    head = struct.pack(">qiibIhiqqqhii", 7, 49 + len(records), 0, 2, 0, 0x30, 0, 5, 5, 9, 0, -1, 1)
+    (found,), reasons, _ = record_sets(head + records)
+    assert reasons == []
+    assert found["attributes"] == [
+        "ATTRIBUTE_NO_COMPRESSION",
+        "ATTRIBUTE_TRANSACTIONAL",
+        "ATTRIBUTE_CONTROL",
+    ]
+    assert found["records"] == [{"controlType": "COMMIT"}]
+    assert found["baseOffset"] == "7"
+
+
+def test_the_brokers_time_is_every_records_time():
+    data = bytearray(their_set([(5, None, b"a", []), (9, None, b"b", [])]))
+    data[22] |= 0x08
+    (found,), _, _ = record_sets(bytes(data))
+    assert [each["timestamp"] for each in found["records"]] == ["9", "9"]
+
+
+def test_a_bomb_is_not_unpacked():
+    bomb = pyarrow.compress(bytes(300 << 20), codec="zstd", asbytes=True)
+    with pytest.raises(Malformed, match="256 MiB"):
+        unpacked(4, bomb)
+
+
+def test_several_sets_of_a_partition_stand_beside_each_other():
+    sets = [their_set([(5, b"k", b"a", [])]), their_set([(6, b"k", b"b", [])])]
+    partition = {
+        "partitionIndex": 3, "errorCode": 0, "highWatermark": 2, "lastStableOffset": 2,
+        "logStartOffset": 0, "abortedTransactions": None, "preferredReadReplica": -1,
+        "records": b"".join(sets) + sets[0][:20],
+    }  # fmt: skip
+    values = {
+        "throttleTimeMs": 0, "errorCode": 0, "sessionId": 0,
+        "responses": [{"topic": "orders", "partitions": [partition]}],
+    }  # fmt: skip
+    body = response_frame(1, 11, values)[SIZE_BYTES:]
+    found, reasons = decoded(1, 11, "response", body, response_at(1, 11, body))
+    assert reasons == []
+    first, second = found["topics"][0]["partitions"]
+    assert (first["index"], first["highWatermark"], first["cutBytes"]) == (3, "2", 20)
+    assert set(second) == {"index", "records"}
+    assert [p["records"]["records"][0]["valueString"] for p in (first, second)] == ["a", "b"]

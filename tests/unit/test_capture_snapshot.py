@@ -1,0 +1,100 @@
+"""A snapshot's files: whole lines always, numbers by rename, and nothing is written over."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playhead.capture.snapshot import (
+    CURRENT,
+    Rotation,
+    Snapshot,
+    SnapshotNotWritten,
+    SnapshotThere,
+    claim,
+)
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    """Numbered files first, as their names sort."""
+    return [
+        line
+        for file in sorted(folder.glob("raw*.jsonl"))
+        for line in file.read_bytes().splitlines()
+    ]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), max_size=30),
+    most=st.none() | st.integers(1, 120),
+    flushes=st.sets(st.integers(0, 30)),
+)
+@settings(max_examples=30, deadline=None)
+def test_every_line_is_there_once_and_in_order(tmp_path_factory, sizes, most, flushes):
+    folder = tmp_path_factory.mktemp("snapshot")
+    snapshot, lines = Snapshot(folder, Rotation(bytes=most)), []
+    for number, size in enumerate(sizes):
+        lines.append(b"%03d" % number + b"x" * size)
+        snapshot.write(lines[-1] + b"\n")
+        if number in flushes:
+            snapshot.tick()
+    snapshot.close()
+    assert lines_of(folder) == lines
+    assert snapshot.written_bytes == sum(len(line) + 1 for line in lines)
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        assert content.endswith(b"\n")
+        assert most is None or len(content) <= most or content.count(b"\n") == 1
+
+
+def test_a_file_that_is_old_enough_gets_its_number(tmp_path):
+    now = [0.0]
+    snapshot = Snapshot(tmp_path, Rotation(seconds=60), lambda: now[0])
+    snapshot.write(b"a\n")
+    snapshot.tick()
+    now[0] = 61
+    snapshot.tick()
+    snapshot.tick()
+    snapshot.write(b"b\n")
+    snapshot.close()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "raw-000001.jsonl": b"a\n", CURRENT: b"b\n",
+    }  # fmt: skip
+
+
+def test_a_folder_with_captured_traffic_is_refused(tmp_path):
+    claim(tmp_path / "new" / "folder")
+    claim(tmp_path / "new" / "folder")
+    (tmp_path / "raw-000001.jsonl").touch()
+    with pytest.raises(SnapshotThere):
+        claim(tmp_path)
+    with pytest.raises(SnapshotNotWritten):
+        claim(tmp_path / "raw-000001.jsonl")
+
+
+def test_a_disk_that_is_full_leaves_whole_lines(tmp_path):
+    program = (
+        "import resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from playhead.capture.snapshot import *\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "snapshot = Snapshot(Path(sys.argv[1]), Rotation())\n"
+        "try:\n"
+        "    for _ in range(20):\n"
+        "        snapshot.write(b'x' * 29 + b'\\n')\n"
+        "        snapshot.flush()\n"
+        "except SnapshotNotWritten as exc:\n"
+        "    print(exc.reason)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "too large" in done.stdout
+    assert lines_of(tmp_path) == [b"x" * 29] * 3

@@ -1,0 +1,128 @@
+"""What `playhead capture` refuses before it begins, and what it says while it runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead.capture.address import BadPlace, HostPort, parse_place
+from playhead.capture.counts import Counts, NotAllCaptured, Teller
+from playhead.cli.app import main
+
+OUT = ["--upstream", "127.0.0.1:9", "--out"]
+
+
+def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["capture", *words])
+    said = capsys.readouterr()
+    return int(end.value.code or 0), said.out, said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["--listen", "0.0.0.0:0"], 6, "reached from other machines"),
+        (["--listen", "0.0.0.0:0", "--listen-anywhere"], 2, "--advertise"),
+        (["--listen", "nowhere"], 2, "not HOST:PORT"),
+        (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
+        (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
+        (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "1,048,576 bytes or more"),
+        (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not begin with $"),
+        (["--listen", "127.0.0.1:0", "--rotate", "soon"], 2, "--rotate"),
+        (["--listen", "127.0.0.1:0", "--rotate", "0B"], 2, "more than nothing"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_there(
+    words: list[str], code: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "snapshot"
+    found, _, said = ended(capsys, *OUT, str(folder), *words)
+    assert found == code, said
+    assert why in said
+    assert not folder.exists()
+
+
+def test_a_dry_run_takes_the_port_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "snapshot"
+    words = [*OUT, str(folder), "--listen", "127.0.0.1:0", "--rotate", "1GiB", "--rotate", "1h"]
+    code, out, said = ended(capsys, *words, "--dry-run", "-o", "json")
+    assert code == 0, said
+    assert json.loads(out) == {"upstream": "127.0.0.1:9", "out": str(folder), "dry_run": True}
+    assert "for 127.0.0.1:9" in said
+    assert not folder.exists()
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        place = f"127.0.0.1:{door.getsockname()[1]}"
+        code, _, said = ended(capsys, *OUT, str(tmp_path), "--listen", place)
+    assert code == 1
+    assert f"cannot listen at {place}" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("broker:9092", HostPort("broker", 9092)),
+        ("[::1]:1", HostPort("::1", 1)),
+        ("10.0.0.1:65535", HostPort("10.0.0.1", 65_535)),
+    ],
+)
+def test_a_place_is_read_and_shown_again(text: str, place: HostPort) -> None:
+    assert parse_place("--upstream", text) == place
+    assert str(place) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "broker", "broker:", ":1", "a:0", "a b:1", "::1:9092", "u@h:1"]
+)
+def test_a_place_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadPlace):
+        parse_place("--upstream", text)
+
+
+def test_loopback_is_told_from_what_others_reach() -> None:
+    inside = ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"]
+    outside = ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "example.org:1"]
+    assert [parse_place("", each).is_loopback for each in inside] == [True] * 4
+    assert [parse_place("", each).is_loopback for each in outside] == [False] * 4
+    assert [parse_place("", each).is_every_address for each in outside] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def counts(**more: Any) -> Counts:
+    return Counts(**({"pairs": 10, "written": 10} | more))
+
+
+def test_troubles_and_brokers_are_said_once_and_figures_now_and_then() -> None:
+    teller = Teller(5)
+    found = counts(troubles={"a client speaks TLS": 1}, brokers={"b:1": "h:2"})
+    assert teller.lines(found, 0, None) == [
+        "warning: a client speaks TLS",
+        "h:2 leads to broker b:1",
+    ]
+    assert teller.lines(found, 1, "disk full") == [
+        "warning: nothing is written down any more, traffic goes on: disk full"
+    ]
+    later = counts(troubles={"a client speaks TLS": 9}, brokers={"b:1": "h:2"}, pairs=12, dropped=2)
+    said = teller.lines(later, 6, "disk full")
+    assert said[0] == "warning: 2 pairs were dropped"
+    assert said[1].startswith("12 pairs = 10 written + 2 dropped; ")
+    assert teller.lines(later, 12, "disk full") == []
+
+
+def test_the_sum_of_the_pairs_comes_out() -> None:
+    found = counts(pairs=20, left_out=3, dropped=4, unreadable=1)
+    assert (found.waiting, found.lost) == (2, 7)
+    assert found.as_document()["lost"] == 7
+    assert "7 of 20 pairs" in str(NotAllCaptured(found, reason=None))
