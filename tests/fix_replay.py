@@ -380,7 +380,9 @@ def has_stopped(pid: int) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    return int(_stat(pid)[1])
+    """0 for one that has gone."""
+    found = _stat(pid)
+    return int(found[1]) if found else 0
 
 
 def _stat(pid: int) -> list[str]:

@@ -127,21 +127,31 @@ def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: st
 
 def engine(it: Performance) -> int:
     """The one there is, or that is about to be there: who has just been resumed is still planning."""
-
-    def found() -> list[int]:
-        return [pid for pid, text in it.processes().items() if "java" in text.split(" ", 1)[0]]
-
-    within(lambda: bool(found()), seconds=60, what="an engine is there")
-    [one] = found()
-    return one
+    return _first(it, lambda pid, text: "java" in text.split(" ", 1)[0], "an engine")
 
 
 def worker(it: Performance) -> int:
-    """One that the workers' daemon has forked."""
-    daemons = {
-        pid for pid, text in it.processes().items() if "pyspark" in text and "java" not in text
-    }
-    return next(pid for pid in sorted(daemons) if parent_of(pid) in daemons)
+    """One that the workers' daemon has forked, or will have."""
+    return _first(it, lambda pid, text: _of_python(text) and _forked(it, pid), "a worker")
+
+
+def _of_python(text: str) -> bool:
+    return "pyspark" in text and "java" not in text
+
+
+def _forked(it: Performance, pid: int) -> bool:
+    return _of_python(it.processes().get(parent_of(pid), ""))
+
+
+def _first(it: Performance, wanted: Callable[[int, str], bool], what: str) -> int:
+    found: list[int] = []
+
+    def looks() -> bool:
+        found.extend(pid for pid, text in sorted(it.processes().items()) if wanted(pid, text))
+        return bool(found)
+
+    within(looks, seconds=60, what=f"{what} is there")
+    return found[0]
 
 
 def daemon(it: Performance) -> int:
