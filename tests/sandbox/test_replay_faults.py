@@ -210,12 +210,9 @@ def lose_answers(link: LinkProxy) -> None:
     link.restore()
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(cut), *(pytest.param(f, marks=deep) for f in (stall, lose_answers))]
-)
-@pytest.mark.parametrize(
-    "kind", ["kafka", pytest.param("staged", marks=deep), pytest.param("parquet", marks=deep)]
-)
+@deep
+@pytest.mark.parametrize("fault", [cut, stall, lose_answers])
+@pytest.mark.parametrize("kind", ["kafka", "staged", "parquet"])
 def test_the_link_to_the_broker_breaks(
     rehearse: Rehearse,
     deck: Deck,

@@ -121,6 +121,7 @@ def running(it: Watched) -> list[str]:
     return [file.name for file in it.folder.glob("*.running")]
 
 
+@pytest.mark.torture
 @PACED
 def test_a_signal_stops_the_watcher_at_a_slice_boundary_and_the_next_finishes(
     watched: Watched,

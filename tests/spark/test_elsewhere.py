@@ -58,6 +58,7 @@ def run(where: str, address: str, kafka: KafkaConnection, topic: str) -> list[st
     return done.stdout.split()
 
 
+@pytest.mark.torture
 def test_on_a_cluster_of_two_workers(cluster: str, kafka: KafkaConnection, filled: str) -> None:
     count, size, workers = run("master", cluster, kafka, filled)
     assert (int(count), int(size)) == (RECORDS, 5 * RECORDS)

@@ -30,7 +30,7 @@ def small_executors(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        ("kafka", ()),
+        pytest.param("kafka", (), marks=pytest.mark.torture),
         ("staged", TRANSFORM),
         pytest.param("postgres", ("--pace", "800/s"), marks=pytest.mark.torture),
         pytest.param("parquet", (), marks=pytest.mark.torture),

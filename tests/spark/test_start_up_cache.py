@@ -160,6 +160,7 @@ def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) ->
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.torture
 def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     """One trains; the other sees that somebody is at it and leaves at once."""
     home = servers_folder / "cache-twice"
