@@ -22,6 +22,11 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LOOK_EVERY_S = 0.2
 _LEAST_MEMORY_BYTES = 1 << 20
 _OFTEN_ENOUGH_S = 0.2
+# Of all figures, what a person asks first; the other forms have all.
+_IN_A_TABLE = (
+    "out", "seconds", "pairs", "written", "left_out", "dropped", "unreadable", "lost", "records",
+    "files",
+)  # fmt: skip
 
 
 def _option(flag: str, text: str, metavar: str, kind: Any = str) -> Any:
@@ -215,6 +220,8 @@ def _report(run: Run, setting: "Setting", proxy: "Proxy", took_s: float) -> None
         _say(run, f"{times:,} times: {what}")
     row = {"out": setting.order.folder, "seconds": round(took_s, 3), **counts.as_document()}
     plain = {name: value for name, value in row.items() if not isinstance(value, dict)}
+    if run.output.form == "table":
+        plain = {name: plain[name] for name in _IN_A_TABLE}
     run.output.emit(row, [plain])
 
 
