@@ -35,6 +35,7 @@ from tests.fix_replay import (
     within,
 )
 from tests.fix_schemas import AVRO, CAR, CAR_TYPE, PROTO
+from tests.spark.test_gaps import Command, look, places
 
 COLUMNS = (
     "seq int8 PRIMARY KEY, price numeric, fixed numeric(20,2), again numeric, at_ms timestamptz, "
@@ -289,6 +290,20 @@ def test_typed_columns_of_an_archive_and_its_bytes_stay(
     table = deck.table("car text, n int")
     deck.play(f"parquet:{root}", f"postgres:{table}", decode="registry")
     assert deck.rows(table, rest="ORDER BY 2") == [(f"c{n}", n) for n in range(4)]
+
+
+def test_gaps_are_found_and_closed_by_a_key_inside_of_such_values(deck: Deck, known: int) -> None:
+    topic = tape(deck, *(avro(known, seq, by_header=bool(seq % 2)) for seq in range(GOOD)))
+    table = deck.table(COLUMNS)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    deck.play(*ends, decode="avro")
+    deck.sql(f"DELETE FROM {table} WHERE seq IN ({2**53 + 1}, {2**53 + 4})")
+    found = look(deck, *ends, by="key", key=("seq",), decode="avro")
+    assert places(found) == [(0, 1, 2), (0, 4, 5)]
+    Command(deck)(
+        "gaps", *ends, "--by", "key", "--key", "seq", "--decode", "avro", "--replay", "--yes"
+    )
+    assert deck.rows(table, rest="ORDER BY seq") == [row(seq) for seq in range(GOOD)]
 
 
 # --- a registry that is away
