@@ -21,6 +21,7 @@ from playhead.record import Headers, Record, TimestampType
 from playhead.schemas.framing import VALUE_HEADER
 from playhead.schemas.registry import RegistryRefused, RegistryUnavailable
 from tests.fix_archives import everything
+from tests.fix_live import Live
 from tests.fix_registry import TestRegistry
 from tests.fix_replay import (
     LONG_TAPE,
@@ -304,6 +305,35 @@ def test_gaps_are_found_and_closed_by_a_key_inside_of_such_values(deck: Deck, kn
         "gaps", *ends, "--by", "key", "--key", "seq", "--decode", "avro", "--replay", "--yes"
     )
     assert deck.rows(table, rest="ORDER BY seq") == [row(seq) for seq in range(GOOD)]
+
+
+def test_a_live_pipeline_decodes_before_its_expressions_as_a_replay_does(
+    deck: Deck, known: int, registry: TestRegistry, live: Live
+) -> None:
+    topic = cars(deck, known)
+    asked: dict[str, Any] = {
+        "decode": "avro",
+        "where": "value:seq::bigint % 2 = 0",
+        "select": "value:seq::bigint AS seq, upper(value:name) AS name",
+    }
+    tables = [deck.table("seq int8, name text", name) for name in ("one", "other")]
+    graves = [new_name("dead") for _ in tables]
+    deck.play(f"kafka:{topic}", f"postgres:{tables[0]}", on_error=f"dlq:{graves[0]}", **asked)
+    to_live = (f"kafka:{topic}", f"postgres:{tables[1]}")
+    it = live(*to_live, on_error=f"dlq:{graves[1]}", **asked).start().reads()
+    within(lambda: len(deck.rows(tables[1])) == GOOD // 2, seconds=60, what=f"rows: {it.said}")
+    replayed, lived = (deck.rows(table, rest="ORDER BY seq") for table in tables)
+    assert lived == replayed
+    assert [seq for seq, _ in lived] == [2**53, 2**53 + 2, 2**53 + 4]
+    replayed_letters, letters = (deck.records(grave) for grave in graves)
+    assert [each.value for each in letters] == [each.value for each in replayed_letters]
+    assert len(letters) == 4
+    # A registry that is away for a while is waited for, where a worker does not know the schema yet.
+    registry.failing = 4
+    value, headers = avro(known, 8, by_header=False)
+    deck.write([Record(topic, 0, 0, T0_MS, TimestampType.CREATE_TIME, b"k", value, headers)])
+    within(lambda: len(deck.rows(tables[1])) == GOOD // 2 + 1, seconds=60, what="the last row")
+    assert it.stop()["state"] == "stopped"
 
 
 # --- a registry that is away

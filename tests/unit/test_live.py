@@ -101,13 +101,6 @@ def test_ends_that_a_pipeline_cannot_have():
             wish(request=Request(source=source, target=target))
 
 
-def test_expressions_see_only_what_needs_no_registry():
-    asked = Request(source="kafka:t", target="postgres:t", where="value:car = 'A'")
-    assert wish(request=asked)
-    with pytest.raises(UsageError, match="cannot decode avro before --where"):
-        wish(request=replace(asked, decode="avro"))
-
-
 # --- who it is
 
 

@@ -46,6 +46,12 @@ class Ground:
         """Whether somebody asked."""
         return self.stop_file.exists()
 
+    @property
+    def decodes_first(self) -> bool:
+        """Whether expressions look into values, so that these come decoded; else who writes decodes."""
+        request = self.wish.request
+        return self.ends.decoding is not None and bool(request.where or request.select)
+
 
 @dataclass(slots=True)
 class Engine:
@@ -137,7 +143,7 @@ class Rounds:
             tuple(due),
             ErrorRule.parse(ground.wish.request.on_error),
             ground.ends.graveyard,
-            ground.ends.decoding,
+            None if ground.decodes_first else ground.ends.decoding,
             is_alone=is_alone or is_small or target.is_ordered,
             desk=self._desk,
             stop_file=ground.stop_file,

@@ -141,7 +141,8 @@ class Queries:
         source = cast(KafkaSource, self.ground.ends.source)
         starts = {place: at.get(place, held.earliest) for place, held in source.bounds().items()}
         transform = Transform(wish.request.where, wish.request.select)
-        return Tape(source.connection, starts, transform, wish.trigger_ms)
+        decoding = self.ground.ends.decoding if self.ground.decodes_first else None
+        return Tape(source.connection, starts, transform, wish.trigger_ms, decoding)
 
     def _watch(self, stream: "Stream", rounds: Rounds) -> None:
         while True:

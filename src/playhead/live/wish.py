@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from playhead.decoding import UNDECODED_FORMS
 from playhead.duration import parse_duration_ms, show_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
@@ -46,13 +45,6 @@ class Wish:
                 f"a live pipeline writes to tables and topics, and {to.shown()} is neither: each "
                 "fifth of a second would be a file",
                 hint="`playhead replay … --last 1h` archives what has come in",
-            )
-        asked = self.request
-        if asked.decode not in UNDECODED_FORMS and (asked.where or asked.select):
-            # Its expressions see what Spark has read, and Spark knows no schema registry.
-            raise UsageError(
-                f"a live pipeline cannot decode {asked.decode} before --where or --select",
-                hint="leave these out: a table takes the fields it has columns for",
             )
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playhead.connection import KafkaConnection
+from playhead.decoding import Decoder, Decoding
 from playhead.errors import PlayheadError
 from playhead.rounds import Outcome, Round, write
 from playhead.source import Place
@@ -66,6 +67,8 @@ class Tape:
     transform: Transform
     trigger_ms: int | None
     """None to end when all is read that was there at the beginning."""
+    decoding: Decoding | None = None
+    """What makes values readable before the transform looks at them."""
 
 
 OnRound = Callable[["DataFrame", int], None]
@@ -94,6 +97,8 @@ class Stream:
                 self._spark.conf.set(key, value)
             reading = self._spark.readStream.format("kafka").options(**_options(tape)).load()
             frame = reading.selectExpr(*_SHAPE)
+            if tape.decoding is not None:
+                frame = _decoded(frame, tape.decoding)
             if not tape.transform.changes_nothing:
                 frame = apply(frame, tape.transform)
             writing = frame.writeStream.foreachBatch(on_round).queryName(name)
@@ -174,6 +179,12 @@ def _options(tape: Tape) -> dict[str, str]:
     )
 
 
+def _decoded(frame: "DataFrame", decoding: Decoding) -> "DataFrame":
+    from playhead.spark import rows
+
+    return frame.mapInArrow(_Decoder(decoding), rows.DECODED_SCHEMA)
+
+
 def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
     """Write what a round holds; of one that is small, all of it in one task and one connection."""
     if round_.is_alone:
@@ -192,6 +203,30 @@ def _reported(frame: "DataFrame", task: Task) -> list[Outcome]:
     except Exception as exc:
         raise failure(exc) from exc
     return [Outcome.from_document(json.loads(row.report)) for row in found]
+
+
+class _Decoder(Task):
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding = decoding
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from playhead.spark import rows
+
+        decoder = _decoder(self._decoding)
+        for part in parts:
+            for run in rows.runs(part):
+                yield rows.of(decoder.decoded(run.records), 0, None)
+
+
+_kept: tuple[Decoding, Decoder] | None = None
+"""What this process has from the round before, which knows its schemas."""
+
+
+def _decoder(decoding: Decoding) -> Decoder:
+    global _kept  # noqa: PLW0603 - it outlives the task that opened it
+    if _kept is None or _kept[0] != decoding:
+        _kept = decoding, decoding.open()
+    return _kept[1]
 
 
 class _RoundTask(Task):
