@@ -122,6 +122,7 @@ def test_somebody_dies_in_the_middle(show: MakeShow, kind: str, victim: str) -> 
     it = show(kind)
     command = it.start()
     it.feed_along(command, 0, COUNT // 2)
+    assert command.poll() is None, f"it has ended: {ended(command).err}"
     it.feed(COUNT // 2, COUNT)
     if victim == "all":
         it.kill()
@@ -156,6 +157,7 @@ def test_random_outages_and_the_table_is_the_topic(
             it.feed(at, at + 20)
             at += 20
             time.sleep(chance.random() / 2)
+        assert command.poll() is None, f"it has ended: {ended(command).err}"
         command = befallen(it, command, running_sandbox, chance)
     it.feed(at, at + 50)
     it.has(command, at + 50)
