@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from playhead.errors import MissingPiece
 from playhead.spark import aot, jvm
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -126,6 +128,7 @@ def shut_down() -> None:
     active = SparkContext._active_spark_context
     if active is not None and jvm_is_running():
         with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
+            _stop_accumulators_aside(active)
             active.stop()
     if SparkContext._gateway is not None:
         # Objects that are let go from now on need not be let go in a JVM that is gone, too; of those
@@ -135,6 +138,16 @@ def shut_down() -> None:
     _engine = None
     SparkContext._gateway = SparkContext._jvm = None
     _forget_dead_sessions()
+
+
+def _stop_accumulators_aside(context: "SparkContext") -> None:
+    """PySpark's server of accumulators, which we have none of, looks once a second whether it has to stop.
+
+    Nobody needs to wait for that. When the JVM is gone before, it would print a traceback about it.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None
+    server.handle_error = lambda *_: None
+    threading.Thread(target=server.shutdown, name="accumulators", daemon=True).start()
 
 
 def _forget_dead_sessions() -> None:

@@ -27,6 +27,8 @@ from playhead.traffic.rrpairs import Part
 from playhead.traffic.snapshot import Snapshot, is_packed
 
 _PART_BYTES: Final = 32 << 20
+# Of a very large file: fewer parts cost fewer processes, and a few for each core end at about the same time.
+_PARTS_A_CORE: Final = 3
 _SOUGHT_BYTES: Final = 64 << 20
 _MOST_KEPT: Final = 32
 _MOST_REMEMBERED: Final = 4
@@ -128,8 +130,8 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
         if size < 2 * _PART_BYTES or is_packed(file):
             yield Part(index, 0, None)
             continue
-        start = 0
-        for target in range(_PART_BYTES, size - _PART_BYTES // 2, _PART_BYTES):
+        start, step = 0, max(_PART_BYTES, size // (_PARTS_A_CORE * (os.cpu_count() or 1)))
+        for target in range(step, size - step // 2, step):
             end = _document_after(file, max(target, start))
             if end is not None and end > start:
                 yield Part(index, start, end)

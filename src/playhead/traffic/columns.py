@@ -5,7 +5,7 @@ import operator
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from playhead.record import Headers, TimestampType
@@ -14,6 +14,7 @@ from playhead.traffic.shapes import Strange, number, one_of
 from playhead.traffic.transactions import sets_own_time
 
 _PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueString", "headers"})
+Table = dict[str, Sequence[Any]]
 _TEXTS: Final = frozenset({str, type(None)})
 _MOST_MS = 1 << 62
 _DIGITS = 19
@@ -45,27 +46,28 @@ class Outline:
 
 def outline_of(lot: Lot) -> Outline:
     """Raises `Strange` where `columns_of` would."""
-    rows = lot.rows
-    offsets = _deltas(rows, "offsetDelta") if _is_plain(rows) else []
-    if not _grows(offsets):
+    table = _table(lot.rows)
+    offsets = _deltas(table, "offsetDelta", len(lot.rows)) if table is not None else []
+    if table is None or not _grows(offsets):
         columns = columns_of(lot)
         times, offsets = columns.timestamps_ms, columns.offsets
         return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
     _check_offsets(lot, offsets)
-    _headers(rows)
-    _, times = _times(lot, _deltas(rows, "timestampDelta"))
+    _headers(table, len(offsets))
+    _, times = _times(lot, _deltas(table, "timestampDelta", len(offsets)))
     return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
 
 
 def columns_of(lot: Lot) -> Columns:
     """The records of a lot that has some; raises `Strange`."""
     rows = lot.rows
-    if _is_plain(rows):
-        offsets = _deltas(rows, "offsetDelta")
-        keys = [_encoded(row.get("keyString")) for row in rows]
-        values = [_encoded(row.get("valueString")) for row in rows]
-        kind, times = _times(lot, _deltas(rows, "timestampDelta"))
-        headers = _headers(rows)
+    table = _table(rows)
+    if table is not None:
+        offsets = _deltas(table, "offsetDelta", len(rows))
+        keys = _texts(table, "keyString", len(rows))
+        values = _texts(table, "valueString", len(rows))
+        kind, times = _times(lot, _deltas(table, "timestampDelta", len(rows)))
+        headers = _headers(table, len(rows))
     else:
         if not all(isinstance(row, dict) for row in rows):
             raise Strange("a record that is no object")
@@ -88,25 +90,46 @@ def _sorted(offsets: list[int], *others: list[Any]) -> tuple[list[int], Any, Any
     return ordered, columns[0], columns[1], columns[2], columns[3]
 
 
-def _is_plain(rows: Sequence[Any]) -> bool:
-    """Whether every record is of the form that almost all are of, which can be gone through quickly."""
-    if {*map(type, rows)} != {dict} or not all(map(_PLAIN.issuperset, rows)):
-        return False
-    return all(
-        _TEXTS.issuperset(map(type, [row.get(name) for row in rows]))
-        for name in ("keyString", "valueString")
+def _table(rows: Sequence[Any]) -> Table | None:
+    """The rows column by column, if every record is of the form that almost all are of; else None.
+
+    What a record does not have is None. Records with the same fields in the same order are turned over
+    in one step: there are millions, and each step that is Python's own counts.
+    """
+    if {*map(type, rows)} != {dict}:
+        return None
+    shapes = {*map(tuple, rows)}
+    names = {*chain.from_iterable(shapes)}
+    if not names <= _PLAIN:
+        return None
+    if len(shapes) == 1:
+        columns = zip(*map(dict.values, rows), strict=True)
+        table: Table = dict(zip(*shapes, columns, strict=True))
+    else:
+        table = {name: [row.get(name) for row in rows] for name in names}
+    is_text = all(
+        _TEXTS.issuperset(map(type, table.get(name, ()))) for name in ("keyString", "valueString")
     )
+    return table if is_text else None
 
 
-def _deltas(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
-    found = [row.get(name, 0) for row in rows]
+def _texts(table: Table, name: str, count: int) -> list[bytes | None]:
+    if name not in table:
+        return [None] * count
+    return [None if each is None else _encoded(each) for each in table[name]]
+
+
+def _deltas(table: Table, name: str, count: int) -> list[int]:
+    if name not in table:
+        return [0] * count
+    found = table[name]
     kinds = {*map(type, found)}
     if kinds == {int}:
-        return found
-    texts = [each for each in found if type(each) is str]
-    is_quick = kinds <= {int, str} and all(texts) and max(map(len, texts)) < _DIGITS
-    if is_quick and (joined := "".join(texts)).isascii() and joined.isdecimal():
-        return [*map(int, found)]
+        return [*found]
+    if kinds == {str} and max(map(len, found)) < _DIGITS and all(found):
+        joined = "".join(found)
+        if joined.isascii() and joined.isdecimal():
+            return [*map(int, found)]
     return [number(each) for each in found]
 
 
@@ -155,8 +178,8 @@ def _believable(time_ms: int) -> int:
     return time_ms
 
 
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("utf-8", "surrogatepass")
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def bytes_of(row: Mapping[str, Any], part: str) -> bytes | None:
@@ -184,10 +207,10 @@ def from_base64(found: Any, part: str) -> bytes:
     raise Strange(f"a {part} that is neither a text under {part}String nor base64")
 
 
-def _headers(rows: Sequence[Mapping[str, Any]]) -> list[Headers]:
-    if not any("headers" in row for row in rows):
-        return [()] * len(rows)
-    return [headers_of(row.get("headers")) for row in rows]
+def _headers(table: Table, count: int) -> list[Headers]:
+    if "headers" not in table:
+        return [()] * count
+    return [headers_of(each) for each in table["headers"]]
 
 
 def headers_of(found: Any) -> Headers:
@@ -214,5 +237,5 @@ def _header(found: Any) -> tuple[str, bytes | None]:
 
 def _header_text(value: Any) -> bytes | None:
     if value is None or isinstance(value, str):
-        return _encoded(value)
+        return None if value is None else _encoded(value)
     raise Strange("a header in a map whose value is no text")

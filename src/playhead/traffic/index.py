@@ -1,6 +1,6 @@
 """A catalog as an index: the partitions of a capture by topic names, their bounds, and what to say of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,29 @@ _TOLD: Final = {
     "bodiless": "requests without a body",
     "responses": "responses",
 }
+
+
+class _Lanes(Mapping[Place, Lane | None]):
+    """Lanes, each made when it is asked for: who reads one partition needs no other."""
+
+    def __init__(self, catalog: Catalog, sources: Mapping[Place, Sequence[Place]]) -> None:
+        self._catalog, self._sources = catalog, sources
+        self._made: dict[Place, Lane | None] = {}
+
+    def __getitem__(self, place: Place) -> Lane | None:
+        held = self._sources[place]
+        if place not in self._made:
+            rows = [row for each in held for row in self._catalog.rows_of(each)]
+            if len(held) > 1:
+                rows.sort(key=lambda row: (row.file, row.start, row.nth))
+            self._made[place] = Lane.of(rows) if rows else None
+        return self._made[place]
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
 
 
 @dataclass(slots=True)
@@ -44,19 +67,13 @@ class TrafficIndex:
                 if name == id_:
                     unnamed.add(id_)
             sources.setdefault((name, partition), []).append((topic, partition))
-        lanes: dict[Place, Lane | None] = {}
-        for place, held in sources.items():
-            rows = [row for each in held for row in catalog.rows_of(each)]
-            if len(held) > 1:
-                rows.sort(key=lambda row: (row.file, row.start, row.nth))
-            lanes[place] = Lane.of(rows)
         counts: dict[str, int] = {}
-        for topic, partition in lanes:
+        for topic, partition in sources:
             counts[topic] = max(counts.get(topic, 0), partition)
         for topic, last in counts.items():
             for other in range(last):
-                lanes.setdefault((topic, other), None)
-        return cls(catalog, dict(sorted(lanes.items())), tuple(sorted(unnamed)))
+                sources.setdefault((topic, other), [])
+        return cls(catalog, _Lanes(catalog, dict(sorted(sources.items()))), tuple(sorted(unnamed)))
 
     def bounds(self) -> dict[Place, Bounds]:
         return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}

@@ -124,7 +124,10 @@ def _pieces(ordered: Sequence[Held]) -> Iterator[Piece]:
     reached = -1
     for each in ordered:
         if together and each.from_offset >= reached:
-            yield from _cut(together)
+            if len(together) == 1:
+                yield Piece(together[0].from_offset, reached, (together[0],))
+            else:
+                yield from _cut(together)
             together = []
         together.append(each)
         reached = max(reached, each.to_offset)
