@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from playhead.kafka.admin import Admin
 from playhead.postgres.server import connect
 from playhead.sandbox import Endpoints, Sandbox
 from playhead.sandbox.cars import Cars
-from playhead.story.programs import Company, Program, StoryBroke
+from playhead.story.programs import Company, Program, StoryBroke, need_running
 
 _PARTITIONS = 4
 _TABLE = """
@@ -118,9 +118,10 @@ class Afternoon:
         try:
             listening, pipeline = self._open()
             with self._race(listening) as cars:
-                self._drive(cars, pipeline)
-                self._lose_power(cars, pipeline)
-                self._drive_on(cars, pipeline)
+                programs = (listening, pipeline)
+                self._drive(cars, programs)
+                self._lose_power(cars, programs)
+                self._drive_on(cars, programs)
                 self._find_the_gap()
                 told = self._fill_the_gap()
                 self._act(7, "the proof")
@@ -161,17 +162,17 @@ class Afternoon:
             port, count=script.cars, rate_per_second=script.rate_per_second, seed=script.seed
         )
 
-    def _drive(self, cars: Cars, pipeline: Program) -> None:
+    def _drive(self, cars: Cars, programs: Sequence[Program]) -> None:
         self._act(2, "the cars are on track, and what they send comes into the table")
         deadline = time.monotonic() + _CAUGHT_UP_WITHIN_S
         while not self._rows():
-            pipeline.need_running()
+            need_running(programs)
             self._need(time.monotonic() < deadline, "the table", found="no row", needed="rows")
             time.sleep(_LOOK_EVERY_S)
         self._pause("pull the power cable of the database", self._script.before_s)
         self._tell(f"{cars.total:,} datagrams sent, {self._rows():,} rows in the table")
 
-    def _lose_power(self, cars: Cars, pipeline: Program) -> None:
+    def _lose_power(self, cars: Cars, programs: Sequence[Program]) -> None:
         self._act(3, "somebody trips over the power cable: the database is gone, the cars drive on")
         postmaster = self._sandbox.database.server.pid()
         self._need(postmaster is not None, "PostgreSQL", found="nothing", needed="it running")
@@ -179,19 +180,19 @@ class Afternoon:
         os.kill(postmaster or 0, signal.SIGQUIT)
         sent, kept = cars.total, self._kept()
         self._pause("plug it in again", self._script.outage_s)
-        pipeline.need_running()
+        need_running(programs)
         self._tell(
             f"{cars.total - sent:,} datagrams were sent meanwhile, and {self._kept() - kept:,} records "
             "came into the topic; the service reads them and has nowhere to write them"
         )
 
-    def _drive_on(self, cars: Cars, pipeline: Program) -> None:
+    def _drive_on(self, cars: Cars, programs: Sequence[Program]) -> None:
         self._act(4, "power is back, PostgreSQL recovers, and new telemetry is written again")
         self._sandbox.up()
         before = self._rows()
         deadline = time.monotonic() + _CAUGHT_UP_WITHIN_S
         while self._rows() <= before:
-            pipeline.need_running()
+            need_running(programs)
             self._need(
                 time.monotonic() < deadline,
                 "the pipeline",

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import IO
@@ -183,3 +183,9 @@ class Company:
             program.let_go()
         for program in self._programs:
             program.see_off(_SEEN_OFF_WITHIN_S)
+
+
+def need_running(programs: Sequence[Program]) -> None:
+    """Raises for the first of them that has ended."""
+    for each in programs:
+        each.need_running()
