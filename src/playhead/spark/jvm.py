@@ -197,13 +197,13 @@ def _conf_dirs(spark_home: Path) -> list[str]:
 
 
 def _environment(blueprint: Blueprint, info: Path) -> dict[str, str]:
+    # Not SPARK_HOME: with it, Spark has every worker read PySpark from a zip file, and compile it anew.
     return dict(os.environ) | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
         "JAVA_HOME": str(blueprint.java.home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONNECT_MODE": "0",
-        "SPARK_HOME": str(blueprint.spark_home),
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         "SPARK_SCALA_VERSION": "2.13",
     }

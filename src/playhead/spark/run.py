@@ -12,6 +12,7 @@ from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.job import Job, Report, play
 from playhead.record import Slice
 from playhead.records import Records
+from playhead.spark import lean
 from playhead.transform import Transform
 
 if TYPE_CHECKING:
@@ -184,7 +185,8 @@ class Task:
 
     def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
-            yield from self.work(parts)
+            with lean.task():
+                yield from self.work(parts)
         except PlayheadError as exc:
             raise RuntimeError(_MARK + _said(exc)) from exc
         except Exception as exc:
