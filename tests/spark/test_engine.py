@@ -147,3 +147,33 @@ def test_two_sessions_one_after_the_other_share_a_jvm() -> None:
     )
     out, err = start(program).communicate(timeout=WITHIN_S)
     assert out.split() == ["True", "two", "3"], err
+
+
+def test_a_worker_loads_no_pandas_for_us_and_has_it_for_whoever_comes_next() -> None:
+    program = """
+import os, sys
+from playhead.spark import run, session
+
+class Telling(run.Task):
+    def work(self, parts):
+        import pyarrow as pa
+        for part in parts:
+            told = [f"{os.getpid()} {'pandas' in sys.modules} {pa.array([1, 2]).to_pylist()}"]
+            yield pa.record_batch([pa.array(told)], names=["report"])
+
+def next_one(parts):
+    import pyarrow as pa
+    import pyspark
+    for part in parts:
+        kind = type(part.to_pandas()).__name__
+        told = [f"{os.getpid()} {kind} {os.path.isfile(pyspark.__file__)}"]
+        yield pa.record_batch([pa.array(told)], names=["report"])
+
+spark = session.session("one worker", master="local[1]")
+for each in (Telling(), next_one):
+    print(spark.range(1).mapInArrow(each, "report string").collect()[0][0])
+"""
+    out, err = start(program).communicate(timeout=WITHIN_S)
+    ours, theirs = (line.partition(" ") for line in out.splitlines())
+    assert (ours[2], theirs[2]) == ("False [1, 2]", "DataFrame True"), err
+    assert ours[0] == theirs[0], "it was the same worker"

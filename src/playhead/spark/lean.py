@@ -1,30 +1,15 @@
-"""What a worker is spared while it does a task of ours: pandas, and Python's looking for circles.
+"""Spares a worker pandas while it does a task of ours.
 
 PyArrow asks, for the first list that becomes a column, whether it is one of pandas', and imports pandas to
 know. In a worker that took longer than to import all the rest, and nothing here uses it.
 """
 
-import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 
 _PANDAS = "pandas"
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""Python's own are 700; to take in records makes objects by the million, and no circles of them."""
-
-
-@contextmanager
-def task() -> Iterator[None]:
-    """For as long as the task lasts; whoever has the worker next finds it as it was."""
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *thresholds[1:])
-    try:
-        with _without_pandas():
-            yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 class _Hidden:
@@ -37,7 +22,8 @@ class _Hidden:
 
 
 @contextmanager
-def _without_pandas() -> Iterator[None]:
+def without_pandas() -> Iterator[None]:
+    """To import it fails in here, unless that was done before; whoever has the worker next finds it."""
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:

@@ -12,7 +12,7 @@ from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.job import Job, Report, play
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.spark import lean
+from playhead.spark.lean import without_pandas
 from playhead.transform import Transform
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Task:
 
     def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
-            with lean.task():
+            with without_pandas():
                 yield from self.work(parts)
         except PlayheadError as exc:
             raise RuntimeError(_MARK + _said(exc)) from exc
