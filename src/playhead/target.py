@@ -1,7 +1,7 @@
 """What every system that records go to must do: commit slices with their ledger entry."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -166,6 +166,14 @@ class Target(Protocol):
         A replay that nobody knows has committed nothing.
         """
         ...
+
+    @contextmanager
+    def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
+        """`entries` for who asks again and again: what it takes to ask may stay open in between.
+
+        A look that fails says nothing of the next one.
+        """
+        yield lambda: self.entries(replay_id)
 
     def open(self, replay_id: str, /) -> AbstractContextManager[Writer]:
         """Connect; the writer's block disconnects."""

@@ -20,11 +20,11 @@ from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.target import Inspection, Look, Writer
+from playhead.target import Inspection, Look, Target, Writer
 
 
 @dataclass(frozen=True)
-class FilesTarget:
+class FilesTarget(Target):
     """An archive in a local folder or in S3 (`s3://bucket/prefix`), as Parquet, JSON Lines or CSV.
 
     One data file for each slice, `topic=T/partition=P/FROM-TO.parquet`, and one ledger file,

@@ -31,7 +31,7 @@ from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
-from playhead.target import Findings, Inspection, Look, at_once
+from playhead.target import Findings, Inspection, Look, Target, at_once
 
 # Each is a client with threads and connections of its own.
 _MOST_PRODUCERS = 16
@@ -42,7 +42,7 @@ _REDRIVE_SET_BYTES = 100_000
 
 
 @dataclass(frozen=True)
-class KafkaTarget:
+class KafkaTarget(Target):
     """Topics of a cluster.
 
     Ordering: the records of a source partition keep their order, within a slice and from slice to
@@ -142,6 +142,17 @@ class KafkaTarget:
         ledger = Ledger(self.connection, replay_id)
         ledger.catch_up()
         return ledger.entries()
+
+    @contextmanager
+    def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
+        """Each look reads what has been added since the last."""
+        ledger = Ledger(self.connection, replay_id)
+
+        def entries() -> Sequence[Entry]:
+            ledger.catch_up()
+            return ledger.entries()
+
+        yield entries
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator["KafkaWriter"]:

@@ -272,13 +272,16 @@ class Runner:
 
         thread = Thread(target=work, name=f"replay {job.replay_id}", daemon=True)
         thread.start()
-        with self._cancelling_on_the_way_out(thread):
-            self._wait_for(thread)
+        with (
+            self._cancelling_on_the_way_out(thread),
+            self.ends.target.watch(self.plan.replay_id) as entries,
+        ):
+            self._wait_for(thread, entries)
         if failure:
             raise failure[0]
         return outcome[0]
 
-    def _wait_for(self, thread: Thread) -> None:
+    def _wait_for(self, thread: Thread, committed: Callable[[], Sequence[Entry]]) -> None:
         looked = time.monotonic()
         while thread.is_alive():
             thread.join(_LOOK_EVERY_S)
@@ -287,7 +290,7 @@ class Runner:
             if time.monotonic() - looked < _PROGRESS_EVERY_S:
                 continue
             try:
-                entries = self.ends.target.entries(self.plan.replay_id)
+                entries = committed()
                 self.progress(_offsets(entries), self.plan.planned, entries)
             except Unavailable:
                 pass  # the tasks will notice, and what they say counts

@@ -59,6 +59,7 @@ def exercise_target(
         _leaves_nothing_after_a_failure,
         _finds_what_is_not_as_it_was,
         _may_join_endless_slices,
+        _is_watched,
     ):
         check(make_target, Onlooker(read_back))
     _keeps_replays_apart(make_target, Onlooker(read_back), replaces)
@@ -140,6 +141,19 @@ def _may_join_endless_slices(make_target: MakeTarget, onlooker: Onlooker) -> Non
         total = sum(getattr(each, count) for each in found)
         needed = sum(len(case.within(part)) for part in parts)
         assert total == needed, f"endless: {count} is {total}, needed {needed}"
+
+
+def _is_watched(make_target: MakeTarget, onlooker: Onlooker) -> None:
+    case = Case.new()
+    parts = [case.part(0, 4), case.part(4, 10)]
+    with make_target().watch(case.replay_id) as entries:
+        assert not entries(), "watched before anybody had prepared it"
+        target = case.prepared(make_target)
+        with target.open(case.replay_id) as writer:
+            for count, part in enumerate(parts, 1):
+                commit(writer, part, case.within(part))
+                assert [each.slice for each in entries()] == parts[:count], "watched"
+    onlooker.assert_gained(case.records, "watched")
 
 
 def _commit_endless(writer: Writer, case: Case, slice_: Slice) -> None:
