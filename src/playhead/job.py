@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any, Protocol
 
 from playhead.account import Account, Bury, ErrorRule
-from playhead.allocation import keep_memory
+from playhead.allocation import give_back, keep_memory
 from playhead.clock import Clock, SystemClock
 from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
 from playhead.decoding import Decoding, reading, without_undecoded
@@ -146,10 +146,13 @@ def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
     """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
     lanes = job.works[index]
     keep_memory()
-    with seldom_collecting():
-        if job.pacing is None or len(lanes) == 1 or draw is not None:
-            return [_play_lanes(job, index, lanes, draw, Event())]
-        return _side_by_side(job, index, lanes)
+    try:
+        with seldom_collecting():
+            if job.pacing is None or len(lanes) == 1 or draw is not None:
+                return [_play_lanes(job, index, lanes, draw, Event())]
+            return _side_by_side(job, index, lanes)
+    finally:
+        give_back()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A process that has been told to keep its memory does not ask the system for it again."""
+"""A process that keeps its memory does not ask the system for it again, until it gives it back."""
 
 import platform
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from playhead.allocation import keep_memory
+from playhead.allocation import give_back, keep_memory
 
 # What a task does with each slice: one text of all its values, and away with it.
 _SLICE_AFTER_SLICE = """
@@ -34,6 +34,28 @@ def test_memory_that_was_freed_is_not_cleared_again():
     assert _faults("assert keep_memory()") < _faults("") / 3
 
 
+_GIVES_BACK = """
+from pathlib import Path
+from playhead.allocation import give_back, keep_memory
+def held_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+keep_memory()
+texts = [b"x" * (16 << 20) for _ in range(10)]
+pin = b"x" * (1 << 20)  # what lies above it cannot be cut off
+del texts
+before = held_mb()
+give_back()
+print(before - held_mb())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+def test_what_was_kept_is_given_back():
+    run = [sys.executable, "-c", _GIVES_BACK]
+    given = int(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    assert given > 100
+
+
 def test_another_c_library_is_left_alone(monkeypatch):
     def none_there(_: object) -> None:
         raise OSError("no such library")
@@ -41,4 +63,5 @@ def test_another_c_library_is_left_alone(monkeypatch):
     keep_memory.cache_clear()
     monkeypatch.setattr("ctypes.CDLL", none_there)
     assert not keep_memory()
+    give_back()
     keep_memory.cache_clear()
