@@ -1,4 +1,4 @@
-"""Spares a worker pandas while it does a task of ours.
+"""Keeps pandas out of a worker while it does a task of ours.
 
 PyArrow asks, for the first list that becomes a column, whether it is one of pandas', and imports pandas to
 know. In a worker that took longer than to import all the rest, and nothing here uses it.
