@@ -139,9 +139,8 @@ class KafkaTarget(Target):
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         """What the replay has committed."""
-        ledger = Ledger(self.connection, replay_id)
-        ledger.catch_up()
-        return ledger.entries()
+        with self.watch(replay_id) as entries:
+            return entries()
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
