@@ -1,5 +1,7 @@
 """Where the fixtures are: one file for each concern."""
 
+from hypothesis import settings
+
 pytest_plugins = [
     "playhead.testing.fixtures",
     "tests.fix_environment",
@@ -18,3 +20,7 @@ pytest_plugins = [
     "tests.fix_tls",
     "tests.fix_torture",
 ]
+
+# How long an example takes says more about what else the machine does.
+settings.register_profile("playhead", deadline=None)
+settings.load_profile("playhead")

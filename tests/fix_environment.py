@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from playhead import secrets
+
 _LEFT_ALONE = ("PLAYHEAD_MAVEN_URL", "PLAYHEAD_ABORT_AT")
 _GONE_WITHIN_S = 20.0
 
@@ -27,6 +29,14 @@ def own_environment(servers_folder: Path) -> Iterator[None]:
     left = _wait_for_none(servers_folder)
     shown = [f"{pid}: {command[:100]} … {command[-100:]}" for pid, command in left.items()]
     assert not shown, f"processes of this run are left: {shown}"
+
+
+@pytest.fixture(autouse=True)
+def own_secrets() -> Iterator[None]:
+    """A word that was a secret in one test is a word in the next, and not to be redacted there."""
+    before = set(secrets._known)
+    yield
+    secrets._known.intersection_update(before)
 
 
 def processes_that_mention(text: str) -> dict[int, str]:

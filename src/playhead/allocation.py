@@ -5,11 +5,14 @@ from contextlib import suppress
 from functools import cache
 
 # Of glibc's malloc.h.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -2, -3, -8
 # As large as glibc takes it; what is larger is mapped and unmapped each time.
 _MAPPED_FROM = 32 << 20
 _GROWS_BY = 16 << 20
 _GIVEN_BACK_FROM = 1 << 30
+# One heap for all threads: each work has threads of its own, and what a heap of theirs had kept, in
+# pieces too small to be given back, was of no use to the next work's. They seldom wait for each other.
+_ARENAS = 1
 
 
 @cache
@@ -25,6 +28,7 @@ def keep_memory() -> bool:
             _MMAP_THRESHOLD: _MAPPED_FROM,
             _TOP_PAD: _GROWS_BY,
             _TRIM_THRESHOLD: _GIVEN_BACK_FROM,
+            _MOST_ARENAS: _ARENAS,
         }
         heeded = [mallopt(what, size) == 1 for what, size in wanted.items()]
         return all(heeded)
@@ -32,10 +36,6 @@ def keep_memory() -> bool:
 
 
 def give_back() -> None:
-    """Give the system what is kept and not used: the work is over.
-
-    Each work has threads of its own, and glibc a heap for each: what one work had kept was of no use to
-    the next one.
-    """
+    """Give the system what is kept and not used: the work is over."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -54,7 +54,8 @@ _FIELDS = {
 }
 _PEM = {"ca": "CERTIFICATE", "certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
 _WHOLE_REFERENCE = re.compile(r"\s*(?:file:.*|\$\{\w+\}\s*)")
-_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}")
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})")
+_WAYS = "give -b, KAFKA_BOOTSTRAP_SERVERS or -c, or start one here: playhead sandbox up"
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +111,7 @@ class KafkaConnection:
     def for_librdkafka(self, role: Role | None = None) -> dict[str, str | int | bool]:
         """The configuration of a confluent-kafka client; a role leaves out what others tune."""
         rendered: dict[str, str | int | bool] = {}
-        for name, value in self._settings(role, needed_for="a librdkafka client").items():
+        for name, value in self._settings(role).items():
             row = BY_NAME[name]
             rendered[row.librdkafka or name] = 0 if row.low == value == -1 else value
         if self.mechanism == "OAUTHBEARER":
@@ -122,7 +123,7 @@ class KafkaConnection:
         # Java wants a client's certificate and key in one file, or else both as text.
         one_store = self.certificate_location == self.key_location
         sayable = self if one_store else self.inlined("certificate", "key")
-        settings = sayable._settings(role, needed_for="a Java client")
+        settings = sayable._settings(role)
         rows = ((BY_NAME[name].java, value) for name, value in settings.items())
         rendered = {java: str(value) for java, value in rows if java is not None}
         if not self.verify_hostname:
@@ -147,13 +148,9 @@ class KafkaConnection:
         said[HOSTNAME] = None if self.verify_hostname else "none"
         return {name: value for name, value in said.items() if value is not None} | {**self.tuning}
 
-    def _settings(self, role: Role | None, *, needed_for: str) -> dict[str, str | int]:
+    def _settings(self, role: Role | None) -> dict[str, str | int]:
         if self.bootstrap_servers is None:
-            raise MissingPiece(
-                "the address of a broker",
-                needed_for=needed_for,
-                hint="give -b host:port, KAFKA_BOOTSTRAP_SERVERS, or bootstrap.servers in --config",
-            )
+            raise MissingPiece("the address of a broker", needed_for="reaching Kafka", hint=_WAYS)
         fits = (None, "client", role) if role else (None, *get_args(Role))
         return {name: it for name, it in self._said().items() if BY_NAME[name].role in fits}
 
@@ -307,8 +304,11 @@ def _canonical(name: str, value: str | int, key: str, where: str) -> str | int:
 
 def _brokers(text: str, key: str, where: str) -> str:
     brokers = [broker.strip() for broker in text.split(",")]
-    if not all(map(_BROKER.fullmatch, brokers)):
-        raise BadValue(key, found=text, needed="host:port, or host:port,host:port…", where=where)
+    found = [_BROKER.fullmatch(broker) for broker in brokers]
+    # The clients take a larger port modulo 65536, and would go to another server's.
+    if not all(each and 0 < int(each[1]) < 65_536 for each in found):
+        needed = "host:port, or host:port,host:port…; ports are 1 to 65535"
+        raise BadValue(key, found=text, needed=needed, where=where)
     return ",".join(brokers)
 
 

@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,17 @@ PROJECT_FILE = "playhead.toml"
 BOOTSTRAP = "bootstrap.servers"
 _KAFKA, _FILE = "kafka", "kafka_config"
 _SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spellings}
+
+
+class UnknownContext(UsageError):
+    """No context has such a name; names the nearest, or the way to make one."""
+
+    def __init__(self, name: str, *, chosen_by: str, known: Sequence[str]) -> None:
+        self.name, self.chosen_by = name, chosen_by
+        self.nearest = tuple(get_close_matches(name, known, n=3, cutoff=0.6))
+        near = f"did you mean {' or '.join(self.nearest)}? " if self.nearest else ""
+        more = "playhead context list" if known else "playhead context add NAME -b host:port"
+        super().__init__(f"no context {name!r} (chosen by {chosen_by})", hint=near + more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,16 @@ class Configuration:
         return KafkaConnection.from_properties(
             properties, where=" and ".join(origins) or "the configuration"
         )
+
+    def check(self) -> None:
+        """Refuse what commands would refuse of it; nobody is asked for a password."""
+        for setting in SETTINGS:
+            if setting.is_guard:
+                self.is_on(setting.name)
+            elif setting.is_zone:
+                self.get(setting.name)
+        if secrets.PROMPT not in (found.value for found in self.kafka_properties.values()):
+            self.kafka()
 
     def rows(self) -> list[dict[str, str | None]]:
         """Everything with its origin, safe to print."""
@@ -316,7 +338,7 @@ def _context_layer(name: str, chosen_by: str) -> Layer:
             needed_for=f"context {SANDBOX} (chosen by {chosen_by})",
             hint="playhead sandbox up",
         )
-    raise UnknownKey(name, where=f"the contexts (chosen by {chosen_by})", known=sorted(known))
+    raise UnknownContext(name, chosen_by=chosen_by, known=sorted(known))
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Endpoints as people write them, `kafka:orders` or `parquet:s3://archive/orders`, taken apart."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 from playhead import secrets
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 FILE_FORMS = ("parquet", "json", "csv")
 TRAFFIC_FORMS = ("rrpair", "extract", "gor", "har")
 _SYSTEMS = ("kafka", "postgres", "postgresql", *FILE_FORMS, *TRAFFIC_FORMS)
@@ -65,6 +67,14 @@ class Endpoint:
     def shown(self) -> str:
         """As `str`, safe to print."""
         return _shown(str(self))
+
+    def from_anywhere(self) -> "Endpoint":
+        """With a folder or a file by its whole path: who comes back to it may stand elsewhere."""
+        if self.system not in (*FILE_FORMS, *TRAFFIC_FORMS) or "://" in self.name:
+            return self
+        path = Path(self.name).expanduser().absolute()
+        is_snapshot = self.system == "rrpair" and "/" not in self.name and not path.exists()
+        return self if is_snapshot else replace(self, name=str(path))
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
@@ -151,6 +161,20 @@ def _postgres(text: str, system: str, rest: str) -> Endpoint:
     if parameters:
         address += "?" + "&".join(parameters)
     return Endpoint("postgres", unquote(tables[0].removeprefix("table=")), address)
+
+
+def check_topic(name: str) -> None:
+    """Refuse what Kafka cannot call a topic, before a cluster is asked."""
+    if TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
+        return
+    is_endpoint = name.startswith("kafka:")
+    raise BadValue(
+        "the topic's name",
+        found=name,
+        needed="letters, digits, '.', '_' and '-', at most 249 of them, and not . or ..",
+        where="the command line",
+        hint="write the name alone, and -b host:port beside it" if is_endpoint else None,
+    )
 
 
 # --- as programs write them

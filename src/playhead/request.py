@@ -1,14 +1,11 @@
 """What was asked for: one replay's options, as they were written, so that they can be saved and run again."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from playhead.endpoint import Endpoint
+from playhead.endpoint import TOPIC_NAME, Endpoint
 from playhead.errors import BadValue
-
-TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +71,11 @@ class Request:
     @property
     def target_endpoint(self) -> Endpoint:
         return Endpoint.parse(self.target)
+
+    def from_anywhere(self) -> "Request":
+        """With its folders by their whole paths, so that it means the same wherever it is read."""
+        source, target = self.source_endpoint, self.target_endpoint
+        return replace(self, source=str(source.from_anywhere()), target=str(target.from_anywhere()))
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self)

@@ -166,7 +166,9 @@ class _Part:
         kept, round_ = _kept, self._round
         if kept is None or kept.run != (round_.pipeline_id, round_.run):
             return None
-        if round_.target.is_ordered and kept.id != round_.desk:
+        # Dead letters lie in a topic, whatever the target is: a partition has one writer there.
+        is_ordered = round_.target.is_ordered or round_.graveyard is not None
+        if is_ordered and kept.id != round_.desk:
             return None
         kept.is_new = False
         return kept

@@ -144,6 +144,10 @@ class Target(Protocol):
         """Whether the slices of one partition must be committed one after the other."""
         ...
 
+    def identity(self) -> str:
+        """As `Inspection.identity`: what stays the same however it is addressed."""
+        ...
+
     def inspect(self, look: Look, /) -> Inspection:
         """Say what a replay would do here; refuse what cannot work. Writes nothing."""
         ...

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
-from playhead.account import Account, Bury, ErrorRule
+from playhead.account import Account, Bury, DeadLetter, ErrorRule, RecordRefused
 from playhead.ledger import Entry
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Headers, Record, Slice, TimestampType
@@ -89,6 +90,25 @@ class Table:
             writer.commit(account_of(slice_, rows, rule, bury), [Records.of(rows)])
         [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]
         return entry
+
+    def differences(self, entry: Entry, rows: Sequence[Record]) -> list[tuple[str, int | None]]:
+        """Kind and offset of each that a comparison finds."""
+        with self.target.open(REPLAY) as writer:
+            findings = writer.compare(entry, [Records.of(rows)])
+        assert findings.different == len(findings.differences)
+        return [(each.kind, each.offset) for each in findings.differences]
+
+    def refused(self, rows: Sequence[Record]) -> list[tuple[int, str]]:
+        """Offset and kind of each record that is; `fail` names the first, and a comparison agrees."""
+        with pytest.raises(RecordRefused) as caught:
+            self.commit(rows)
+        dead: list[DeadLetter] = []
+        entry = self.commit(rows, rule="dlq:d", bury=lambda _, letters: dead.extend(letters))
+        found = [(each.record.offset, each.kind) for each in dead]
+        assert (caught.value.offset, caught.value.kind) == found[0]
+        assert (entry.written, entry.dead) == (len(rows) - len(found), len(found))
+        assert self.differences(entry, rows) == []
+        return found
 
 
 def account_of(

@@ -109,6 +109,7 @@ def test_the_doctor_names_what_fails_and_the_way_out(playhead: Playhead) -> None
     assert states["broker"]["state"] == states["database"]["state"] == "fail"
     assert "127.0.0.1:1" in states["broker"]["found"]
     assert "playhead sandbox up" in states["broker"]["hint"]
+    assert "Connection refused" in states["database"]["found"]
     assert "hunter22" not in found.stdout + found.stderr
     assert "Traceback" not in found.stderr
 

@@ -130,6 +130,8 @@ times = st.one_of(
             "2021-08-04T12:30:00Z",
             "2021-08-04T12:30:00.1+02:00",
             "2021-08-04T12:30:00.123456789Z",
+            "2021-08-04T12:30:00.1234567+02:00",
+            "2021-08-04 12:30:00 -02:00",
             "2021-08-04",
             "2021-08-04T12",
             "2021-08-04T24:00:00Z",
@@ -257,6 +259,10 @@ def outcome(table: Table, values: list[bytes]) -> tuple[list[Any], dict[int, str
 @given(st.lists(st.one_of(documents(), documents(), documents(), odd), min_size=1, max_size=12))
 @example([b'{"i4":', b"1}", b'{"i4":2}\n{"i4":3}'])
 @example([b"null"])
+@example(
+    [b'{"ts":"2021-08-04T12:30:00.123456+02:00"}', b'{"ts":"2021-08-04T12:30:00.1234567+02:00"}']
+)
+@example([b'{"ts":"294277-01-01T00:30:00+01:00"}', b'{"ts":"294277-01-01T00:30:00","i4":"x"}'])
 @example([b'{"tz":"2021-08-04T12:30:00.123456Z"}', b'{"TZ":"2021-08-04T12:30:00"}'])
 def test_both_ways_agree_on_every_value(pair: tuple[Table, Table], values: list[bytes]) -> None:
     one, other = pair

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -158,6 +160,31 @@ def test_of_two_that_commit_one_slice_one_is_refused(table: Table) -> None:
     with target.open(REPLAY) as writer, pytest.raises(AlreadyCommitted):
         writer.commit(account, [Records.of(rows)])
     assert assert_whole_slices(table) == 3
+
+
+def test_who_watches_keeps_one_connection_and_makes_another_when_it_is_lost(table: Table) -> None:
+    run(table.url, table.schema)
+    mark = f"watching {table.schema[-8:]}"  # PostgreSQL keeps 63 bytes of it
+    target = replace(
+        target_of(table.url, table.schema), url=f"{table.url}?application_name={quote(mark)}"
+    )
+    its_own = "FROM pg_stat_activity WHERE application_name = %s"
+    with (
+        psycopg.connect(table.url, autocommit=True) as onlooker,
+        target.watch(REPLAY) as entries,
+    ):
+
+        def pids() -> list[int]:
+            return [pid for (pid,) in onlooker.execute(f"SELECT pid {its_own}", (mark,))]
+
+        assert [[each.slice for each in entries()] for _ in range(3)] == [SLICES] * 3
+        [first] = pids()
+        onlooker.execute("SELECT pg_terminate_backend(%s, 5000)", (first,))
+        with pytest.raises(Unavailable):
+            entries()
+        assert [each.slice for each in entries()] == SLICES
+        [second] = pids()
+    assert first != second
 
 
 def test_a_table_that_changes_in_between_is_not_written_to(table: Table) -> None:

@@ -53,6 +53,12 @@ TOLD = [
     ("timestamptz(3)", "2021-08-04T12:30:00.1236Z", "2021-08-04 12:30:00.124+00"),
     ("timestamp", "2021-08-04T12:30:00.000001", "2021-08-04 12:30:00.000001"),
     ("timestamp", "2021-08-04T12:30:00+02:00", "2021-08-04 10:30:00"),
+    ("timestamp", "2021-08-04T12:30:00.1234567+02:00", "2021-08-04 10:30:00.123457"),
+    ("timestamp", "2021-08-04T12:30:00.123456789-02:30", "2021-08-04 15:00:00.123457"),
+    ("timestamp", "2021-08-04 12:30:00 +02:00", "2021-08-04 10:30:00"),
+    ("timestamp", "2021-08-04T12:30:00.1234567", "2021-08-04 12:30:00.123457"),
+    ("timestamp", "infinity", "infinity"),
+    ("timestamp(3)", "2021-08-04T12:30:00.1236789+02:00", "2021-08-04 10:30:00.124"),
     ("date", "2024-02-29", "2024-02-29"),
     ("date", "4 Aug 2021", "2021-08-04"),
     ("time", "23:59:59.999999", "23:59:59.999999"),
@@ -85,6 +91,12 @@ TOLD = [
     ("text[]", ["a b", "NULL", '"', None, ""], '{"a b","NULL","\\"",NULL,""}'),
     ("float8[]", [1.5, 1], "{1.5,1}"),
     ("timestamptz[]", ["2021-08-04T12:30:00Z"], '{"2021-08-04 12:30:00+00"}'),
+    (
+        "timestamp[]",
+        ["2021-08-04T12:30:00+02:00", "2021-08-04T12:30:00.1234567+02:00", None],
+        '{"2021-08-04 10:30:00","2021-08-04 10:30:00.123457",NULL}',
+    ),
+    ("timestamp[]", "{2021-08-04T12:30+02}", '{"2021-08-04 10:30:00"}'),
     ("jsonb[]", [{"a": 1}, [2]], '{"{\\"a\\": 1}",[2]}'),
     ("uuid[]", ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"], "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}"),
     ("bytea[]", ["AP8="], '{"\\\\x00ff"}'),
@@ -192,7 +204,7 @@ class TestWhichFieldGoesWhere:
             (1, 2, 1, "now", "kept"),
             (2, 4, 2, "now", "kept"),
             (3, 6, 3, "then", "x"),
-            (4, 8, 4, "now", None),
+            (4, 8, 4, "now", "kept"),
         ]
 
     def test_names_that_need_care(self, sandbox: Endpoints, schema: str) -> None:
@@ -222,6 +234,9 @@ class TestWhichFieldGoesWhere:
             [record(0, b"[1.10]"), record(1, b"x"), record(2, b"2")], rule="skip", replay="kept"
         )
         assert (kept.column("value::text"), entry.skipped) == (["[1.10]", "2"], 1)
+        zoned = Table.made(url, schema, "_offset int8, value timestamp", "zoned", decode="string")
+        zoned.commit([record(0, b"2021-08-04T12:30:00.5+02:00")], replay="zoned")
+        assert zoned.column("value::text") == ["2021-08-04 10:30:00.5"]
         bare = Table.made(url, schema, "_offset int8, v int DEFAULT 7", "bare", decode="none")
         bare.commit([record(0, b"\xff"), record(1, None)], replay="bare")
         assert bare.rows() == [(0, 7), (1, 7)]

@@ -236,10 +236,14 @@ def test_the_link_to_the_database_breaks(
     kind: str,
     fault: Callable[[LinkProxy], None],
 ) -> None:
-    account, _, rest = deck.database_url.partition("@")
-    url = f"{account}@{database_link.address}/{rest.partition('/')[2]}"
-    it = rehearse(kind, deck=replace(deck, database_url=url))
+    it = rehearse(kind, deck=linked(deck, database_link))
     it.run(lambda: fault(database_link))
+
+
+def linked(deck: Deck, link: LinkProxy) -> Deck:
+    """The same with its database behind the link."""
+    account, _, rest = deck.database_url.partition("@")
+    return replace(deck, database_url=f"{account}@{link.address}/{rest.partition('/')[2]}")
 
 
 # --- what is to be replayed goes away
@@ -523,6 +527,29 @@ def test_ctrl_c_twice_stops_at_once(perform: Perform, long_tape: str, kind: str)
     assert "Traceback" not in found.err
     it.wake()
     it.are_gone()
+    it.finish()
+
+
+@deep
+@pytest.mark.parametrize("kind", ["postgres", "staged"])
+def test_ctrl_c_twice_while_the_database_does_not_answer(
+    perform: Perform, database_link: LinkProxy, long_tape: str, kind: str
+) -> None:
+    """Neither who writes nor who looks at progress gets an answer, or an error."""
+    it = perform(kind, long_tape, LONG_TAPE, slice_records=25)
+    it.deck = linked(it.deck, database_link)
+    command = it.start("--pace", "250/s")
+    it.comes_to(0.02)
+    database_link.stall()
+    time.sleep(2)  # longer than it is from one look to the next
+    command.send_signal(signal.SIGINT)
+    time.sleep(1)
+    command.send_signal(signal.SIGINT)
+    found = ended(command, seconds=40)
+    assert found.code == EXIT_INTERRUPTED, found.err
+    assert "Traceback" not in found.err
+    it.are_gone()
+    database_link.resume()
     it.finish()
 
 

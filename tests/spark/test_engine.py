@@ -126,6 +126,20 @@ def test_no_jvm_outlives_its_command(sign: signal.Signals, servers_folder: Path)
     assert eventually(lambda: not processes_that_mention(str(state))), "nor a Python worker"
 
 
+def test_a_command_that_ends_while_its_jvm_boots_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = (
+        "from threading import Thread\n"
+        "from playhead.spark import jvm\n"
+        "launched = jvm.launch(jvm.blueprint_for('512m'), {})\n"
+        "Thread(target=launched.wait, daemon=True).start()\n"
+        "print(launched.process.pid)\n"
+    )
+    out, err = start(program, TMPDIR=str(tmp_path)).communicate(timeout=WITHIN_S)
+    assert out, err
+    assert eventually(lambda: not is_running(int(out)))
+    assert not list(tmp_path.iterdir()), "a JVM would write a secret there"
+
+
 def test_a_jvm_that_cannot_start_is_said_with_its_own_words(servers_folder: Path) -> None:
     program = (
         "from playhead.spark import session\n"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from playhead.cli.app import app
 from playhead.errors import PlayheadError, Refused
 from playhead.gap import Gaps
-from playhead.record import Record, TimestampType
+from playhead.record import Record, Slice, TimestampType
 from playhead.replay.gaps import Question, Search
 from playhead.request import Request
 from tests.fix_replay import T0_MS, Deck, ran, small_slices
@@ -158,6 +158,18 @@ def test_without_offsets_gaps_are_found_by_key(deck: Deck, laps: str, unplaced: 
     assert look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("seq",)).is_whole
     both = look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("seq", "car"))
     assert places(both) == LOST_PLACES
+
+
+def test_what_is_not_in_the_log_any_more_is_not_said_to_be_there_by_its_key(deck: Deck) -> None:
+    topic, table = deck.laps(30), deck.table(ROWS)
+    deck.sql(f"INSERT INTO {table} (seq) SELECT * FROM generate_series(10, 29)")
+    deck.delete_before(topic, 0, 10)
+    found = look(deck, f"kafka:{topic}", f"postgres:{table}", key=("seq",), span="0:0-30")
+    assert [each.slice for each in found.of("expired")] == [Slice(topic, 0, 0, 10)]
+    assert not found.of("missing")
+    assert not found.is_whole
+    [note] = found.notes
+    assert note.text.startswith("10 of the offsets are not in the log any more")
 
 
 def test_a_time_belongs_to_the_key_where_it_is_named(deck: Deck) -> None:

@@ -1,6 +1,7 @@
 """Whole replays in this process: every pair of ends, every rule, and a proof that adds up each time."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from playhead import Replay, Span, kafka, postgres
 from playhead.account import RecordRefused
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
+from playhead.kafka.source import KafkaSource
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
-from playhead.replay import api
+from playhead.replay import api, sharing
 from tests.fix_replay import (
     ODD_SETTINGS,
     T0_MS,
@@ -297,6 +299,22 @@ def test_several_topics_into_a_table_each(deck: Deck) -> None:
     assert counts == [[(10,)], [(20,)]]
 
 
+def test_what_comes_to_match_a_pattern_later_is_no_part_of_the_plan(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that nobody planned for may be ill, or vanish between two questions."""
+    shop = new_name("shop")
+    topic, copy = deck.laps(20, 2, what=shop), deck.topic("copy", 2)
+    planned = deck.plan(f"kafka:/^{topic}/", f"kafka:{copy}")
+    with deck.admin() as admin:
+        admin.create_topic(f"{topic}-test", partitions=1)
+    asked: list[tuple[str, ...]] = []
+    bounds = KafkaSource.bounds
+    monkeypatch.setattr(KafkaSource, "bounds", lambda it: asked.append(it.topics) or bounds(it))
+    assert totals(ran(planned)) == {"written": 20}
+    assert set(asked) == {(topic,)}
+
+
 def bad_tape(deck: Deck) -> str:
     topic = deck.topic("bad", 2)
     good = [lap(number, topic, 2) for number in range(20)]
@@ -319,6 +337,21 @@ def test_a_bad_record_ends_the_replay_unless_said(deck: Deck) -> None:
     assert caught.value.exit_code == RecordRefused.exit_code
     assert "--on-error skip" in (caught.value.hint or "")
     assert deck.rows(table, "count(*)") in [[(0,)], [(10,)]], "whole slices or none"
+
+
+def test_dead_letters_of_one_partition_have_one_who_buries_them(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the table would let several tasks share it: in a topic they would fence each other."""
+    monkeypatch.setattr(sharing, "_LEAST_SPLIT", 10)
+    topic, table, dead = deck.topic("bad"), deck.table(COLUMNS), new_name("dead")
+    good = [lap(number, topic, 1) for number in range(400)]
+    bad = [replace(each, value=b"no json") if each.offset % 10 == 3 else each for each in good]
+    deck.write(bad)
+    with small_slices(20):
+        proof = deck.play(f"kafka:{topic}", f"postgres:{table}", on_error=f"dlq:{dead}")
+    assert totals(proof) == {"written": 360, "dead": 40}
+    assert len(deck.records(dead)) == 40
 
 
 def test_bad_records_are_skipped_and_counted(deck: Deck) -> None:

@@ -9,8 +9,8 @@ import pytest
 from playhead.connection import KafkaConnection
 from playhead.kafka.source import KafkaSource
 from playhead.record import Record
-from playhead.replay.running import SourceReplaced
 from playhead.source import UNREAD
+from playhead.traffic.source import OtherCapture
 from tests.capturing import DATA, SNAPSHOT, fetch, save
 from tests.fix_archives import everything as archived
 from tests.fix_replay import ODD_SETTINGS, Deck, contents, moved, small_slices, totals
@@ -129,7 +129,7 @@ def test_a_changed_snapshot_is_refused_on_resume(deck: Deck, laps: str, tmp_path
     raw = captured(deck.connection, laps, tmp_path)
     planned = deck.plan(f"rrpair:{raw}", f"kafka:{deck.topic('changed', 3)}")
     raw.write_text(raw.read_text().replace("car-1", "car-9"))
-    with pytest.raises(SourceReplaced):
+    with pytest.raises(OtherCapture, match="has changed since it was planned"):
         planned.run()
 
 

@@ -65,7 +65,7 @@ def plan_of(*partitions: PartitionPlan, **changes: Any) -> Plan:
         "to_ms": None,
         "partitions": partitions,
         "source": SourceFacts("here", topics),
-        "target": Inspection("there"),
+        "target": Inspection("lists"),
         "estimate": Estimate(1, None, None, "a test"),
     }
     return Plan(**{**values, **changes})

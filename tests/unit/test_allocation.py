@@ -56,6 +56,33 @@ def test_what_was_kept_is_given_back():
     assert given > 100
 
 
+_THREAD_AFTER_THREAD = """
+import ctypes
+from threading import Barrier, Thread
+from playhead.allocation import keep_memory
+{}
+side_by_side = Barrier(4)
+def work():
+    side_by_side.wait()
+    texts = [b"%05000d" % n for n in range(1_000)]
+    side_by_side.wait()
+for thread in [Thread(target=work) for _ in range(4)]:
+    thread.start()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+def _heaps(first: str) -> int:
+    run = [sys.executable, "-c", _THREAD_AFTER_THREAD.format(first)]
+    said = subprocess.run(run, check=True, capture_output=True, text=True).stderr
+    return said.count("Arena ")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+def test_the_threads_of_one_work_leave_no_heaps_behind_for_the_next():
+    assert (_heaps("assert keep_memory()"), _heaps("") > 1) == (1, True)
+
+
 def test_another_c_library_is_left_alone(monkeypatch):
     def none_there(_: object) -> None:
         raise OSError("no such library")

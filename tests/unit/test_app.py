@@ -74,6 +74,22 @@ def test_done_is_0(run):
         (["context", "use"], "Missing argument"),
         (["demo", "--cars", "0"], "greater than or equal to 1"),
         (["config", "show", "-X", "client.id"], "-X client.id has no value"),
+        *(
+            ([*words, ""], "the topic's name in the command line is ''; needed: letters")
+            for words in (
+                ["consume"],
+                ["produce"],
+                ["topics", "describe"],
+                ["topics", "offsets"],
+                ["topics", "sizes"],
+                ["topics", "alter"],
+                ["topics", "trim"],
+                ["topics", "delete"],
+                ["topics", "create"],
+            )
+        ),
+        (["consume", "good", "kafka://127.0.0.1:1/t"], "beside it"),
+        (["produce", "kafka:t"], "hint: write the name alone, and -b host:port beside it"),
     ],
 )
 def test_what_cannot_be_understood_is_2(run, words, said):
@@ -102,6 +118,54 @@ def test_an_unknown_key_has_its_nearest_match_as_hint(run):
     assert code == 2
     assert "error: unknown key 'client.idd' in -X" in err
     assert "hint: did you mean client.id" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        (["-X", "security.protocol=bogus"], {}, "security.protocol"),
+        (["-X", "ssl.keystore.type=JKS"], {}, "JKS"),
+        (["-b", ""], {}, "bootstrap.servers in flag is ''"),
+        (["--timezone", "Mars/Base"], {}, "Mars/Base"),
+        ([], {"PLAYHEAD_READ_ONLY": "maybe"}, "read_only in environment is 'maybe'"),
+    ],
+)
+def test_a_shown_setting_that_every_command_refuses_is_2(run, monkeypatch, words, variables, said):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = run("config", "show", *words)
+    assert code == 2
+    assert "timezone" in out
+    assert err.startswith("error: ")
+    assert said in err
+
+
+def test_showing_asks_nobody_for_a_password(run, monkeypatch):
+    monkeypatch.setattr("getpass.getpass", lambda *_: pytest.fail("asked"))
+    words = (
+        "-X",
+        "security.protocol=SASL_SSL",
+        "-X",
+        "sasl.mechanism=PLAIN",
+        "-X",
+        "sasl.username=me",
+    )
+    assert run("config", "show", *words, "-X", "sasl.password=prompt:")[0] == 0
+
+
+def test_the_sandboxs_name_is_reserved(run):
+    code, _, err = run("context", "add", "sandbox", "-b", "h:1")
+    assert code == 2
+    assert "error: sandbox is reserved" in err
+    assert "there already" not in err
+
+
+def test_without_any_broker_the_ways_to_name_one_are_said(run):
+    code, out, err = run("topics", "list")
+    assert (code, out) == (1, "")
+    assert "error: reaching Kafka needs the address of a broker" in err
+    assert "librdkafka" not in err
+    assert all(way in err for way in ("-b", "KAFKA_BOOTSTRAP_SERVERS", "-c", "playhead sandbox up"))
 
 
 def test_a_sandbox_that_is_not_up_is_1_with_the_way_out(run):

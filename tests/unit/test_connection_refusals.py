@@ -20,6 +20,9 @@ from tests.unit.spellings import JAAS, OAUTH, PLAIN, SASL, SSL, Properties, read
     [
         ({"bootstrap.servers": "localhost"}, "'localhost'; needed: host:port"),
         ({"bootstrap.servers": "a:1,"}, "needed: host:port"),
+        ({"bootstrap.servers": "a:99999"}, "'a:99999'; needed: host:port, or host:p"),
+        ({"bootstrap.servers": "a:1,b:0"}, "ports are 1 to 65535"),
+        ({"bootstrap.servers": "[::1]:65536"}, "ports are 1 to 65535"),
         (SASL, "sasl.mechanism in here is None; needed: one of PLAIN, SCRAM-SHA-256,"),
         (PLAIN, "sasl.username in here is None; needed: a value, because sasl.mechanism is PLAIN"),
         (PLAIN | {"sasl.username": "me"}, "sasl.password in here is None"),

@@ -91,6 +91,21 @@ def test_who_made_it_read_only_is_said():
         Person().ask(Configuration(None, settings, {}), yes=True)
 
 
+@pytest.mark.parametrize(
+    ("origin", "way"),
+    [
+        ("environment", "unset PLAYHEAD_READ_ONLY"),
+        ("context prod", "-c, or change this one: playhead context edit"),
+        ("/x/playhead.toml", "take read_only out of /x/playhead.toml"),
+    ],
+)
+def test_the_way_out_leads_to_who_made_it_read_only(origin, way):
+    settings = configuration().settings | {"read_only": Resolved("true", origin)}
+    with pytest.raises(Refused) as caught:
+        Person().ask(Configuration("prod", settings, {}), yes=True)
+    assert (caught.value.hint or "").endswith(way)
+
+
 @pytest.mark.parametrize("yes", [True, False])
 def test_production_wants_the_targets_name(yes, capsys):
     person = Person("telemetry\n")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from playhead import secrets
 from playhead.context import (
     Configuration,
+    UnknownContext,
     alone,
     configure,
     contexts,
@@ -248,12 +249,19 @@ def test_an_assignments_value_may_contain_equals_signs(places):
 
 def test_an_unknown_context_names_the_nearest_and_who_chose_it(places, monkeypatch):
     places.contexts("[contexts.staging]\n")
-    with pytest.raises(UnknownKey, match=r"'stagin' in the contexts \(chosen by -c\)") as caught:
+    with pytest.raises(UnknownContext, match=r"no context 'stagin' \(chosen by -c\)") as caught:
         configure({}, context="stagin", folder=places.folder)
     assert caught.value.nearest == ("staging",)
+    assert caught.value.hint == "did you mean staging? playhead context list"
     monkeypatch.setenv("PLAYHEAD_CONTEXT", "gone")
-    with pytest.raises(UnknownKey, match="chosen by PLAYHEAD_CONTEXT"):
+    with pytest.raises(UnknownContext, match="chosen by PLAYHEAD_CONTEXT"):
         places.configure()
+
+
+def test_without_any_context_the_way_to_make_one_is_said(places):
+    with pytest.raises(UnknownContext) as caught:
+        configure({}, context="nope", folder=places.folder)
+    assert caught.value.hint == "playhead context add NAME -b host:port"
 
 
 @pytest.mark.parametrize(

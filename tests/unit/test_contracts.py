@@ -340,7 +340,7 @@ class PreviewWrites(Broken):
 
 class NeedsAnObject(Broken):
     def inspect(self, look, /):
-        return Inspection("list", needs={"table": object()})
+        return Inspection(self.identity(), needs={"table": object()})
 
 
 class DetailsOfItsOwnKind(Broken):

@@ -95,6 +95,12 @@ def test_the_architecture_can_be_read_in_one_sitting():
     assert len(read(DOCS / "ARCHITECTURE.md").splitlines()) <= LONGEST_ARCHITECTURE
 
 
+def test_the_front_page_leads_to_every_guide():
+    page = read(ROOT / "README.md")
+    guides = [file.relative_to(ROOT).as_posix() for file in (DOCS / "guides").glob("*.md")]
+    assert [guide for guide in guides if f"]({guide})" not in page] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_names_a_folder_of_somebodys_machine(page):
     found = [line for line in read(page).splitlines() if MACHINE_PATH.search(line)]

@@ -158,6 +158,12 @@ def test_the_glossary_has_the_eleven_words_and_rejects_their_usual_synonyms():
     assert usual <= set(REJECTED)
 
 
+def test_each_word_is_defined_once():
+    rows = re.findall(r"^\| (\w[\w ]*) \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    words = [row for row in rows if row != "word"]
+    assert sorted(words) == sorted(set(words))
+
+
 def test_no_word_is_both_used_and_rejected():
     used = {word.lower() for word in REJECTED.values()}
     assert used.isdisjoint(REJECTED)

@@ -1,6 +1,7 @@
 """A task's part in a round: what is due is written once, what is absent is accounted for, and nothing else."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead import rounds
-from playhead.account import ErrorRule, RecordRefused
+from playhead.account import Bury, ErrorRule, RecordRefused
 from playhead.cutter import FILTERED, KEPT, Drawn, Limits
 from playhead.decoding import Kinds
 from playhead.errors import Unavailable
@@ -196,6 +197,24 @@ def test_a_target_in_order_is_opened_anew_when_another_one_wrote_last():
     assert (same.desk, same.is_new) == (first.desk, False)
     other = write(round_of(target, slice_(4, 6), desk="elsewhere"), drawn(*laps(4, 6)))
     assert (other.desk != first.desk, other.is_new) == (True, True)
+
+
+class Yard:
+    """A graveyard that nobody is buried in."""
+
+    @contextmanager
+    def open(self, _replay_id: str) -> Iterator[Bury]:
+        yield lambda _slice, _letters: None
+
+
+def test_one_with_dead_letters_is_opened_anew_too():
+    """They lie in a topic, where who wrote last has fenced the others."""
+    target, yard = ListTarget(), Yard()
+    first = write(round_of(target, slice_(0, 2), graveyard=yard), drawn(*laps(0, 2)))
+    same = round_of(target, slice_(2, 4), desk=first.desk, graveyard=yard)
+    assert not write(same, drawn(*laps(2, 4))).is_new
+    other = round_of(target, slice_(4, 6), desk="elsewhere", graveyard=yard)
+    assert write(other, drawn(*laps(4, 6))).is_new
 
 
 def test_asked_to_stop_it_ends_between_two_commits(tmp_path):

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,20 +20,23 @@ from playhead.cutter import Limits
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.job import Job
 from playhead.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
+from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.record import Record
 from playhead.replay import running
 from playhead.replay.build import ends
-from playhead.replay.running import Runner, SourceReplaced, StoppedBeforeEnd, TooFewSlots
+from playhead.replay.replaced import SourceReplaced, TargetReplaced, refuse_another_target
+from playhead.replay.running import Runner, StoppedBeforeEnd, TooFewSlots
 from playhead.replay.verifying import verify
 from playhead.request import Request
 from playhead.source import Bounds, OutOfBounds, TopicFacts
-from playhead.target import InUse
+from playhead.target import Inspection, InUse
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
 from tests.unit.replaying import (
     TOPIC,
     Small,
+    entry,
     partition_plan,
     plan_of,
     play_all,
@@ -249,6 +253,26 @@ def test_a_plan_of_another_source_is_refused(tmp_path):
     made_again = ListSource(TEN, topics={TOPIC: TopicFacts("other")})
     with pytest.raises(SourceReplaced, match="planned with topic laps of id one"):
         runner(replace(plan, source=was), made_again, ListTarget(), tmp_path).run()
+
+
+def test_a_target_that_is_not_the_planned_one_is_left_alone(tmp_path):
+    """All would be written there again, and the proof would say that it is the first time."""
+    source, target = ListSource(TEN), ListTarget()
+    plan = replace(whole_plan(source), target=Inspection("elsewhere"))
+    with pytest.raises(TargetReplaced, match="planned into elsewhere; the target is lists now"):
+        runner(plan, source, target, tmp_path).run()
+    with pytest.raises(TargetReplaced):
+        refuse_another_target(target, plan)
+    assert not target.records
+
+
+def test_a_target_that_was_restored_goes_on(tmp_path):
+    """What has come there with its ledger counts as the planned one."""
+    source, target = ListSource(TEN), ListTarget()
+    plan = whole_plan(source)
+    runner(plan, source, target, tmp_path).run()
+    assert runner(replace(plan, target=Inspection("moved")), source, target, tmp_path).run().adds_up
+    assert len(target.records) == 10
 
 
 def test_entries_that_were_not_planned_make_the_proof_fail(tmp_path):
@@ -493,6 +517,86 @@ def test_progress_is_told_from_the_ledger(tmp_path):
         progress=lambda done, total, _: told.append((done, total)),
     ).run()
     assert (told[0], told[-1]) == ((0, 10), (10, 10))
+
+
+class _Looked(ListTarget):
+    """A target at which looks go as they are told to; what is not a look goes as ever."""
+
+    def __init__(self, look: Callable[[], Sequence[Entry]]) -> None:
+        super().__init__()
+        self.look = look
+
+    @contextmanager
+    def watch(self, _replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
+        yield self.look
+
+
+def _played_during(look: Event, patience_s: float) -> Callable[[Job], list[Mapping[str, Any]]]:
+    def run_job(job: Job) -> list[Mapping[str, Any]]:
+        assert look.wait(patience_s), "nobody has looked"
+        return play_all(job)
+
+    return run_job
+
+
+def test_a_look_that_hangs_keeps_nobody_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_PROGRESS_EVERY_S", 0.01)
+    looked, answered = Event(), Event()
+
+    def hanging() -> Sequence[Entry]:
+        looked.set()
+        answered.wait(30)
+        return []
+
+    source, target = ListSource(TEN), _Looked(hanging)
+    one = runner(whole_plan(source), source, target, tmp_path, run_job=_played_during(looked, 10))
+    began = time.monotonic()
+    proof = one.run()
+    took_s = time.monotonic() - began
+    answered.set()
+    assert proof.total("written") == 10
+    assert took_s < 10
+
+
+def test_a_look_goes_on_when_the_target_was_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_PROGRESS_EVERY_S", 0.01)
+    told: list[int] = []
+    looks, has_told = iter([Unavailable("away for one look")]), Event()
+
+    def away_once() -> Sequence[Entry]:
+        for failure in looks:
+            raise failure
+        return [entry(0, 3)]
+
+    def tell(done: int, _total: int, _entries: object) -> None:
+        told.append(done)
+        if done == 3:
+            has_told.set()
+
+    source, target = ListSource(TEN), _Looked(away_once)
+    job = _played_during(has_told, 10)
+    runner(whole_plan(source), source, target, tmp_path, run_job=job, progress=tell).run()
+    assert told[0] == 0
+    assert told[-1] == 10
+
+
+def test_a_look_that_fails_in_a_way_nobody_foresaw_ends_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_PROGRESS_EVERY_S", 0.01)
+
+    def broken() -> Sequence[Entry]:
+        raise ZeroDivisionError("in a look")
+
+    def slow(_: Job) -> list[Mapping[str, Any]]:
+        assert is_cancelled.wait(10)
+        return []
+
+    is_cancelled = Event()
+    source, target = ListSource(TEN), _Looked(broken)
+    plan = whole_plan(source)
+    one = runner(plan, source, target, tmp_path, run_job=slow, cancel_job=is_cancelled.set)
+    with pytest.raises(ZeroDivisionError, match="in a look"):
+        one.run()
+    assert is_cancelled.is_set()
 
 
 # --- ends

@@ -16,8 +16,9 @@ from playhead import Replay, Span, Standby, files
 from playhead.context import configure
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.request import Request
+from playhead.servers import configuration_of, kept_servers, not_kept
 from playhead.standby.history import NOT_RUN, History
-from playhead.standby.making import configuration_of, kept_servers, make, not_kept
+from playhead.standby.making import make
 from playhead.standby.running import Face, OtherServers, StandbyBusy, held, is_held, plan, run
 from playhead.standby.saved import (
     BadName,

@@ -3,13 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import pytest
 
-from playhead.cli import playing
+from playhead.cli import playing, runs
 from playhead.cli.app import main
+from playhead.errors import Unavailable
+from playhead.files.target import FilesTarget
+from playhead.journal import STOPPED, Journal
 from playhead.replay.api import Planned
+from playhead.servers import configuration_of
 from playhead.standby.running import held
 from playhead.standby.saved import Standbys
 from tests.unit.standbys import COUNT, NoEngine, Room, furnished
@@ -85,6 +90,47 @@ def test_runs_say_which_standby_and_who_triggered_it(laps, capsys):
     assert (row["standby"], row["trigger"]) == ("laps", "command")
 
 
+@pytest.fixture
+def stopped(laps: Call) -> str:
+    """The id of a run that has committed all, and stopped before it could say so."""
+    laps("run", "laps", "--offsets", "t:0:0-2", "--yes")
+    [run] = Journal().runs()
+    Journal().note(run.replay_id, STOPPED)
+    return run.replay_id
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
+    with pytest.raises(SystemExit) as end:
+        main(["runs", *words, "-o", "json"])
+    return Said(int(end.value.code or 0), *capsys.readouterr())
+
+
+def test_how_far_a_run_is_its_ledger_says(stopped, capsys):
+    said = shown(capsys, stopped)
+    assert said.code == 0
+    assert "so far   2 of 2 offsets are committed" in said.err
+    assert (said.data()["committed"], said.data()["written"]) == (2, 2)
+
+
+def test_a_ledger_that_is_away_or_silent_is_said_and_keeps_nobody(stopped, capsys, monkeypatch):
+    def away(*_: Any) -> Any:
+        raise Unavailable("it is away", hint="wait")
+
+    def silent(*_: Any) -> Any:
+        Event().wait()
+
+    monkeypatch.setattr(runs, "_ANSWERS_WITHIN_S", 0.2)
+    for entries, reason in ((away, "it is away"), (silent, "did not answer within 0.2 s")):
+        monkeypatch.setattr(FilesTarget, "entries", entries)
+        said = shown(capsys, stopped)
+        assert said.code == 0
+        assert "its target was not reached: " in said.err
+        assert reason in said.err
+        assert ("hint: wait" in said.err) is (entries is away)
+        assert "committed" not in said.data()
+        assert shown(capsys).code == 0
+
+
 def test_nothing_is_written_without_a_yes(laps, room):
     refused = laps("run", "laps", "--offsets", "t:0:0-1")
     assert (refused.code, room.offsets()) == (6, [])
@@ -108,6 +154,39 @@ def test_what_add_refuses_and_what_it_only_shows(laps, call):
     assert call("add", "dry", "json:tape", "json:copy", "--dry-run").code == 0
     assert Standbys().names() == ["laps", "new"]
     assert call("add", "new", "json:tape", "json:copy", "--from", "now").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--key", "x"), ("--on-conflict", "newer"), ("--version-column", "z"), ("--tombstones", "skip"),
+     ("--redrive",), ("--partition", "key"), ("--headers", "foo"), ("--provenance",)],
+)  # fmt: skip
+@pytest.mark.parametrize("more", [(), ("--no-check",)])
+def test_a_rule_that_means_nothing_for_the_target_is_refused(call, words, more):
+    said = call("add", "laps", "json:tape", "json:copy", *words, *more)
+    assert (said.code, said.out, Standbys().names()) == (2, "", [])
+    assert f"error: {words[0]} is a rule for t" in said.err
+    assert f"hint: leave {words[0]} out" in said.err
+
+
+def test_the_options_of_captures_and_of_the_registry_are_kept(call):
+    words = ("--filter", '(command IS "Fetch")', "--times", "pair", "--topic-map", "a=b",
+             "--schema-registry", "http://127.0.0.1:1")  # fmt: skip
+    added = call("add", "laps", "rrpair:snap", "kafka:t", *words, "-b", "127.0.0.1:1", "--no-check")
+    assert added.code == 0, added.err
+    kept = Standbys().get("laps")
+    assert (kept.request.filter, kept.request.times) == ('(command IS "Fetch")', "pair")
+    assert kept.request.topic_map == ("a=b",)
+    assert configuration_of(kept.servers).get("schema_registry") == "http://127.0.0.1:1"
+
+
+def test_a_capture_is_kept_by_its_whole_path_and_a_snapshot_by_its_id(call, room, tmp_path):
+    (tmp_path / "snap").mkdir()
+    for source in ("rrpair:snap", "gor:other", "rrpair:a/b", "rrpair:some-id"):
+        assert call("add", "laps", source, "csv:out", "--no-check", "--replace").code == 0
+        kept = Standbys().get("laps").request.source
+        system, _, name = source.partition(":")
+        assert kept == (source if name == "some-id" else f"{system}:{tmp_path / name}")
 
 
 def test_a_standby_that_cannot_be_read_is_listed_with_the_reason(laps):

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +19,7 @@ from playhead.kafka.routes import CopyRoute, Shape
 from playhead.kafka.target_topics import TargetTopic
 from playhead.record import Record, TimestampType
 from playhead.records import Records
-from playhead.replay.build import ends
+from playhead.replay.build import ends, refuse_idle_rules
 from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
@@ -284,6 +285,23 @@ def test_a_topic_that_is_mapped_goes_elsewhere() -> None:
 def test_what_would_mean_nothing_is_refused(request_: Request, says: str) -> None:
     with pytest.raises((UsageError, Refused), match=says):
         ends(request_, configure({"bootstrap_servers": "127.0.0.1:1"}))
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "says"),
+    [
+        ("csv:x", {"key": ("a",)}, "--key is a rule for tables, and csv:x is none"),
+        ("kafka:x", {"on_conflict": "newer"}, "--on-conflict is a rule for tables"),
+        ("postgres:x", {"partition": "keep"}, "--partition is a rule for topics"),
+        ("postgres:x", {"headers": ("foo",)}, "--headers is a rule for topics"),
+    ],
+)
+def test_a_rule_of_another_kind_of_target_is_refused(
+    target: str, rule: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        refuse_idle_rules(make("kafka:t", target, **rule))
+    refuse_idle_rules(make("kafka:t", target))
 
 
 def test_in_turn_to_all_partitions_the_same_when_read_again():

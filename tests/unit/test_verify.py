@@ -33,6 +33,19 @@ def test_a_run_that_nobody_knows(tmp_path, monkeypatch):
     assert "no replay 'zzzz' here" in refused("zzzz").message
 
 
+def test_a_source_needs_a_target():
+    error = refused("kafka:a", "--from", "start")
+    assert error.message == "kafka:a is a source, and needs a TARGET"
+    assert "playhead verify kafka:a TARGET" in str(error.hint)
+
+
+def test_what_a_source_and_a_target_need_is_not_for_writing(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    answer = CliRunner().invoke(app, ["verify", "rrpair:snap", "postgres:b"])
+    assert str(answer.exception) == "postgres:b needs setting database, which is not here"
+
+
 def test_a_source_must_be_one(tmp_path):
     assert "postgres cannot be a source" in refused("postgres:laps", f"json:{tmp_path}").message
     assert "--decode" in refused("kafka:laps", "kafka:copy", "--decode", "maybe").message

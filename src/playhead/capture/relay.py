@@ -118,8 +118,10 @@ class Relay:
         if end is self.client:
             self._begun_ns = time.time_ns()
             self._number = self._place.came(self)
-            end.hold_back("no broker yet")
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            loop = asyncio.get_running_loop()
+            # Not at once: the asyncio of Python 3.11.2 begins to read after this call, whatever was said in it.
+            loop.call_soon(end.hold_back, "no broker yet")
+            self._connecting = loop.create_task(self._connect())
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()

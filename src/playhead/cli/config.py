@@ -28,13 +28,15 @@ def show(
 ) -> None:
     """Print every setting as a command with the same options would see it; secrets are hidden.
 
-    Strongest first: flag, -X, environment, playhead.toml of the project, context, default.
+    Strongest first: flag, -X, environment, playhead.toml of the project, context, default. Exit code
+    2 when commands would refuse what is set.
     """
     configuration = run.configuration()
     rows = configuration.rows()
     if not origin:
         rows = [{key: row[key] for key in ("setting", "value")} for row in rows]
     run.output.emit({"context": configuration.context, "settings": rows}, rows)
+    configuration.check()
 
 
 def list_properties() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from playhead.cli.output import tell
 from playhead.context import Configuration
 from playhead.errors import NeedsConsent, Refused
+from playhead.settings import BY_NAME
 
 
 def _terminal_is_there() -> bool:
@@ -34,13 +35,22 @@ def ask(
         origin = configuration.settings["read_only"].origin
         raise Refused(
             f"{place} is read-only ({origin}): {action} was not done",
-            hint="choose another context with -c",
+            hint=_way_out(origin),
         )
     if configuration.is_on("production"):
         _ask_for_name(action, target, place, has_terminal, read_answer)
         return
     if not yes:
         ask_plainly(action, has_terminal=has_terminal, read_answer=read_answer)
+
+
+def _way_out(origin: str) -> str:
+    """How to be allowed to write: a guard stays on until the place that says it is changed."""
+    if origin == "environment":
+        return f"unset {BY_NAME['read_only'].environment}"
+    if origin.startswith("context "):
+        return "choose another context with -c, or change this one: playhead context edit"
+    return f"take read_only out of {origin}"
 
 
 def ask_plainly(

@@ -9,7 +9,15 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.decoding import DECODING, decoders
 from playhead.cli.incoming import SHOWN, Picked, Printer, printer
-from playhead.cli.options import CONNECTION, REGISTRY, TIME, Parameters, Run, with_options
+from playhead.cli.options import (
+    CONNECTION,
+    REGISTRY,
+    TIME,
+    Parameters,
+    Run,
+    only_topics,
+    with_options,
+)
 from playhead.cli.output import ReaderGone, tell
 from playhead.cli.sentence import SPAN, span
 from playhead.errors import BadValue, UsageError
@@ -47,7 +55,10 @@ def consume(
     topics: Annotated[
         list[str],
         typer.Argument(
-            metavar="TOPIC…", help="Or /regex/ for all that fit.", autocompletion=topic_names
+            metavar="TOPIC…",
+            help="Or /regex/ for all that fit.",
+            callback=only_topics,
+            autocompletion=topic_names,
         ),
     ],
     partition: Annotated[

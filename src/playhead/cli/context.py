@@ -11,13 +11,14 @@ from playhead import paths
 from playhead.cli.options import CONNECTION, Run, with_options
 from playhead.context import (
     SANDBOX,
+    UnknownContext,
     alone,
     configure,
     contexts,
     current_context,
     current_context_file,
 )
-from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UnknownKey, UsageError
+from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UsageError
 
 app = typer.Typer(
     help="Named clusters with their databases.",
@@ -63,7 +64,7 @@ def use(run: Run, name: Name) -> None:
     """Choose the context that counts when none is named."""
     known = contexts()
     if name not in known:
-        raise UnknownKey(name, where="the contexts", known=sorted(known))
+        raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
     file = current_context_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(name + "\n", encoding="utf-8")
@@ -83,7 +84,11 @@ def add(
     """Write a new context to the end of the user's config.toml; keep secrets as ${ENV} or file:."""
     if not set(name) <= _BARE_KEY or not name:
         raise UsageError(f"{name!r} cannot be a context's name", hint="letters, digits, - and _")
-    if name in contexts() or name == SANDBOX:
+    if name == SANDBOX:
+        raise UsageError(
+            f"{SANDBOX} is reserved for what playhead sandbox up starts", hint="choose another name"
+        )
+    if name in contexts():
         raise Refused(f"context {name} is there already", hint="playhead context edit")
     lines = [f"\n[contexts.{name}]"]
     for key in ("bootstrap_servers", "kafka_config", "database"):

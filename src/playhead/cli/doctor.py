@@ -14,12 +14,24 @@ from playhead import jars, paths
 from playhead.cli.complete import group_names, topic_names
 from playhead.cli.options import CONNECTION, Run, with_options
 from playhead.context import Configuration
-from playhead.errors import EXIT_FAILED, MissingPiece, PlayheadError
+from playhead.errors import (
+    EXIT_FAILED,
+    BrokerUnavailable,
+    DatabaseUnavailable,
+    MissingPiece,
+    PlayheadError,
+)
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _LOW_DISK_GB, _NO_DISK_GB = 5.0, 1.0
 _CLOCK_TOLERATED_MS = 2_000.0
 _BROKER_WITHIN_S = 5.0
+# Their own hints are to ask the doctor.
+_HINTS = {
+    BrokerUnavailable: "check the address, or start a broker here: playhead sandbox up",
+    DatabaseUnavailable: "check DATABASE_URL or the context's `database`, or start a database here: "
+    "playhead sandbox up",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +204,7 @@ def _examine(name: str, check: Callable[[], Finding | list[Finding]]) -> list[Fi
     except MissingPiece as exc:
         return [Finding(name, FAIL, f"{exc.piece} is missing", exc.hint)]
     except PlayheadError as exc:
-        return [Finding(name, FAIL, exc.message, exc.hint)]
+        return [Finding(name, FAIL, exc.message, _HINTS.get(type(exc), exc.hint))]
     return seen if isinstance(seen, list) else [seen]
 
 

@@ -8,13 +8,14 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.drawing import paper_for_talk, save_picture
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.playing import run_with_progress, servers_of, show
+from playhead.cli.playing import run_with_progress, show
 from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
 from playhead.cli.shown import plan_lines, proof_lines
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gap import Gap, Gaps, touching
+from playhead.servers import kept_servers
 
 if TYPE_CHECKING:
     from playhead.proof import Proof
@@ -180,7 +181,7 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
         run.output.say(line)
     target = asked.target_endpoint
     ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=run.values["yes"])
-    planned.servers.update(servers_of(run))
+    planned.servers.update(kept_servers(planned.configuration))
     proof = run_with_progress(run, planned)
     for line in proof_lines(proof):
         run.output.say(line)

@@ -7,7 +7,7 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.consent import ask
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.playing import servers_of, stopping, with_servers
+from playhead.cli.playing import stopping, with_servers
 from playhead.cli.sentence import RULES, TRANSFORM, request
 from playhead.cli.shown import sample_lines
 from playhead.endpoint import Endpoint
@@ -15,6 +15,7 @@ from playhead.errors import UsageError
 from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
 from playhead.pipelines import Pipelines, pipeline_id
 from playhead.replay.api import Planned
+from playhead.servers import kept_servers
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _OF_A_REPLAY = ("pace", "max_gap", "redrive", "typed")
@@ -146,7 +147,7 @@ def _play(run: Run, wish: Wish) -> None:
         planned.configuration,
         yes=run.values["yes"],
     )
-    runner = Runner(wish, planned, pipelines, run.output.say, servers_of(run))
+    runner = Runner(wish, planned, pipelines, run.output.say, kept_servers(planned.configuration))
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
         done = runner.run()
     lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""

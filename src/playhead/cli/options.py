@@ -14,6 +14,7 @@ import typer
 
 from playhead.cli.output import FORMATS, PROGRESS, Output
 from playhead.context import Configuration, configure
+from playhead.endpoint import check_topic
 from playhead.errors import BadValue
 from playhead.settings import BY_NAME
 
@@ -47,6 +48,14 @@ def _setting(name: str, *short: str, metavar: str) -> Any:
 def text_option(*names: str, text: str, metavar: str) -> Any:
     """An option that says a text, or is not there."""
     return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
+def only_topics(found: Any) -> Any:
+    """What an argument names, when each can be a topic; a `/regex/` is for the command to take or not."""
+    for name in [found] if isinstance(found, str) else found or ():
+        if len(name) < 2 or not name[0] == name[-1] == "/":
+            check_topic(name)
+    return found
 
 
 def _complete_contexts(incomplete: str) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from playhead import secrets
 from playhead.cli.consent import ask
 from playhead.cli.options import Run
 from playhead.cli.sentence import share
@@ -22,25 +21,8 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.servers import kept_servers
 from playhead.standby.running import held_for
-
-_SAVED = (
-    "bootstrap_servers",
-    "kafka_config",
-    "database",
-    "schema_registry",
-    "context",
-    "spark_master",
-    "spark_remote",
-)
-
-
-def servers_of(run: Run) -> dict[str, str]:
-    """How this invocation named its servers, so that a resume names the same; never a secret."""
-    named = {name: run.values[name] for name in _SAVED if run.values.get(name)}
-    if run.values.get("assignment"):
-        named["assignment"] = json.dumps(run.values["assignment"])
-    return {name: value for name, value in named.items() if secrets.redact(value) == value}
 
 
 def with_servers(run: Run, saved: dict[str, str]) -> Run:
@@ -63,7 +45,7 @@ def show(run: Run, planned: Planned) -> None:
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
     """Show, ask, run, prove; ends with the exit code that the proof deserves."""
     show_and_ask(run, planned, yes=yes)
-    planned.servers.update(servers_of(run))
+    planned.servers.update(kept_servers(planned.configuration))
     report(run, run_with_progress(run, planned))
 
 

@@ -17,6 +17,7 @@ from playhead.cli.options import (
     TIME,
     Parameters,
     Run,
+    only_topics,
     text_option,
     with_options,
 )
@@ -116,7 +117,9 @@ DELIVERY: Parameters = {
 @with_options(CONNECTION, TIME, LINES, DELIVERY)
 def produce(
     run: Run,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+    ],
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Instead of stdin.", show_default=False)
     ] = None,

@@ -1,15 +1,20 @@
 """`playhead runs`: the replays of this machine."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import Run, with_options
 from playhead.cli.shown import plan_lines, run_row
+from playhead.errors import PlayheadError
+from playhead.journal import FAILED, RUNNING, STOPPED
+from playhead.journal import Run as JournalRun
 from playhead.standby.history import History
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_NOT_DONE = (RUNNING, STOPPED, FAILED)
+_ANSWERS_WITHIN_S = 5.0
 
 
 @app.command()
@@ -23,7 +28,7 @@ def runs(
 ) -> None:
     """List the replays of this machine, the latest first; or show one with its plan and proof.
 
-    How far a running one is, its ledger knows: `playhead resume ID` shows it, and refuses to run it twice.
+    Of one that is not done, the ledger in its target is asked how far it is; the list asks nobody.
     """
     journal = History()
     triggers = journal.triggers()
@@ -38,7 +43,7 @@ def runs(
         run.output.say(line)
     if one.proof is not None:
         run.output.say(one.proof["verdict"])
-    row = run_row(one, triggers)
+    row = run_row(one, triggers) | (_reached(run, one) if one.state in _NOT_DONE else {})
     document = row | {
         "plan": one.plan.as_document(),
         "proof": one.proof,
@@ -47,3 +52,23 @@ def runs(
         "ended": one.ended_at_ms,
     }
     run.output.emit(document, [row])
+
+
+def _reached(run: Run, one: JournalRun) -> dict[str, Any]:
+    """How far the ledger says it is, if the target can be reached by what is configured here and now."""
+    from playhead.cli.playing import with_servers
+    from playhead.replay.build import ends
+    from playhead.replay.looking import one_look
+
+    try:
+        configuration = with_servers(run, dict(one.servers)).configuration()
+        target = ends(one.plan.request, configuration).target
+        entries = one_look(target, one.replay_id, within_s=_ANSWERS_WITHIN_S)
+    except PlayheadError as exc:
+        run.output.say(f"how far it is cannot be told, its target was not reached: {exc}")
+        if exc.hint:
+            run.output.say(f"hint: {exc.hint}")
+        return {}
+    committed = sum(len(entry.slice) for entry in entries)
+    run.output.say(f"  so far   {committed:,} of {one.plan.planned:,} offsets are committed")
+    return {"written": sum(entry.written for entry in entries), "committed": committed}

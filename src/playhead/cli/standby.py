@@ -7,13 +7,14 @@ import typer
 
 from playhead.cli.complete import standby_names, topic_names
 from playhead.cli.consent import ask_plainly
-from playhead.cli.options import CONNECTION, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import report, run_with_progress, show, show_and_ask
-from playhead.cli.sentence import RULES, SPAN, TRANSFORM, request
+from playhead.cli.sentence import RULES, SPAN, TRAFFIC, TRANSFORM, request
 from playhead.cli.standby_watch import watch
 from playhead.endpoint import Endpoint
 from playhead.errors import PlayheadError, Unavailable
 from playhead.instant import show_ms
+from playhead.servers import not_kept
 from playhead.standby import making, running
 from playhead.standby.dropped import span_of
 from playhead.standby.history import History
@@ -37,7 +38,7 @@ _WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name != "late
 
 
 @app.command()
-@with_options(TIME, TRANSFORM, RULES, _LATENESS, CONNECTION, SPARK)
+@with_options(TIME, TRANSFORM, TRAFFIC, RULES, _LATENESS, CONNECTION, REGISTRY, SPARK)
 def add(
     run: Run,
     name: NewName,
@@ -69,7 +70,7 @@ def add(
     except Unavailable as exc:
         exc.hint = f"{exc.hint or 'try again'}; to keep it unchecked: --no-check"
         raise
-    for setting in making.not_kept(configuration, made.servers):
+    for setting in not_kept(configuration, made.servers):
         run.output.say(f"{setting} is not kept, for it holds a secret: each run needs it set")
     if not dry_run:
         standbys.add(made, replace=replace)

@@ -6,7 +6,7 @@ import typer
 
 from playhead.cli import topics_change, topics_trim
 from playhead.cli.complete import topic_names
-from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
 from playhead.errors import BadValue
 
 app = typer.Typer(
@@ -18,7 +18,12 @@ app = typer.Typer(
 _BY = ("replica", "partition", "topic", "log-dir")
 Topics = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TOPIC]…", help="All, when none is named.", autocompletion=topic_names),
+    typer.Argument(
+        metavar="[TOPIC]…",
+        help="All, when none is named.",
+        callback=only_topics,
+        autocompletion=topic_names,
+    ),
 ]
 
 

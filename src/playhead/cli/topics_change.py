@@ -7,7 +7,7 @@ import typer
 
 from playhead.cli.complete import topic_names
 from playhead.cli.consent import ask, ask_by_name
-from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.cli.options import CONNECTION, Run, only_topics, with_options
 from playhead.duration import parse_duration_ms, show_duration_ms
 from playhead.errors import BadValue, UsageError
 from playhead.size import parse_size_bytes
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from playhead.kafka.topics import NewShape
 
 _NO_LIMIT = "-1"
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)]
-NewTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")]
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+]
+NewTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.", callback=only_topics)]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
 ]
@@ -93,10 +95,9 @@ def create(
 ) -> None:
     """Make a topic, and return when it can be written to. What is not said, the brokers decide."""
     from playhead.kafka.admin import Admin
-    from playhead.kafka.topics import NewShape, TopicExists, check_name, describe_topics
+    from playhead.kafka.topics import NewShape, TopicExists, describe_topics
     from playhead.kafka.topics import create as make
 
-    check_name(topic)
     shape = NewShape(topic, partitions, replication, settings_of(run))
     configuration = run.configuration()
     if not dry_run:
@@ -196,7 +197,10 @@ def alter(
 @with_options(CONNECTION)
 def delete(
     run: Run,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", autocompletion=topic_names)],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC…", callback=only_topics, autocompletion=topic_names),
+    ],
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="One that is not there is no error.")
     ] = False,

@@ -6,7 +6,7 @@ import typer
 
 from playhead.cli.complete import topic_names
 from playhead.cli.consent import ask_by_name
-from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 @with_options(CONNECTION, TIME)
 def trim(
     run: Run,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+    ],
     to: Annotated[
         str | None,
         typer.Option(

@@ -14,7 +14,7 @@ COMMANDS = {
     "replay": "A span of a topic into a database, a topic, files: exactly once, with a proof.",
     "live": "What comes into a topic into a database or a topic, exactly once, without an end.",
     "resume": "Go on with a replay that stopped.",
-    "runs": "The replays of this machine, and how far they are.",
+    "runs": "The replays of this machine; of one, how far it is.",
     "cancel": "Stop a replay that runs here, at a slice boundary.",
     "ingest": "UDP datagrams into a topic, each one accounted for.",
     "standby": "Replays that lie ready under a name, triggered with a span.",

@@ -52,6 +52,12 @@ def verify(
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
         found = api.plan(asked, run.configuration()).compare()
+    elif ":" in replay_id:
+        source = Endpoint.parse(replay_id).shown()
+        raise UsageError(
+            f"{source} is a source, and needs a TARGET",
+            hint=f"playhead verify {source} TARGET; a run goes by its id: playhead verify ID",
+        )
     else:
         _need_no_span(run)
         saved = Journal().find(replay_id)

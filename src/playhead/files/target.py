@@ -39,8 +39,10 @@ class FilesTarget(Target):
     - Delivery: exactly once. A file is written aside, made durable, and published by one rename, or
       by the completion of one upload; the ledger file follows, and with it the slice is committed.
       What has no ledger entry is not read, and is replaced by the resume. On a local disk two
-      runs of one replay exclude each other by a lock; S3 has none, and rests on names and bytes
-      being the same in both, as they are when both cut the same slices.
+      runs of one replay exclude each other by a lock. S3 has none, and rests on names and bytes
+      being the same in both, as they are when both cut the same slices; a run that begins while
+      another one of its replay is under way may cut others, and leave offsets in two files. The
+      proof tells of them.
 
     S3 is found, and let in, as the AWS command line does: AWS_ENDPOINT_URL, AWS_REGION,
     AWS_ACCESS_KEY_ID and so on, in every process that opens the archive; AWS_NO_SIGN_REQUEST=1 is
@@ -62,6 +64,9 @@ class FilesTarget(Target):
     @property
     def is_ordered(self) -> bool:
         return False
+
+    def identity(self) -> str:
+        return self._archive().store.identity
 
     def inspect(self, look: Look, /) -> Inspection:
         return surveyed(self._archive(), look, typed=self.typed)

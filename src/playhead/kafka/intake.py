@@ -27,7 +27,8 @@ _TUNING: dict[str, Any] = {
     "fetch.error.backoff.ms": 100,
     "max.partition.fetch.bytes": 4 << 20,
     "queued.min.messages": 500_000,
-    "queued.max.messages.kbytes": 32 << 10,
+    # A record takes more than its bytes there: of 130 B each, these are some 70 MB.
+    "queued.max.messages.kbytes": 16 << 10,
     _BACKOFF: 50,
     "reconnect.backoff.max.ms": 1_000,
     # Costs next to nothing, and a proof speaks of every byte.

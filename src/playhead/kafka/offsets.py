@@ -14,6 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin
 from playhead.source import Bounds, Place
@@ -72,6 +73,8 @@ def describe(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
 
 def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
     """The same of those that exist."""
+    for topic in topics:
+        check_topic(topic)
     found: dict[str, Described] = {}
     with admin.asking(f"asking for the partitions of {', '.join(topics)}") as client:
         asked = client.describe_topics(

@@ -78,9 +78,12 @@ class KafkaReader:
             run = self._take(slice_)
             if run.offsets:
                 whole_to = _whole_to(whole_to, run.offsets)
+            if whole_to < self._at:
+                # At once: what stands before it may be gone before the slice is at its end.
+                self._confirm_absent(slice_, whole_to)
+                whole_to = self._at
+            if run.offsets:
                 yield run
-        if whole_to < slice_.to_offset:
-            self._confirm_absent(slice_, whole_to)
 
     def confirm_topics(self) -> None:
         """Make sure that the topics are still those that were planned for."""

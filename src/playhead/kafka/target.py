@@ -88,6 +88,11 @@ class KafkaTarget(Target):
         named = dict(self.topic_map).get(source_topic)
         return self.topic.replace("{topic}", source_topic) if named is None else named
 
+    def identity(self) -> str:
+        """The cluster's id."""
+        with Admin(self.connection) as admin:
+            return admin.cluster().cluster_id
+
     def inspect(self, look: Look, /) -> Inspection:
         """Say which topics the records go to, and what they make of them; refuse what cannot work."""
         with Admin(self.connection) as admin:

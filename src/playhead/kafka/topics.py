@@ -17,12 +17,12 @@ from confluent_kafka.admin import (
 )
 
 from playhead.clock import SystemClock, wait_until
+from playhead.endpoint import check_topic
 from playhead.errors import BadValue, BrokerUnavailable, PlayheadError, UnknownKey
 from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.offsets import NoSuchTopic, describe_those, stable_ends
 from playhead.kafka.permissions import needing
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _INTERNAL = "__"
 _BROKERS_CHOICE = -1
 
@@ -139,6 +139,8 @@ def describe_topics(admin: Admin, names: Sequence[str]) -> list[TopicState]:
 
 
 def _ask_for(admin: Admin, names: Sequence[str]) -> Mapping[str, Any]:
+    for name in names:
+        check_topic(name)
     with admin.asking("describing topics") as client:
         asked: Mapping[str, Any] = client.describe_topics(
             TopicCollection(list(dict.fromkeys(names))), request_timeout=admin.timeout_s
@@ -200,17 +202,6 @@ def settings_with_source(
 
 
 # --- making, altering, deleting -----------------------------------------------------------------
-
-
-def check_name(name: str) -> None:
-    """Refuse what Kafka cannot call a topic."""
-    if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise BadValue(
-            "the topic's name",
-            found=name,
-            needed="letters, digits, '.', '_' and '-', at most 249 of them, and not . or ..",
-            where="the command line",
-        )
 
 
 def create(admin: Admin, shape: NewShape, *, only_check: bool = False) -> None:

@@ -7,6 +7,7 @@ from playhead.account import Account, ErrorRule
 from playhead.ledger import Entry
 from playhead.postgres.conflict import AT, EXPECTED, GONE, REPLACING, literal, named
 from playhead.postgres.decode import ORDER
+from playhead.postgres.forms import FORM
 from playhead.postgres.layout import OFFSET, PARTITION, TOPIC, Field
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.session import Session
@@ -54,10 +55,11 @@ class Comparison:
         fields = stage.merge.fields
         by = self._by(fields, stage.merge.key)
         if by:
-            self._session.run(self._held_by(by, fields))
+            self._session.run(self._held_by(by, fields, stage.merge.forms))
             again = self._session.run(self._back_again(stage)) if stage.has_tombstones else []
         else:
-            self._session.run(self._held_by_all(fields))
+            always = [each for each in fields if all(each in form for form in stage.merge.forms)]
+            self._session.run(self._held_by_all(always))
             again = []
         [(expected, found, wanted_sum, held_sum)] = self._session.run(_SUMS)
         [(different,)] = self._session.run(f"SELECT count(*) FROM {_HELD} WHERE what IS NOT NULL")  # noqa: S608
@@ -78,20 +80,30 @@ class Comparison:
     def _by(self, fields: Sequence[Field], key: Sequence[str]) -> Sequence[str]:
         """The columns by which a row is found again; none when only by all of it."""
         names = {each.name for each in fields}
-        table = self._table.layout.table
-        choices = [key if self._table.habits.is_keyed else (), _PLACE]
-        choices += [each.columns for each in table.keys]
-        return next((each for each in choices if each and set(each) <= names), ())
+        if self._table.habits.is_keyed and key and set(key) <= names:
+            return key
+        choices = [_PLACE, *(each.columns for each in self._table.layout.table.keys)]
+        possible = (each for each in choices if set(each) <= names)
+        return next((each for each in possible if self._is_filled(each)), ())
 
-    def _held_by(self, by: Sequence[str], fields: Sequence[Field]) -> str:
+    def _is_filled(self, by: Sequence[str]) -> bool:
+        """Whether all rows have these columns: by null, or by a default that came instead, none is found."""
+        conditions = " OR ".join(f"{named(name)} IS NULL" for name in by)
+        return self._session.run(f"SELECT EXISTS (SELECT FROM {EXPECTED} WHERE {conditions})") == [  # noqa: S608
+            (False,)
+        ]
+
+    def _held_by(
+        self, by: Sequence[str], fields: Sequence[Field], forms: Sequence[Sequence[Field]]
+    ) -> str:
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in by)
         may_be_gone = _sql(self._others.deleted)
         compared = (
-            f"SELECT e.{_ORDER} AS o, {_text(fields, 'e', 't')} AS wanted, "  # noqa: S608
+            f"SELECT e.{_ORDER} AS o, {_wanted(fields, forms)} AS wanted, "  # noqa: S608
             f"{_text(fields, 't')} AS held, "
             f"t.{named(by[0])} IS NOT NULL AS is_there, {may_be_gone} AS may_be_gone, "
             f"row_number() OVER (PARTITION BY e.{_ORDER}) AS n, "
-            f"coalesce({self._excuse(fields)}, false) AS is_excused, {_differing(fields)} AS columns "
+            f"coalesce({self._excuse(fields)}, false) AS is_excused, {_differing(fields, forms)} AS columns "
             f"FROM {EXPECTED} e LEFT JOIN {self._table.place.quoted} t ON {same}"
         )
         return (
@@ -182,14 +194,30 @@ FROM {_HELD}
 """  # noqa: S608 - ours
 
 
-def _text(fields: Sequence[Field], alias: str, other: str | None = None) -> str:
-    """A row as one text; what may not be null may have got a default, which the other side knows."""
+def _text(fields: Sequence[Field], alias: str) -> str:
+    """A row as one text."""
+    return f"ROW({', '.join(f'{alias}.{named(each.name)}' for each in fields)})::text"
+
+
+def _wanted(fields: Sequence[Field], forms: Sequence[Sequence[Field]]) -> str:
+    """The row that is expected; what its record does not name is as the table has it."""
     columns = []
     for each in fields:
-        column = f"{alias}.{named(each.name)}"
-        is_given = other and each.column.is_required and each.column.default is not None
-        columns.append(f"coalesce({column}, {other}.{named(each.name)})" if is_given else column)
+        here, there = f"e.{named(each.name)}", f"t.{named(each.name)}"
+        # What may not be null may have got a default, which the other side knows.
+        is_given = each.column.is_required and each.column.default is not None
+        column = f"coalesce({here}, {there})" if is_given else here
+        names = _names(each, forms)
+        columns.append(f"CASE WHEN {names} THEN {column} ELSE {there} END" if names else column)
     return f"ROW({', '.join(columns)})::text"
+
+
+def _names(field: Field, forms: Sequence[Sequence[Field]]) -> str:
+    """The condition that an expected row's record names the column; empty when all do."""
+    numbers = [str(number) for number, form in enumerate(forms) if field in form]
+    if len(numbers) == len(forms):
+        return ""
+    return f"e.{named(FORM)} IN ({', '.join(numbers)})" if numbers else "false"
 
 
 def _place(alias: str) -> str:
@@ -200,10 +228,11 @@ def _sql(truth: bool) -> str:
     return "true" if truth else "false"
 
 
-def _differing(fields: Sequence[Field]) -> str:
+def _differing(fields: Sequence[Field], forms: Sequence[Sequence[Field]]) -> str:
     """The names of columns in which two rows differ."""
     cases = ", ".join(
-        f"CASE WHEN e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
+        f"CASE WHEN {_names(each, forms) or 'true'} AND "
+        f"e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
         f"THEN {literal(each.name)} END"
         for each in fields
     )

@@ -1,13 +1,14 @@
 """The statements by which the rows of a slice, staged in a temporary table, come into the table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from psycopg import sql
 
 from playhead.postgres.decode import ORDER
 from playhead.postgres.failures import UNIQUE_VIOLATION
+from playhead.postgres.forms import FORM
 from playhead.postgres.layout import Field
 from playhead.postgres.session import Place
 
@@ -18,8 +19,9 @@ KEYS = "playhead_keys"
 GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
 EXPECTED = "playhead_expected"
 AT = "playhead:at"
-# Types that cannot be compared with each other; their texts can.
-_INCOMPARABLE = ("json", "xml", "point", "polygon", "path", "line", "lseg", "box", "circle")
+_SIDES = ("t", "EXCLUDED")
+# Types that a cast makes fit by cutting, where a column refuses what is too long.
+_CUT = ("bpchar", "name", "bit", "varbit")
 
 
 def named(name: str) -> str:
@@ -32,7 +34,7 @@ def literal(text: str) -> str:
     return sql.Literal(text).as_string()
 
 
-_ORDER = named(ORDER)
+_ORDER, _FORM, _LAYER = named(ORDER), named(FORM), named("playhead:layer")
 
 
 def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -53,6 +55,15 @@ class Merge:
     """The column that `newer` compares."""
     is_distinct: bool = False
     """Whether no two staged rows have one key."""
+    is_partitioned: bool = False
+    forms: tuple[tuple[Field, ...], ...] = ()
+    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    part: tuple[int, int] | None = None
+    """The layer and the form of the rows that this is for, when it is not for all."""
+
+    def for_part(self, layer: int, form: int) -> "Merge":
+        """For rows of one form, of which none comes after another form's of the same key and layer."""
+        return replace(self, fields=self.forms[form], forms=(), part=(layer, form))
 
     @property
     def answers_counts(self) -> bool:
@@ -61,57 +72,103 @@ class Merge:
 
     def make_stage(self) -> str:
         columns = [(each.name, _collated(each, each.aside)) for each in self.fields]
-        return make_temporary(STAGE, [(ORDER, "int8"), *columns])
+        numbers = [*self._form_column(), ("playhead:layer", "int8 DEFAULT 0")] if self.forms else []
+        return make_temporary(STAGE, [(ORDER, "int8"), *numbers, *columns])
+
+    def _form_column(self) -> list[tuple[str, str]]:
+        return [(FORM, "int4")] if self.forms else []
+
+    def lay(self) -> str | None:
+        """Number each key's rows anew whenever their form changes; what comes later is in a later layer."""
+        if not self.key or self.is_distinct:
+            return None
+        order = f"(PARTITION BY {self._keys()} ORDER BY {_ORDER})"
+        changes = (
+            f"SELECT {_ORDER} AS o, {self._keys_as()}, "  # noqa: S608
+            f"coalesce(({_FORM} <> lag({_FORM}) OVER {order})::int, 0) AS n FROM {STAGE} s"
+        )
+        keys = ", ".join(f"k{number}" for number in range(len(self.key)))
+        layers = f"SELECT o, sum(n) OVER (PARTITION BY {keys} ORDER BY o) AS n FROM ({changes}) c"  # noqa: S608
+        return f"UPDATE {STAGE} s SET {_LAYER} = l.n FROM ({layers}) l WHERE l.o = s.{_ORDER}"  # noqa: S608
+
+    def parts(self) -> str:
+        """Layers and forms of staged rows, in the order in which they have to be written."""
+        return (
+            f"SELECT {_LAYER}, {_FORM} FROM {STAGE} GROUP BY 1, 2 ORDER BY {_LAYER}, min({_ORDER})"  # noqa: S608
+        )
+
+    def index_parts(self) -> str:
+        return f"CREATE INDEX ON {STAGE} ({_LAYER}, {_FORM})"
 
     def make_texts(self, as_text: Sequence[Field]) -> str:
         columns = [(each.name, "text" if each in as_text else each.aside) for each in self.fields]
-        return make_temporary(TEXTS, [(ORDER, "int8"), *columns])
+        return make_temporary(TEXTS, [(ORDER, "int8"), *self._form_column(), *columns])
 
     def read_texts(self, as_text: Sequence[Field], first: int, last: int) -> str:
         """Let the server read the texts."""
         held = ", ".join(
-            f"{named(each.name)}::{each.aside}" if each in as_text else named(each.name)
+            reading(named(each.name), each, each.aside) if each in as_text else named(each.name)
             for each in self.fields
         )
-        return f"INSERT INTO {STAGE} SELECT {_ORDER}, {held} FROM {TEXTS} s {_some(first, last)}"  # noqa: S608
+        own = ", ".join([_ORDER, *(named(name) for name, _ in self._form_column())])
+        columns = ", ".join([own, *(named(each.name) for each in self.fields)])
+        return f"INSERT INTO {STAGE} ({columns}) SELECT {own}, {held} FROM {TEXTS} s {_some(first, last)}"  # noqa: S608
 
     def insert(self, first: int, last: int) -> str:
         """Rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
         held = ", ".join(map(self._given, self.fields))
-        chosen = self._chosen(held, _some(first, last))
+        chosen = self._chosen(held, self._of_part(first, last))
         statement = (
             f"INSERT INTO {self.place.quoted} AS t ({columns}) {chosen}{self._on_conflict()}"
         )
         if not self.answers_counts:
             return statement
+        returned, is_new = self._newness()
         return (
-            f"WITH written AS ({statement} RETURNING (t.xmax = 0) AS is_new) "  # noqa: S608
-            "SELECT count(*) FILTER (WHERE is_new), count(*) FROM written"
+            f"WITH written AS ({statement} RETURNING {returned}) "  # noqa: S608
+            f"SELECT count(*) FILTER (WHERE {is_new}), count(*) FROM written w"
         )
 
-    def supersede(self) -> str:
+    def _of_part(self, first: int, last: int) -> str:
+        some = _some(first, last)
+        if self.part is None:
+            return some
+        layer, form = self.part
+        return f"{some} AND s.{_LAYER} = {layer} AND s.{_FORM} = {form}"
+
+    def _newness(self) -> tuple[str, str]:
+        """What a written row answers, and the condition on it that says whether it was inserted."""
+        if not self.is_partitioned:
+            return "(t.xmax = 0) AS is_new", "is_new"
+        # A row that was led to its partition has no system columns. The statement does not see what
+        # it writes itself: the keys it finds are those that were there.
+        there = f"SELECT FROM {self.place.quoted} o WHERE {self._same('o', 'w')}"
+        return ", ".join(f"t.{named(name)}" for name in self.key), f"NOT EXISTS ({there})"
+
+    def supersede(self, first: int, last: int) -> str:
         """Forget staged rows that a tombstone of their slice comes after."""
         later = f"s.{_ORDER} < g.{_ORDER}"
         if self.rule == "newer":
             version = named(self.version)
             later = f"(s.{version}, s.{_ORDER}) < (g.{named(AT)}, g.{_ORDER})"
-        return f"DELETE FROM {STAGE} s USING {GONE} g WHERE {self._same('s', 'g')} AND {later}"  # noqa: S608
+        some = _some(first, last)
+        return f"DELETE FROM {STAGE} s USING {GONE} g {some} AND {self._same('s', 'g')} AND {later}"  # noqa: S608
 
-    def delete(self) -> str:
+    def delete(self, first: int, last: int) -> str:
         """Delete the rows of the keys that are gone; under `newer`, unless they are later ones."""
         is_later = f"coalesce(t.{named(self.version)} > g.{named(AT)}, false)"
         unless = f" AND NOT {is_later}" if self.rule == "newer" else ""
-        same = self._same("t", "g")
-        return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same}{unless}"  # noqa: S608
+        same, some = self._same("t", "g"), f"g.{_ORDER} BETWEEN {first} AND {last}"
+        return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same} AND {some}{unless}"  # noqa: S608
 
     def make_gone(self) -> str:
-        """Keys of tombstones; a comparison needs their types to be the columns' own."""
+        """Keys of tombstones, in the table's own types: what these do to a value makes it another key."""
         return make_temporary(GONE, [(ORDER, "int8"), (AT, "timestamptz"), *self._key_columns()])
 
     def _key_columns(self) -> list[tuple[str, str]]:
         key = [each for each in self.fields if each.name in self.key]
-        return [(each.name, _collated(each, _type_of_key(each))) for each in key]
+        return [(each.name, _typed(each)) for each in key]
 
     def make_gone_texts(self) -> str:
         key = [(each.name, "text") for each in self.fields if each.name in self.key]
@@ -120,7 +177,8 @@ class Merge:
     def read_gone(self, first: int, last: int) -> str:
         """Let the server read the keys of tombstones."""
         key = [each for each in self.fields if each.name in self.key]
-        held = ", ".join(f"{named(each.name)}::{_type_of_key(each)}" for each in key)
+        # Without modifiers, by which a cast would cut what is too long; what the column takes, it takes.
+        held = ", ".join(reading(named(each.name), each, each.column.base_type) for each in key)
         columns = f"{_ORDER}, {named(AT)}, {held}"
         return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} s {_some(first, last)}"  # noqa: S608
 
@@ -147,24 +205,46 @@ class Merge:
         """That the keys of two tables are equal; `s` is the stage."""
 
         def side(alias: str, field: Field) -> str:
-            return self._held(field) if alias == "s" else f"{alias}.{named(field.name)}"
+            return self._key_of(field) if alias == "s" else f"{alias}.{named(field.name)}"
 
         key = [each for each in self.fields if each.name in self.key]
         return " AND ".join(f"{side(one, each)} = {side(other, each)}" for each in key)
 
     def _keys(self) -> str:
-        return ", ".join(self._held(each) for each in self.fields if each.name in self.key)
+        return ", ".join(self._key_of(each) for each in self.fields if each.name in self.key)
+
+    def _keys_as(self) -> str:
+        key = [each for each in self.fields if each.name in self.key]
+        return ", ".join(f"{self._key_of(each)} AS k{number}" for number, each in enumerate(key))
+
+    def _key_of(self, field: Field) -> str:
+        """A staged value as the column will have it, unless that refuses it: it is nobody's key then."""
+        held, column = self._held(field), field.column
+        if column.base == "varchar" and column.modifier > 4:
+            most = column.modifier - 4
+            is_padded = f"rtrim(substr({held}, {most + 1}), ' ') = ''"
+            return f"CASE WHEN {is_padded} THEN left({held}, {most}) ELSE {held} END"
+        if column.base in _CUT:
+            return f"{held}::{column.base_type}"
+        if column.base == "varchar" or column.type == column.base_type:
+            return held
+        return f"{held}::{column.type}"
 
     def expected(self, first: int, last: int) -> str:
         """The rows that a commit of the staged ones leaves, and what offset each is from."""
-        columns = ", ".join([_ORDER, *(named(each.name) for each in self.fields)])
-        held = ", ".join([f"s.{_ORDER}", *map(self._held, self.fields)])
-        return f"INSERT INTO {EXPECTED} ({columns}) {self._chosen(held, _some(first, last))}"
+        own = [_ORDER, *(named(name) for name, _ in self._form_column())]
+        columns = ", ".join([*own, *(named(each.name) for each in self.fields)])
+        held = ", ".join([*(f"s.{name}" for name in own), *map(self._held, self.fields)])
+        key = [each.column for each in self.fields if each.name in self.key]
+        # What differs may be one key to the column's type: an insert finds that out, nobody else does.
+        are_kept = all(each.type == each.base_type for each in key)
+        merge = self if are_kept else replace(self, is_distinct=False)
+        return f"INSERT INTO {EXPECTED} ({columns}) {merge._chosen(held, _some(first, last))}"
 
     def make_expected(self) -> str:
         """In the table's own types, so that what these do to a value has been done."""
-        columns = [(each.name, _collated(each, each.column.type)) for each in self.fields]
-        return make_temporary(EXPECTED, [(ORDER, "int8"), *columns])
+        columns = [(each.name, _typed(each)) for each in self.fields]
+        return make_temporary(EXPECTED, [(ORDER, "int8"), *self._form_column(), *columns])
 
     def _chosen(self, held: str, some: str) -> str:
         """Of staged rows with one key, the one that the rule lets win."""
@@ -180,8 +260,11 @@ class Merge:
 
     def _held(self, field: Field) -> str:
         """A staged value, read by now."""
-        column = f"s.{named(field.name)}"
-        return f"{column}::{field.column.base_type}" if field.is_unread_aside else column
+        staged, column = f"s.{named(field.name)}", field.column
+        if not field.is_unread_aside:
+            return staged
+        read = reading(staged, field, column.base_type)
+        return f"({read} COLLATE {column.collation})" if column.collation else read
 
     def _given(self, field: Field) -> str:
         """The same as it is inserted: what may not be null gets its default instead."""
@@ -198,14 +281,28 @@ class Merge:
         if self.rule == "ignore" or not others:
             return f" ON CONFLICT ({key}) DO NOTHING"
         sets = ", ".join(f"{named(each.name)} = EXCLUDED.{named(each.name)}" for each in others)
-        differs = (
-            f"ROW({', '.join(_comparable('t', each) for each in others)}) IS DISTINCT FROM "
-            f"ROW({', '.join(_comparable('EXCLUDED', each) for each in others)})"
-        )
+        # By their images: equal is also what is shown otherwise, such as 1.5 and 1.50, and some types
+        # know no equality at all.
+        there, given = (", ".join(f"{of}.{named(each.name)}" for each in others) for of in _SIDES)
+        differs = f"ROW({there})::record OPERATOR(pg_catalog.*<>) ROW({given})::record"
         if self.rule == "newer":
             version = named(self.version)
             differs += f" AND (t.{version} IS NULL OR t.{version} <= EXCLUDED.{version})"
         return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
+
+
+def reading(text: str, field: Field, kind: str) -> str:
+    """A text as a value of some type, which is the field's own or text."""
+    zoned = None if kind == "text" else read_first_as(field)
+    return f"{text}::{zoned}::{kind}" if zoned else f"{text}::{kind}"
+
+
+def read_first_as(field: Field) -> str | None:
+    """A type that minds the zone in a text, for one that would read past it as if it were not there."""
+    column = field.column
+    if column.base == "timestamp":
+        return "timestamptz"
+    return "timestamptz[]" if column.element == "timestamp" else None
 
 
 def _some(first: int, last: int) -> str:
@@ -218,12 +315,7 @@ def _collated(field: Field, kind: str) -> str:
     return f"{kind} COLLATE {field.column.collation}" if can_be else kind
 
 
-def _type_of_key(field: Field) -> str:
-    return field.column.base_type if field.is_unread_aside else field.aside
-
-
-def _comparable(alias: str, field: Field) -> str:
+def _typed(field: Field) -> str:
+    """The column's own type, and its collation."""
     column = field.column
-    value = f"{alias}.{named(column.name)}"
-    is_incomparable = column.base in _INCOMPARABLE or column.element in _INCOMPARABLE
-    return f"{value}::text" if is_incomparable else value
+    return f"{column.type} COLLATE {column.collation}" if column.collation else column.type

@@ -1,7 +1,7 @@
 """Turns the records of a slice into Arrow tables: all at once where Arrow can, one by one where it cannot."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from playhead.account import Account
 from playhead.postgres import fast
 from playhead.postgres.careful import Documents, read_object
+from playhead.postgres.forms import FORM, Forms, Namer
 from playhead.postgres.layout import Field, Layout
 from playhead.postgres.metadata import bytes_text, metadata_column
 from playhead.postgres.texts import Bad
@@ -29,13 +30,25 @@ class Decoded:
     """A slice as rows for one table; what cannot be a row was refused already."""
 
     fields: tuple[Field, ...]
-    """The columns to write: those that some record has something for, and those always wanted."""
+    """The columns to write: those that some record has something for, or names, and those always wanted."""
     ready: Any
     """Rows in the form in which they are copied; columns without a route as text."""
     loose: Any
     """Rows whose values are all text, for the server to read; None when there are none."""
     tombstones: tuple[int, ...] = ()
     """Indexes of the records without a value, when these are no rows."""
+    forms: tuple[tuple[Field, ...], ...] = ()
+    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+
+    def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
+        """Rows that are ready, with the columns that are written for them."""
+        if not self.forms:
+            return [(self.fields, self.ready)]
+        column = self.ready.column(FORM)
+        parts = [
+            (fields, self.ready.filter(pc.equal(column, n))) for n, fields in enumerate(self.forms)
+        ]
+        return [(fields, rows) for fields, rows in parts if len(rows)]
 
     @property
     def rows(self) -> int:
@@ -87,7 +100,8 @@ class Decoder:
     """Knows the layout of one table; belongs to one thread.
 
     `always` are columns to write also when no record has anything for them, and `never_null` those
-    without which a record cannot be written.
+    without which a record cannot be written. Of those that are `minded` a record writes only what it
+    names, whatever other records do.
     """
 
     def __init__(
@@ -97,10 +111,13 @@ class Decoder:
         *,
         always: Sequence[str] = (),
         never_null: Sequence[str] = (),
+        minded: Collection[str] = (),
     ) -> None:
         self._layout, self._decode = layout, decode
         self._always, self._never_null = frozenset(always), tuple(never_null)
+        self._minded = frozenset(minded)
         self._documents = Documents(layout.values, layout.extra)
+        self._namer = Namer(self._documents, self._minded)
         self._unread = [each for each in layout.values if not each.is_read]
         self._beside = [*self._unread, *([layout.extra] if layout.extra is not None else [])]
 
@@ -122,16 +139,38 @@ class Decoder:
             nulls = []
         self._refuse_nulls(values, metadata, refusals)
         values.drop(refusals.indexes)
-        carried = values.carried() | self._always
-        fields = tuple(
-            each for each in self._layout.fields if each.name in metadata or each.name in carried
-        )
+        named = self._named(values, records, refusals)
+        values.drop(refusals.indexes)
+        written = (values.carried() - self._minded) | self._always | metadata.keys()
+        forms = tuple(self._fields(written | names) for names in named.names)
+        fields = self._fields(written.union(*named.names))
+        if named.column is not None:
+            metadata[FORM] = named.column
         return Decoded(
             fields,
             _ready(values, fields, metadata, records),
             _loose(values, fields, metadata, records),
             tuple(i for i in nulls if i not in refusals.indexes),
+            forms if len(forms) > 1 else (),
         )
+
+    def _fields(self, names: Collection[str]) -> tuple[Field, ...]:
+        return tuple(each for each in self._layout.fields if each.name in names)
+
+    def _named(self, values: _Values, records: Records, refusals: Refusals) -> Forms:
+        """What each record names of what is minded."""
+        forms = Forms(len(records))
+        if not self._minded:
+            return forms
+        for part, table in values.parts:
+            if table is None or self._decode != "json":
+                self._namer.note_nulls(forms, part)
+            elif part:
+                held = [records.readable[i] or b"" for i in part]
+                self._namer.note_table(forms, part, table, held, refusals.add)
+        for i, _ in values.loose:
+            self._namer.note_text(forms, i, records.readable[i] or b"")
+        return forms
 
     def _values(self, live: Index, records: Records, refusals: Refusals) -> _Values:
         if self._decode == "json":
@@ -264,10 +303,10 @@ def _placed(
     taken = None if is_all else pa.array(index, pa.int64())
     offsets = pa.array(records.offsets, pa.int64())
     columns: dict[str, Any] = {ORDER: offsets if taken is None else offsets.take(taken)}
-    for each in fields:
-        if each.name in metadata:
-            column = metadata[each.name]
-            columns[each.name] = column if taken is None else column.take(taken)
+    for name in (FORM, *(each.name for each in fields)):
+        if name in metadata:
+            column = metadata[name]
+            columns[name] = column if taken is None else column.take(taken)
     return columns
 
 

@@ -29,6 +29,14 @@ _PASSING = {
     "25006": "the server is a replica, or read-only",
 }
 _PASSING_CLASSES = ("08", "53", "58")
+# Classes of what no record can be blamed for: connections, transactions, rights, the server itself.
+_NOBODYS_CLASSES = (
+    *("08", "0L", "0P", "24", "25", "26", "28", "2B", "2D", "34", "3B", "3D", "40", "53", "55"),
+    *("57", "58", "72", "F0", "HV", "XX"),
+)
+# Said of a text that a type cannot read; and of what is missing, by a statement inside a trigger.
+_UNSURE_CLASSES = ("0A", "3F", "42")
+_NOT_ALLOWED = "42501"
 _GONE = {
     "3D000": "the database",
     "3F000": "the schema",
@@ -51,8 +59,11 @@ class SliceNotWritten(Unavailable):
 class NotAllowed(PlayheadError):
     """The database's user may not do what is needed."""
 
-    def __init__(self, where: str, *, reason: str, grant: str) -> None:
+    def __init__(
+        self, where: str, *, reason: str, grant: str, sqlstate: str | None = None, inside: str = ""
+    ) -> None:
         self.where, self.reason, self.grant = where, reason, grant
+        self.sqlstate, self.inside = sqlstate, inside
         super().__init__(f"PostgreSQL at {where} does not allow it: {reason}", hint=grant)
 
 
@@ -70,8 +81,9 @@ class TableChanged(PlayheadError):
 class StatementRefused(PlayheadError):
     """The server refused a statement for a reason that trying again does not change."""
 
-    def __init__(self, where: str, *, sqlstate: str | None, reason: str) -> None:
+    def __init__(self, where: str, *, sqlstate: str | None, reason: str, inside: str = "") -> None:
         self.where, self.sqlstate, self.reason = where, sqlstate, reason
+        self.inside = inside
         super().__init__(
             f"PostgreSQL at {where} refused: {reason}",
             hint="the server's log has the statement",
@@ -79,7 +91,7 @@ class StatementRefused(PlayheadError):
 
 
 class DataError(Exception):
-    """The server refused values, not the statement: SQLSTATE class 22 or 23, inside a transaction."""
+    """The server refused values, not the statement, inside a transaction."""
 
     def __init__(
         self,
@@ -97,7 +109,7 @@ class DataError(Exception):
 def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> Exception:
     """One of ours for an error of either driver."""
     sqlstate = error.sqlstate
-    reason = secrets.redact(_sentence(error))
+    reason, facts = secrets.redact(_sentence(error)), _facts(error)
     if connection_lost or (sqlstate is None and _is_lost(reason)):
         return SliceNotWritten(where, reason=reason)
     if sqlstate is None:
@@ -106,16 +118,31 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
         cause = _PASSING.get(sqlstate)
         return SliceNotWritten(where, reason=f"{cause}: {reason}" if cause else reason)
     if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP):
-        facts = _facts(error)
         return DataError(
             sqlstate,
             reason,
             constraint=facts.get("PG_DIAG_CONSTRAINT_NAME"),
             column=facts.get("PG_DIAG_COLUMN_NAME"),
         )
-    if sqlstate == "42501":
-        return NotAllowed(where, reason=reason, grant=grant)
-    return StatementRefused(where, sqlstate=sqlstate, reason=reason)
+    inside = facts.get("PG_DIAG_CONTEXT", "")
+    if sqlstate == _NOT_ALLOWED:
+        return NotAllowed(where, reason=reason, grant=grant, sqlstate=sqlstate, inside=inside)
+    return StatementRefused(where, sqlstate=sqlstate, reason=reason, inside=inside)
+
+
+def of_a_record(refusal: StatementRefused | NotAllowed, *, has_policies: bool) -> DataError | None:
+    """The same as what may be one record's fault, when a statement for rows has met it.
+
+    Whoever asks has to see that the statement is not refused without any rows as well.
+    """
+    sqlstate = refusal.sqlstate
+    if sqlstate is None or sqlstate[:2] in _NOBODYS_CLASSES:
+        return None
+    if sqlstate[:2] in _UNSURE_CLASSES and refusal.inside:
+        return None  # some statement of a trigger's own: what it lacks is to be mended there
+    if sqlstate == _NOT_ALLOWED and not has_policies:
+        return None
+    return DataError(sqlstate, refusal.reason)
 
 
 def _sentence(error: Any) -> str:
@@ -143,6 +170,7 @@ def _facts(error: Any) -> dict[str, str]:
         "PG_DIAG_MESSAGE_DETAIL": diag.message_detail,
         "PG_DIAG_CONSTRAINT_NAME": diag.constraint_name,
         "PG_DIAG_COLUMN_NAME": diag.column_name,
+        "PG_DIAG_CONTEXT": diag.context,
     }
     return {key: value for key, value in named.items() if value}
 

@@ -138,7 +138,9 @@ class Ledger:
             raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
 
     def others(self, replay_id: str, slice_: Slice) -> Others:
-        """What may have come over the rows of a slice since."""
+        """What may have come over the rows of a slice since; nothing, when there is no such table."""
+        if not self.exists():
+            return Others(wrote=False, replaced=False, deleted=False)
         [(wrote, replaced, deleted)] = self._session.run(
             f"SELECT count(*) > 0, {_any('updated')}, {_any('tombstones')} "  # noqa: S608 - ours
             f"FROM {self._table.quoted} "

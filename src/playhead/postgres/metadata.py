@@ -6,15 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from playhead.postgres.careful import read_json
 from playhead.postgres.layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
-from playhead.postgres.routes import INTEGERS, JSONS, TIMES
+from playhead.postgres.routes import INTEGERS, JSONS, TIMES, where_true
 from playhead.postgres.texts import Bad, checked, text_for
 from playhead.record import Headers
 from playhead.records import Records
 
 Refuse = Callable[[int, Bad], None]
+_NO_TIME_MS = -1
+# From the server's first instant to the last of which Arrow counts the microseconds.
+_FIRST_MS, _LAST_MS = -210_866_803_200_000, (1 << 63) // 1000 - 1
 
 
 def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
@@ -49,11 +53,19 @@ def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> A
     """-1 is "none": null in a column of times, itself in a column of numbers."""
     if field.column.base not in TIMES:
         return _numbers(field, timestamps_ms, refuse)
-    if -1 in timestamps_ms:
-        known = [None if ms == -1 else ms * 1000 for ms in timestamps_ms]
-    else:
-        known = [ms * 1000 for ms in timestamps_ms]
-    return pa.array(known, pa.int64()).cast(field.arrow)
+    microseconds, far = microseconds_of(timestamps_ms)
+    for index in far:
+        ms = timestamps_ms[index]
+        refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of its reach"))
+    return microseconds.cast(field.arrow)
+
+
+def microseconds_of(timestamps_ms: Sequence[int]) -> tuple[Any, list[int]]:
+    """Times as Arrow counts them, null for none; and which are out of reach, null as well."""
+    ms = pa.array(timestamps_ms, pa.int64())
+    is_far = pc.or_(pc.less(ms, _FIRST_MS), pc.greater(ms, _LAST_MS))
+    known = pc.if_else(pc.or_(is_far, pc.equal(ms, _NO_TIME_MS)), None, ms)
+    return pc.multiply(known, 1000), where_true(is_far)
 
 
 def _keys(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:

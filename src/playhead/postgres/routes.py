@@ -59,7 +59,7 @@ def _numeric(modifier: int) -> Route | None:
     return Route(decimal, decimal)
 
 
-def _where(mask: Any) -> list[int]:
+def where_true(mask: Any) -> list[int]:
     """Rows for which it is true."""
     if not pc.any(mask).as_py():
         return []
@@ -70,12 +70,12 @@ def _where(mask: Any) -> list[int]:
 
 def _finite(column: Any) -> tuple[Any, list[int]]:
     """A number too large for the type became infinite on the way."""
-    return column, _where(pc.is_inf(column))
+    return column, where_true(pc.is_inf(column))
 
 
 def _finite_elements(column: Any) -> tuple[Any, list[int]]:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    infinite = _where(pc.is_inf(pc.list_flatten(whole)))
+    infinite = where_true(pc.is_inf(pc.list_flatten(whole)))
     if not infinite:
         return column, []
     parents = pc.list_parent_indices(whole)
@@ -84,13 +84,13 @@ def _finite_elements(column: Any) -> tuple[Any, list[int]]:
 
 def _from_year_1(column: Any) -> tuple[Any, list[int]]:
     """Arrow knows a year 0, the server does not."""
-    return column, _where(pc.less(pc.cast(column, pa.int64()), _YEAR_1_US))
+    return column, where_true(pc.less(pc.cast(column, pa.int64()), _YEAR_1_US))
 
 
 def _like(column: Any, pattern: str) -> tuple[Any, list[int]]:
     """The column with null where a text is not of the form, and those rows."""
     fits = pc.match_substring_regex(column, pattern)
-    odd = _where(pc.invert(fits))
+    odd = where_true(pc.invert(fits))
     return (pc.if_else(fits, column, None), odd) if odd else (column, odd)
 
 

@@ -35,8 +35,9 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
         )
     except psycopg.Error as exc:
         where = secrets.without_password(url)  # first, so that the reason is redacted with it
-        reason = secrets.redact(str(exc).strip().splitlines()[-1] if str(exc).strip() else "")
-        raise DatabaseUnavailable(where, reason=reason) from exc
+        # The lines after the first ask questions, or tell of other addresses.
+        reason = next(iter(str(exc).strip().splitlines()), "").removeprefix("connection failed: ")
+        raise DatabaseUnavailable(where, reason=secrets.redact(reason)) from exc
     with connection:
         yield connection
 

@@ -1,7 +1,7 @@
 """Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,11 +12,17 @@ from playhead.errors import PlayheadError
 from playhead.faults import abort_point
 from playhead.postgres import sweep
 from playhead.postgres.careful import Documents, read_json
-from playhead.postgres.conflict import AT, GONE_TEXTS, STAGE, TEXTS, Merge, named
+from playhead.postgres.conflict import AT, GONE, GONE_TEXTS, STAGE, TEXTS, Merge, named
 from playhead.postgres.decode import ORDER, Decoded
-from playhead.postgres.failures import UNIQUE_VIOLATION, DataError
+from playhead.postgres.failures import (
+    UNIQUE_VIOLATION,
+    DataError,
+    NotAllowed,
+    StatementRefused,
+    of_a_record,
+)
 from playhead.postgres.layout import Field
-from playhead.postgres.metadata import bytes_text
+from playhead.postgres.metadata import bytes_text, microseconds_of
 from playhead.postgres.session import Session
 from playhead.postgres.tables import OpenTable
 from playhead.postgres.texts import Bad, text_for
@@ -24,6 +30,8 @@ from playhead.records import Records
 
 Statement = Callable[[int, int], str]
 """For the records from the first to the last of two offsets."""
+Run = Callable[[str], Mapping[str, int]]
+"""Runs a statement, and says what to count of it."""
 
 _KINDS = {
     "22001": "too_long",
@@ -34,10 +42,16 @@ _KINDS = {
     "23502": "null",
     "23503": "reference",
     UNIQUE_VIOLATION: "conflict",
+    "54000": "too_long",
     "54001": "json",
 }
+# What is of none of these a constraint says, a policy for rows, or a trigger in words of its own.
+_OF_TYPES = ("0A", "21", "22", "3F", "42")
+_POLICY = "42501"
 
 
+# With so many parts, to look through all rows for each takes longer than an index of them.
+_INDEXED_FROM = 8
 # A row that refers to one that a later record brings.
 _REFERENCE = "23503"
 
@@ -82,9 +96,10 @@ class Stage:
         self.fill()
         abort_point("postgres.stage.copied")
         if self.has_tombstones:
-            self._counts["deleted"] = self._session.count(self.merge.delete())
-        sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
-        self._apply(self.merge.insert, STAGE, sweeps, counts=True)
+            self._delete()
+            self._supersede()
+        for merge in self._parts():
+            self._apply(merge.insert, STAGE, self._sweeps(), run=self._inserted)
         counts = self._counts
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
@@ -92,6 +107,19 @@ class Stage:
         if self.has_tombstones:
             found |= {"deleted": counts["deleted"], "superseded": counts["superseded"]}
         return found
+
+    def _parts(self) -> list[Merge]:
+        """One merge for all rows; or for rows that name other columns one each, which follow each other."""
+        if not self.merge.forms:
+            return [self.merge]
+        lay = self.merge.lay()
+        if lay is not None:
+            self._session.run(lay)
+        found = self._session.run(self.merge.parts())
+        if len(found) > _INDEXED_FROM:
+            self._session.run(self.merge.index_parts())
+            self._session.run(f"ANALYZE {STAGE}")
+        return [self.merge.for_part(layer, form) for layer, form in found]
 
     def fill(self) -> None:
         """The temporary tables: rows, read but for the types that have no form in a COPY, and tombstones."""
@@ -105,9 +133,13 @@ class Stage:
 
     def expect(self) -> None:
         """Beside them the rows that a commit should have left, in the table's own types."""
+        if self.has_tombstones:
+            self._supersede()
         self._session.run(self.merge.make_expected())
-        sweeps = sweep.before_insert(self.merge, has_validity=self._session.has_validity)
-        self._apply(self.merge.expected, STAGE, sweeps)
+        self._apply(self.merge.expected, STAGE, self._sweeps())
+
+    def _sweeps(self) -> Sequence[str]:
+        return sweep.before_insert(self.merge, has_validity=self._session.has_validity)
 
     def _read_texts(self, loose: Any) -> None:
         metadata = self._table.layout.metadata
@@ -133,37 +165,43 @@ class Stage:
             self._copy(name, rows.slice(half))
 
     def _apply(
-        self, statement: Statement, source: str, sweeps: Sequence[str] = (), *, counts: bool = False
+        self,
+        statement: Statement,
+        source: str,
+        sweeps: Sequence[str] = (),
+        *,
+        run: Run | None = None,
     ) -> None:
         """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
+        run = run or self._uncounted
         slice_ = self._account.slice
         everything = slice_.from_offset, slice_.to_offset - 1
-        if self._refusal(statement, *everything, counts) is None:
+        if self._refusal(statement, *everything, run) is None:
             return
         for each in sweeps:
             self._sweep(each)
-        if sweeps and self._refusal(statement, *everything, counts) is None:
+        if sweeps and self._refusal(statement, *everything, run) is None:
             return
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
         before = self._counts.copy()
         try:
             with self._session.savepoint():
-                self._bisect(statement, [row[0] for row in found], counts)
+                self._bisect(statement, [row[0] for row in found], run)
                 if self._waiting:
-                    self._try_again(statement, counts)
+                    self._try_again(statement, run)
                     raise _Undone
         except _Undone:
             self._counts = before
-            self._without(self._bad, statement, source, counts)
+            self._without(self._bad, statement, source, run)
 
-    def _try_again(self, statement: Statement, counts: bool) -> None:
+    def _try_again(self, statement: Statement, run: Run) -> None:
         """What refers to rows that came later; what is refused now as well is bad."""
         is_better = True
         while is_better:
             left = {
                 order: refusal
                 for order in self._waiting
-                if (refusal := self._refusal(statement, order, order, counts)) is not None
+                if (refusal := self._refusal(statement, order, order, run)) is not None
             }
             is_better = 0 < len(left) < len(self._waiting)
             self._waiting = left
@@ -172,21 +210,21 @@ class Stage:
         self._waiting = {}
 
     def _without(
-        self, bad: dict[int, DataError], statement: Statement, source: str, counts: bool
+        self, bad: dict[int, DataError], statement: Statement, source: str, run: Run
     ) -> None:
         """All but the bad ones at once, so that what a row refers to may come after it."""
         for order, refusal in bad.items():
             self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} = $1", (order,))  # noqa: S608
             self._refuse(order, refusal.sqlstate, refusal.reason)
         slice_ = self._account.slice
-        whole = self._refusal(statement, slice_.from_offset, slice_.to_offset - 1, counts)
+        whole = self._refusal(statement, slice_.from_offset, slice_.to_offset - 1, run)
         if whole is not None:
             raise whole
 
-    def _bisect(self, statement: Statement, orders: Sequence[int], counts: bool) -> None:
+    def _bisect(self, statement: Statement, orders: Sequence[int], run: Run) -> None:
         if not orders:
             return
-        refusal = self._refusal(statement, orders[0], orders[-1], counts)
+        refusal = self._refusal(statement, orders[0], orders[-1], run)
         if refusal is None:
             return
         if len(orders) == 1:
@@ -197,38 +235,56 @@ class Stage:
                 self._refuse(orders[0], refusal.sqlstate, refusal.reason)
             return
         half = len(orders) // 2
-        self._bisect(statement, orders[:half], counts)
-        self._bisect(statement, orders[half:], counts)
+        self._bisect(statement, orders[:half], run)
+        self._bisect(statement, orders[half:], run)
 
-    def _refusal(
-        self, statement: Statement, first: int, last: int, counts: bool
-    ) -> DataError | None:
+    def _refusal(self, statement: Statement, first: int, last: int, run: Run) -> DataError | None:
         """Run it for the records from the first to the last; why not, when the server refuses."""
         try:
-            with self._session.savepoint():
-                inserted, written = self._run(statement(first, last), counts)
-                if self._table.layout.table.has_deferred:
-                    self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
+            found = self._ran(statement(first, last), run)
         except DataError as exc:
             return exc
-        self._counts["inserted"] += inserted
-        self._counts["updated"] += written - inserted
+        except (StatementRefused, NotAllowed) as exc:
+            has_policies = self._table.layout.table.has_row_security
+            bad = of_a_record(exc, has_policies=has_policies)
+            if bad is None:
+                raise
+            self._ran(statement(last, first - 1), run)  # for no record: who fails now, fails always
+            return bad
+        self._counts.update(found)
         return None
 
-    def _run(self, statement: str, counts: bool) -> tuple[int, int]:
-        """How many rows were inserted, and how many written."""
-        if not (counts and self.merge.answers_counts):
-            inserted = self._session.count(statement)
-            return (inserted, inserted) if counts else (0, 0)
+    def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
+        with self._session.savepoint():
+            found = run(statement)
+            # Rows that tombstones delete may be made again by the same slice.
+            if self._table.layout.table.has_deferred and run != self._deleted:
+                self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
+            return found
+
+    def _inserted(self, statement: str) -> Mapping[str, int]:
+        """How many rows were inserted, and how many were there and are others now."""
+        if not self.merge.answers_counts:
+            return {"inserted": self._session.count(statement)}
         [(inserted, written)] = self._session.run(statement)
-        return inserted, written
+        return {"inserted": inserted, "updated": written - inserted}
+
+    def _deleted(self, statement: str) -> Mapping[str, int]:
+        return {"deleted": self._session.count(statement)}
+
+    def _superseded(self, statement: str) -> Mapping[str, int]:
+        return {"superseded": self._session.count(statement)}
+
+    def _uncounted(self, statement: str) -> Mapping[str, int]:
+        self._session.run(statement)
+        return {}
 
     def _sweep(self, statement: str) -> None:
         """Forget records that a look at all of them at once finds to be bad."""
         try:
             with self._session.savepoint():
                 found = self._session.run(statement)
-        except DataError:
+        except (DataError, StatementRefused):
             return  # some types cannot be looked at without failing; one by one it is
         for order, sqlstate, reason in sorted(found):
             self._refuse(order, sqlstate, reason)
@@ -239,24 +295,33 @@ class Stage:
             place = f"{record.topic}:{record.partition} offset {record.offset}"
             raise ConflictFound(place, table=str(self.merge.place), reason=reason)
         self._counts["refused"] += 1
-        kind = _KINDS.get(sqlstate, "check" if sqlstate.startswith("23") else "type")
-        self._account.refuse(record, kind=kind, reason=reason)
+        self._account.refuse(record, kind=kind_of(sqlstate), reason=reason)
 
     @cached_property
     def _indexes(self) -> dict[int, int]:
         return {offset: index for index, offset in enumerate(self._whole.offsets)}
 
     def _read_tombstones(self) -> None:
-        """Their keys; staged rows that they come after are forgotten."""
+        """Their keys."""
         merge, session = self.merge, self._session
         session.run(merge.make_gone_texts())
         session.run(merge.make_gone())
         self._copy(GONE_TEXTS, self._keys_of_tombstones())
+        self._apply_to_tombstones(merge.read_gone, GONE_TEXTS, self._uncounted)
+
+    def _delete(self) -> None:
+        """Delete what tombstones say; one whose row may not go is no tombstone to what comes after."""
+        self._apply_to_tombstones(self.merge.delete, GONE, self._deleted)
+
+    def _apply_to_tombstones(self, statement: Statement, source: str, run: Run) -> None:
         refused = self._counts["refused"]
-        self._apply(merge.read_gone, GONE_TEXTS)
+        self._apply(statement, source, run=run)
         # Those were no rows, so that they are not missing among these.
         self._counts["refused"] = refused
-        self._counts["superseded"] = session.count(merge.supersede())
+
+    def _supersede(self) -> None:
+        """Forget staged rows that tombstones come after; a key that the column refuses is found here."""
+        self._apply(self.merge.supersede, STAGE, self._sweeps(), run=self._superseded)
 
     def _keys_of_tombstones(self) -> Any:
         layout, names = self._table.layout, self.merge.key
@@ -270,14 +335,24 @@ class Stage:
                 self._account.refuse(record, kind=bad.kind, reason=bad.reason)
                 continue
             offsets.append(record.offset)
-            times.append(None if record.timestamp_ms == -1 else record.timestamp_ms * 1000)
+            times.append(record.timestamp_ms)
+        # One out of reach is null: where times count, under `newer`, it was refused before.
+        microseconds, _ = microseconds_of(times)
         columns = {
             ORDER: pa.array(offsets, pa.int64()),
-            AT: pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            AT: microseconds.cast(pa.timestamp("us", tz="UTC")),
         }
         for each in key:
             columns[each.name] = pa.array([found[each.name] for found in texts], pa.string())
         return pa.table(columns)
+
+
+def kind_of(sqlstate: str) -> str:
+    """One word for why the server refuses a record."""
+    if sqlstate in _KINDS:
+        return _KINDS[sqlstate]
+    is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
+    return "type" if is_of_type else "check"
 
 
 def key_texts(held: bytes | None, key: Sequence[Field]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from playhead.postgres.conflict import STAGE, TEXTS, Merge, literal, named
+from playhead.postgres.conflict import STAGE, TEXTS, Merge, literal, named, read_first_as
 from playhead.postgres.decode import ORDER
 from playhead.postgres.layout import Field
 
@@ -13,7 +13,9 @@ def before_read(as_text: Sequence[Field], *, has_validity: bool) -> list[str]:
     """Texts that are not of their type."""
     if not has_validity:
         return []
-    typed = [(each.name, each.aside) for each in as_text if each.aside != "text"]
+    typed = [
+        (each.name, read_first_as(each) or each.aside) for each in as_text if each.aside != "text"
+    ]
     return [_invalid(TEXTS, typed)] if typed else []
 
 
@@ -28,7 +30,7 @@ def before_insert(merge: Merge, *, has_validity: bool) -> list[str]:
                 f"RETURNING {named(ORDER)}, '23502', {reason}"
             )
     narrow = [
-        (each.name, each.column.type)
+        (each.name, (each.is_unread_aside and read_first_as(each)) or each.column.type)
         for each in merge.fields
         if each.is_unread_aside or each.column.type != each.column.base_type
     ]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
-from playhead.postgres.conflict import Merge, Rule
-from playhead.postgres.decode import ORDER, Decoded, Decoder, Refusals
+from playhead.postgres.conflict import REPLACING, Merge, Rule
+from playhead.postgres.decode import Decoded, Decoder, Refusals
 from playhead.postgres.failures import TableChanged
 from playhead.postgres.layout import Layout
 from playhead.postgres.session import Place, Session
@@ -41,7 +41,15 @@ class OpenTable:
         self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
         always = (*habits.key, *((habits.version,) if habits.version else ()))
         never_null = habits.key if habits.is_keyed else ()
-        self._decoder = Decoder(layout, habits.decode, always=always, never_null=never_null)
+        minded = minded_columns(layout, habits)
+        if habits.rule in REPLACING and layout.extra is not None:
+            always = (
+                *always,
+                layout.extra.name,
+            )  # all that is in no column, also when that is nothing
+        self._decoder = Decoder(
+            layout, habits.decode, always=always, never_null=never_null, minded=minded
+        )
         self._required = [
             each.name
             for each in layout.table.columns
@@ -83,9 +91,10 @@ class OpenTable:
             and not (
                 each.column.is_required
                 and each.column.default is not None
-                and decoded.ready.column(each.name).null_count
+                and rows.column(each.name).null_count
             )
-            for each in decoded.fields
+            for fields, rows in decoded.by_form()
+            for each in fields
         )
 
     def may_go_apart(self, decoded: Decoded, merge: Merge) -> bool:
@@ -97,7 +106,17 @@ class OpenTable:
         habits = self.habits
         key = habits.key if habits.is_keyed or habits.rule == "error" else ()
         is_distinct = bool(key) and decoded.loose is None and self._are_distinct(key, decoded.ready)
-        return Merge(self.place, decoded.fields, key, habits.rule, habits.version, is_distinct)
+        is_partitioned = self.layout.table.kind == "p"
+        return Merge(
+            self.place,
+            decoded.fields,
+            key,
+            habits.rule,
+            habits.version,
+            is_distinct,
+            is_partitioned,
+            decoded.forms,
+        )
 
     def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:
         """Whether it is certain that no two rows have one key; the server's own sort costs more."""
@@ -137,9 +156,16 @@ class OpenTable:
             raise TableChanged(str(known.place), reason=reason)
 
 
-def copied(decoded: Decoded) -> Any:
-    """Rows that are ready, without the column that is only ours."""
-    return decoded.ready.drop_columns([ORDER])
+def minded_columns(layout: Layout, habits: Habits) -> set[str]:
+    """Those for which it matters whether a record names them: what is not named is left as it is, or as made."""
+    if habits.rule in REPLACING:
+        return {each.name for each in layout.values} - {*habits.key, habits.version}
+    return {each.name for each in layout.values if each.column.default is not None}
+
+
+def copied(decoded: Decoded) -> list[Any]:
+    """Rows that are ready, those that go to the same columns together."""
+    return [rows.select([each.name for each in fields]) for fields, rows in decoded.by_form()]
 
 
 _TOMBSTONE = Bad(

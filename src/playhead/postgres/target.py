@@ -1,12 +1,12 @@
 """Records go to a table of a PostgreSQL database, together with the ledger of what was committed."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playhead.errors import PlayheadError, Refused
+from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
@@ -92,6 +92,10 @@ class PostgresTarget(Target):
         schema, name = parts_of(self.ledger_table)
         return Ledger(session, Place(schema or "public", name))
 
+    def identity(self) -> str:
+        with self._session() as session:
+            return _identity(session)
+
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         return [
             {
@@ -131,6 +135,24 @@ class PostgresTarget(Target):
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         with self._session() as session:
             return self._ledger(session).entries(replay_id)
+
+    @contextmanager
+    def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
+        """One connection for all looks, for as long as it holds: to connect takes longer than to look."""
+        with ExitStack() as stack:
+            ledgers: list[Ledger] = []
+
+            def entries() -> Sequence[Entry]:
+                if not ledgers:
+                    ledgers.append(self._ledger(stack.enter_context(self._session())))
+                try:
+                    return ledgers[0].entries(replay_id)
+                except Unavailable:
+                    ledgers.clear()
+                    stack.close()
+                    raise
+
+            yield entries
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:

@@ -24,8 +24,10 @@ _FLOAT4_NOTHING = 2.0**-150
 # Digits of a count since 1970, up to, and how many of it make a second.
 _EPOCH_UNITS = ((11, 1), (14, 10**3), (17, 10**6), (20, 10**9))
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
-# The server's own limit is its stack; this is far below it.
+# The server's own limit is its stack; this is far below it, and below Python's, one call for each level.
 _DEEPEST = 500
+# The server knows no array of more dimensions.
+_MOST_DIMENSIONS = 6
 
 
 class Number(str):
@@ -44,7 +46,10 @@ class Bad(Exception):
 
 def text_for(column: Column, held: Any) -> str:
     """What the server has to read so that the column gets this JSON value, which is not null."""
-    return checked(_text(column.base, column.element, held, column.name), column.name)
+    try:
+        return checked(_text(column.base, column.element, held, column.name), column.name)
+    except RecursionError as exc:  # whoever called us was deep in calls already
+        raise Bad("json", f"{column.name}: nested too deeply") from exc
 
 
 def checked(text: str, where: str) -> str:
@@ -66,11 +71,15 @@ def written(held: Any, where: str, depth: int = 0) -> str:
         if held in _NO_NUMBERS:
             raise Bad("json", f"{where}: {held} is no number of JSON")
         return held
+    inner: list[str] = []  # filled in loops, because a generator would be a call of its own
     if isinstance(held, dict):
-        inner = (f"{_quoted(k)}:{written(v, where, depth + 1)}" for k, v in held.items())
+        for name, each in held.items():
+            inner.append(f"{_quoted(name)}:{written(each, where, depth + 1)}")
         return "{" + ",".join(inner) + "}"
     if isinstance(held, list):
-        return "[" + ",".join(written(each, where, depth + 1) for each in held) + "]"
+        for each in held:
+            inner.append(written(each, where, depth + 1))
+        return "[" + ",".join(inner) + "]"
     return _quoted(held)
 
 
@@ -99,16 +108,18 @@ def _json_text(base: str, held: Any, where: str) -> str:
     return text
 
 
-def _array(element: str, held: Sequence[Any], where: str) -> str:
+def _array(element: str, held: Sequence[Any], where: str, dimensions: int = 1) -> str:
     """An array's literal; every element quoted, so that none can be taken for another."""
-    return "{" + ",".join(_element(element, each, where) for each in held) + "}"
+    if dimensions > _MOST_DIMENSIONS:
+        raise Bad("type", f"{where}: an array has at most {_MOST_DIMENSIONS} dimensions")
+    return "{" + ",".join(_element(element, each, where, dimensions) for each in held) + "}"
 
 
-def _element(element: str, held: Any, where: str) -> str:
+def _element(element: str, held: Any, where: str, dimensions: int) -> str:
     if held is None:
         return "NULL"
     if isinstance(held, list) and element not in JSONS:
-        return _array(element, held, where)
+        return _array(element, held, where, dimensions + 1)
     text = _text(element, "", held, where)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -85,7 +85,7 @@ class PostgresWriter:
             try:
                 self._directly(table, decoded, account)
                 return
-            except DataError as exc:
+            except (DataError, StatementRefused) as exc:
                 # Some value, or a row that is there already: the stage finds out whose.
                 if exc.sqlstate == UNIQUE_VIOLATION:
                     course.collided()
@@ -106,8 +106,8 @@ class PostgresWriter:
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
         with self._begun(table, account):
-            if decoded.rows:
-                self._session.copy(table.place, copied(decoded))
+            for rows in copied(decoded) if decoded.rows else ():
+                self._session.copy(table.place, rows)
             abort_point("postgres.direct.copied")
             self._close(
                 account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded)
@@ -125,7 +125,7 @@ class PostgresWriter:
         if course.may_part(table.may_go_apart(decoded, merge)):
             try:
                 details = self._apart(table, decoded, account, stage)
-            except DataError:
+            except (DataError, StatementRefused):
                 details = None  # somebody else's row came in between, or some value is bad
             if details is not None:
                 return details
@@ -158,8 +158,8 @@ class PostgresWriter:
                     raise _TooMany
                 new, met = parts
                 abort_point("postgres.apart.parted")
-                if new.rows:
-                    self._session.copy(table.place, copied(new))
+                for rows in copied(new) if new.rows else ():
+                    self._session.copy(table.place, rows)
                 abort_point("postgres.apart.copied")
                 details = stage(met).write()
                 details["inserted"] += new.rows

@@ -13,10 +13,11 @@ from playhead.journal import Journal
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.build import as_source, ends
+from playhead.replay.build import as_source, ends, refuse_idle_rules
 from playhead.replay.comparing import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.planning import Planner
+from playhead.replay.replaced import refuse_another_target
 from playhead.replay.running import Progress, Runner
 from playhead.replay.verifying import Verification, verify
 from playhead.request import Request
@@ -99,6 +100,7 @@ class Planned:
     def verify(self) -> Verification:
         """Read the target back and compare it with the source; keeps what it found in the journal."""
         both = ends(self.plan.request, self.configuration)
+        refuse_another_target(both.target, self.plan)
         found = verify(self.plan, both, self.engine.run_job, self.engine.slots)
         self.journal.note_verification(self.plan.replay_id, found.as_document())
         return found
@@ -135,6 +137,8 @@ def plan(
 
     `share` is how much of the machine's processors the run may have.
     """
+    refuse_idle_rules(request)
+    request = request.from_anywhere()
     transform = Transform(request.where, request.select)
     pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
     engine = _engine(configuration, transform, pace, share)

@@ -24,6 +24,11 @@ ConflictRule = Literal["ignore", "newer", "update", "error"] | None
 PartitionRule = Literal["auto", "keep", "key", "any"]
 Capture = Literal["rrpair", "extract", "gor", "har"]
 Times = Literal["record", "pair"]
+_UNSAID = (None, False, (), "auto")
+_RULES_OF = (
+    ("postgres", "tables", ("key", "on_conflict", "version_column", "tombstones")),
+    ("kafka", "topics", ("headers", "provenance", "partition", "redrive")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,18 @@ def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> 
         )
 
 
+def refuse_idle_rules(request: Request) -> None:
+    """Rules of another kind of target, which would silently mean nothing; plans of before have them still."""
+    to = request.target_endpoint
+    for system, kind, names in _RULES_OF:
+        given = [name for name in names if getattr(request, name) not in _UNSAID]
+        if given and to.system != system:
+            flag = "--" + given[0].replace("_", "-")
+            raise UsageError(
+                f"{flag} is a rule for {kind}, and {to.shown()} is none", hint=f"leave {flag} out"
+            )
+
+
 def _source(end: Endpoint, configuration: Configuration, request: Request | None = None) -> Source:
     if end.system == "kafka":
         from playhead.kafka.source import KafkaSource
@@ -146,7 +163,7 @@ def _target(
         url = (
             secrets.resolve(end.address, key="the target", where="its address")
             if end.address
-            else configuration.need("database", needed_for=f"writing to {end.shown()}")
+            else configuration.need("database", needed_for=end.shown())
         )
         return PostgresTarget(
             url,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,12 @@ class Engine:
 
     def warm(self) -> None:
         """Begin to start; whoever needs the session waits for it."""
-        Thread(target=self.session, name="engine", daemon=True).start()
+
+        def begin() -> None:
+            with suppress(Exception):  # whoever needs the session begins anew, and is told
+                self.session()
+
+        Thread(target=begin, name="engine", daemon=True).start()
 
     def session(self) -> "SparkSession":
         from playhead.spark import session

@@ -128,7 +128,10 @@ class Search:
         if self._way == "ledger":
             return by_ledger(request, self.ends, self.facts, spans, question.ledgers)
         if self._way == "key":
-            return self._rows().lacking(self.spans, columns_of(request, question.time_column))
+            found = self._rows().lacking(self.spans, columns_of(request, question.time_column))
+            unseen = [_unseen(self.gone, found.by)] if self.gone else []
+            slices = sorted((*self.gone, *found.slices))
+            return replace(found, slices=slices, notes=[*found.notes, *unseen])
         found = by_offsets(self._table(), spans)
         in_log = [each for each in found.slices if not _is_inside(each, self.gone)]
         if not in_log or not (request.key or request.where or request.select):
@@ -224,6 +227,11 @@ def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
     count = sum(map(len, in_log))
     text = f"{count:,} offsets of the log are not there; those whose records are left out on purpose, or for"
     return Note("met", f"{text} which a row stands by {', '.join(columns)}, are not told", "info")
+
+
+def _unseen(gone: Sequence[Slice], by: str) -> Note:
+    text = f"{sum(map(len, gone)):,} of the offsets are not in the log any more: without their records nobody"
+    return Note("unseen", f"{text} can tell by {by} whether the target has them")
 
 
 def _is_inside(slice_: Slice, others: Sequence[Slice]) -> bool:

@@ -24,8 +24,10 @@ from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
 from playhead.replay.build import Ends, expecting
+from playhead.replay.looking import Looks
+from playhead.replay.replaced import refuse_another_target, refuse_what_is_gone
 from playhead.replay.sharing import lanes_of, shared_out, shares_of, silences, split, times_of
-from playhead.source import OutOfBounds, Source
+from playhead.source import Source
 from playhead.transform import Transform
 
 SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
@@ -46,16 +48,6 @@ class StoppedBeforeEnd(Stopped):
         super().__init__(
             f"replay {replay_id} stopped at {done:,} of {planned:,} offsets; all of them are committed",
             hint=f"playhead resume {replay_id}",
-        )
-
-
-class SourceReplaced(Refused):
-    """What is at the address now is not what was planned."""
-
-    def __init__(self, what: str, *, planned: str, found: str, replay_id: str) -> None:
-        super().__init__(
-            f"replay {replay_id} was planned with {what} {planned}; there is {found} now",
-            hint="name the same servers as then (-b, --database, -c), or plan a new replay",
         )
 
 
@@ -118,6 +110,7 @@ class Runner:
         with self.journal.held(replay_id), self.ends.target.hold(replay_id):
             self.journal.note(replay_id, RUNNING)
             try:
+                refuse_another_target(self.ends.target, self.plan)
                 self.ends.target.prepare(replay_id, self.plan.target)
                 abort_point("run.prepared")
                 entries = self._until_done()
@@ -189,7 +182,7 @@ class Runner:
 
     def _play(self, left: list[Slice]) -> str | None:
         """One job over what is left; why a server was away, when one was."""
-        _refuse_what_is_gone(self.ends.source, self.plan, left)
+        refuse_what_is_gone(self._source(), self.plan, left)
         with self._met(left) as meeting:
             job = self._job(left, meeting)
             abort_point("run.planned")
@@ -221,11 +214,11 @@ class Runner:
             works = self._paced_works(lanes)
             pacing = self._pacing(left, meeting)
         else:
-            parts = lanes if self.ends.target.is_ordered else split(lanes, self.slots)
+            parts = lanes if self._is_ordered() else split(lanes, self.slots)
             works = shared_out(parts, self.slots if self.is_bounded else len(parts))
         return Job(
             self.plan.replay_id,
-            expecting(self.ends.source, self.plan.source),
+            self._source(),
             self.ends.target,
             works,
             Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
@@ -236,6 +229,14 @@ class Runner:
             limits=_limits(),
             stop_file=self.journal.stop_file(self.plan.replay_id),
         )
+
+    def _source(self) -> Source:
+        """Just the topics of the plan, whatever else has come to match a pattern since."""
+        return expecting(self.ends.source, self.plan.source)
+
+    def _is_ordered(self) -> bool:
+        """Whether each partition needs one writer; dead letters lie in a topic, whatever the target is."""
+        return self.ends.target.is_ordered or self.ends.graveyard is not None
 
     def _paced_works(self, lanes: list[Lane]) -> tuple[tuple[Lane, ...], ...]:
         """Works that all play at once. What comes out of a transform comes lane after lane."""
@@ -248,13 +249,14 @@ class Runner:
         return shared_out(lanes, len(lanes))
 
     def _pacing(self, left: list[Slice], meeting: Meeting | None) -> Pacing:
-        times = times_of(self.ends.source, left, self.plan)
+        source = self._source()
+        times = times_of(source, left, self.plan)
         return Pacing(
             self._asked_pace(),
             time.time_ns() + _START_DELAY_NS,
             min(times, default=None),
             shares_of(left),
-            silences(self.ends.source, times, self.plan.request.max_gap_ms),
+            silences(source, times, self.plan.request.max_gap_ms),
             horizon_of(self.plan.made_at_ms),
             meeting,
         )
@@ -272,29 +274,21 @@ class Runner:
 
         thread = Thread(target=work, name=f"replay {job.replay_id}", daemon=True)
         thread.start()
-        with (
-            self._cancelling_on_the_way_out(thread),
-            self.ends.target.watch(self.plan.replay_id) as entries,
-        ):
-            self._wait_for(thread, entries)
+        looks = Looks(self.ends.target, self.plan.replay_id, _PROGRESS_EVERY_S)
+        with looks.going_on(), self._cancelling_on_the_way_out(thread):
+            self._wait_for(thread, looks)
         if failure:
             raise failure[0]
         return outcome[0]
 
-    def _wait_for(self, thread: Thread, committed: Callable[[], Sequence[Entry]]) -> None:
-        looked = time.monotonic()
+    def _wait_for(self, thread: Thread, looks: Looks) -> None:
         while thread.is_alive():
             thread.join(_LOOK_EVERY_S)
             if not self.tasks_see_files:
                 self._stop_if_asked()
-            if time.monotonic() - looked < _PROGRESS_EVERY_S:
-                continue
-            try:
-                entries = committed()
+            entries = looks.latest()
+            if entries is not None:
                 self.progress(_offsets(entries), self.plan.planned, entries)
-            except Unavailable:
-                pass  # the tasks will notice, and what they say counts
-            looked = time.monotonic()
 
     @contextmanager
     def _cancelling_on_the_way_out(self, thread: Thread) -> Iterator[None]:
@@ -363,26 +357,3 @@ def _limits() -> Limits:
 
 def _offsets(entries: Sequence[Entry]) -> int:
     return sum(len(entry.slice) for entry in entries)
-
-
-def _refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> None:
-    """What is still to be read must still be there, in the topic that was planned."""
-    facts = source.facts()
-    if facts.identity != plan.source.identity:
-        raise SourceReplaced(
-            "source", planned=plan.source.identity, found=facts.identity, replay_id=plan.replay_id
-        )
-    for topic, planned in plan.source.topics.items():
-        found = facts.topics.get(topic)
-        if planned.topic_id and found is not None and found.topic_id != planned.topic_id:
-            raise SourceReplaced(
-                f"topic {topic} of id",
-                planned=planned.topic_id,
-                found=str(found.topic_id),
-                replay_id=plan.replay_id,
-            )
-    bounds = source.bounds()
-    for slice_ in left:
-        held = bounds.get((slice_.topic, slice_.partition))
-        if held is None or slice_.from_offset < held.earliest or slice_.to_offset > held.stable_end:
-            raise OutOfBounds(slice_, held)

@@ -6,11 +6,13 @@ Started here, any Java 17 to 25 will do, no shell is in between, and the start-u
 
 import contextlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,11 +138,12 @@ def launch(
 
 
 class Launch:
-    """A JVM on its way."""
+    """A JVM on its way; when nobody waits for it to the end, it is ended with us."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", info: Path, log: Path) -> None:
         self.process, self.log = process, log
         self._info = info
+        self._end = weakref.finalize(self, _end_booting, process, info.parent)
 
     def wait(self) -> Gateway:
         """The gateway, as soon as the JVM has written down its port and secret."""
@@ -159,17 +162,22 @@ class Launch:
         except BaseException:
             self.abandon()
             raise
-        finally:
-            _remove(self._info)
+        self._end.detach()
+        shutil.rmtree(self._info.parent, ignore_errors=True)
         return Gateway(self.process, port, secret, self.log)
 
     def abandon(self) -> None:
         """End a JVM that nobody will use."""
-        self.process.kill()
-        self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        _remove(self._info)
+        self._end()
+
+
+def _end_booting(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """First the JVM: one that cannot write its secret into its folder never ends by itself."""
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _command(blueprint: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
@@ -214,12 +222,6 @@ def _read_connection(info: Path) -> tuple[int, str]:
     content = info.read_bytes()
     port, length = struct.unpack_from(">ii", content)
     return port, content[8 : 8 + length].decode()
-
-
-def _remove(info: Path) -> None:
-    with contextlib.suppress(OSError):
-        info.unlink(missing_ok=True)
-        info.parent.rmdir()
 
 
 def _new_log() -> Path:

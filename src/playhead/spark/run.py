@@ -1,9 +1,13 @@
 """Runs a job's works as Spark tasks, and brings back what they report."""
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from playhead.clock import SystemClock, wait_until
 from playhead.cutter import Drawn
@@ -84,8 +88,9 @@ def run(
         from playhead.spark.transform import apply
 
         schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
-        read = indexes.mapInArrow(_Drawer(job), schema)
-        frame = apply(read, transform).mapInArrow(_Committer(job), REPORT)
+        word = _Word(uuid4().hex)
+        read = indexes.mapInArrow(_Drawer(job, word), schema)
+        frame = apply(read, transform).mapInArrow(_Committer(job, word), REPORT)
     try:
         # Spark Connect plans only now, so its rules for bad values must hold until the end.
         with _rules(spark, transform):
@@ -200,21 +205,44 @@ class Task:
         raise NotImplementedError
 
 
-class _JobTask(Task):
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What the worker that writes tells the one that reads for it, on the same machine: read no more.
+
+    To take no more would not tell it: with the first of two workers still giving, Spark came to no end.
+    """
+
+    name: str
+
+    def give(self, index: int) -> None:
+        self._file(index).touch()
+
+    def is_given(self, index: int) -> bool:
+        return self._file(index).exists()
+
+    def take_back(self, index: int) -> None:
+        self._file(index).unlink(missing_ok=True)
+
+    def _file(self, index: int) -> Path:
+        return Path(tempfile.gettempdir()) / f"playhead-word-{self.name}-{index}"
+
+
+class _Player(Task):
+    """Reads and writes in one worker: the JVM stands beside the data's way."""
+
     def __init__(self, job: Job) -> None:
         self._job = job
-
-
-class _Player(_JobTask):
-    """Reads and writes in one worker: the JVM stands beside the data's way."""
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for index in _indexes(parts):
             yield _reported(play(self._job, index))
 
 
-class _Drawer(_JobTask):
+class _Drawer(Task):
     """Reads slices and gives their records to Spark, each slice between two rows of control."""
+
+    def __init__(self, job: Job, word: _Word) -> None:
+        self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from playhead.spark import rows
@@ -227,14 +255,17 @@ class _Drawer(_JobTask):
                 for number, slice_ in enumerate(slices):
                     yield rows.begin(index, number, is_decoded=is_decoded)
                     for records in reader.read(slice_):
-                        if self._job.is_stopped():
+                        if self._job.is_stopped() or self._word.is_given(index):
                             return
                         yield rows.of(records, number, self._job.filter.verdicts(records))
                     yield rows.end(index, number, is_decoded=is_decoded)
 
 
-class _Committer(_JobTask):
+class _Committer(Task):
     """Takes the records that Spark has transformed, and writes them."""
+
+    def __init__(self, job: Job, word: _Word) -> None:
+        self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from playhead.spark import rows
@@ -243,7 +274,14 @@ class _Committer(_JobTask):
         for first in stream:
             if not isinstance(first, rows.Begin):
                 continue  # what a work that gave up, or was stopped, has left behind
-            yield _reported(play(self._job, first.work, _from(stream)))
+            reports = play(self._job, first.work, _from(stream))
+            yield _reported(reports)
+            if any(report.away for report in reports):
+                # Or all that is left would be read before the run hears of it.
+                self._word.give(first.work)
+                for _ in stream:
+                    pass
+                self._word.take_back(first.work)
 
 
 def _from(stream: Iterator[Any]) -> Any:

@@ -17,9 +17,9 @@ from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.request import Request
 from playhead.secrets import redact
+from playhead.servers import configuration_of
 from playhead.span import Span
 from playhead.standby.history import History
-from playhead.standby.making import configuration_of
 from playhead.standby.saved import Standby, Standbys
 
 

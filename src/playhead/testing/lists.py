@@ -205,11 +205,11 @@ class ListTarget(Target):
         self._ledger: dict[str, list[Entry]] = {}
         self._held: set[str] = set()
         self._faults: dict[str, Exception] = {}
-        self._identity = f"list:{uuid4().hex}"
-        _living[self._identity] = self
+        self._name = f"list:{uuid4().hex}"
+        _living[self._name] = self
 
     def __reduce__(self) -> tuple[Callable[[str], "ListTarget"], tuple[str]]:
-        return _revive, (self._identity,)
+        return _revive, (self._name,)
 
     @property
     def is_ordered(self) -> bool:
@@ -234,8 +234,11 @@ class ListTarget(Target):
         """Let the next commit raise when all is written: the answer that got lost."""
         self._faults["after"] = error or Aborted("a ListTarget told to fail after its commit")
 
+    def identity(self) -> str:
+        return "lists"
+
     def inspect(self, _look: Look, /) -> Inspection:
-        return Inspection(self._identity)
+        return Inspection(self.identity())
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         return [{"offset": each.offset, "key": each.key, "value": each.value} for each in records]

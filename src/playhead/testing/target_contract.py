@@ -83,6 +83,7 @@ def _writes_nothing_to_look(make_target: MakeTarget, onlooker: Onlooker) -> None
     assert_ledger(target, case, [], "before anything")
     inspection = target.inspect(look())
     assert inspection.identity, "inspect() gave no identity"
+    assert target.identity() == inspection.identity, "identity() is another one than inspect() gave"
     rows = target.preview(Records.of(case.records))
     assert rows, "preview() shows nothing of records that can be written"
     onlooker.assert_gained([], "after a look")

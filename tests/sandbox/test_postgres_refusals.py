@@ -1,0 +1,193 @@
+"""What the server says of one record takes that record, under its rule, and nobody with it."""
+
+from typing import Any
+
+import pytest
+
+from playhead.errors import PlayheadError
+from playhead.postgres.failures import NotAllowed, StatementRefused
+from playhead.record import Record
+from playhead.sandbox import Endpoints
+from tests.sandbox.postgres_table import Table, record
+
+
+class TestWhatTheServerRefuses:
+    """Rows 0 and 2 are good."""
+
+    def rows(self, bad: Any, good: Any = "x") -> list[Record]:
+        return [record(n, {"id": n, "v": v}) for n, v in enumerate((good, bad, good))]
+
+    def made(self, sandbox: Endpoints, schema: str, kind: str, **options: Any) -> Table:
+        columns = f"_offset int8, id int PRIMARY KEY, v {kind}"
+        return Table.made(sandbox.database_url, schema, columns, **options)
+
+    @pytest.mark.parametrize("rule", [None, "ignore", "update"])
+    def test_a_text_too_long_for_its_index(
+        self, sandbox: Endpoints, schema: str, rule: Any
+    ) -> None:
+        table = self.made(sandbox, schema, "text", on_conflict=rule)
+        table.run("CREATE INDEX ON {table} (v)")
+        # Of letters that do not repeat, so that it does not shrink.
+        long = "".join(chr(0x4E00 + n * 7919 % 20000) for n in range(6000))
+        assert table.refused(self.rows(long)) == [(1, "too_long")]
+        assert table.column("id") == [0, 2]
+
+    @pytest.mark.parametrize("rule", [None, "update"])
+    def test_what_a_trigger_raises(self, sandbox: Endpoints, schema: str, rule: Any) -> None:
+        table = self.made(sandbox, schema, "text", on_conflict=rule)
+        for number, raised in enumerate(("", "USING ERRCODE = 'U0042'")):
+            table.run(
+                f"""CREATE OR REPLACE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                    $$BEGIN IF NEW.v = 'bad' THEN RAISE EXCEPTION 'not %', NEW.v {raised}; END IF;
+                    RETURN NEW; END$$;
+                    CREATE OR REPLACE TRIGGER t BEFORE INSERT ON {{table}}
+                    FOR EACH ROW EXECUTE FUNCTION "{schema}".f();
+                    TRUNCATE {{table}}; TRUNCATE "{schema}".ledger"""
+            )
+            assert table.refused(self.rows("bad")) == [(1, "check")], number
+            assert table.column("id") == [0, 2]
+
+    @pytest.mark.parametrize(
+        ("kind", "bad", "good"),
+        [
+            ("tsvector", "a ' b", "a b"),
+            ("tsquery", "(", "a"),
+            ("jsonpath", "$.a[", "$.a"),
+            ("public.ltree", "a..b", "a.b"),
+            ("public.hstore", "a b", "a=>b"),
+            ("regtype", "no_such_type", "integer"),
+            ("regclass", "no_such_table", "pg_class"),
+        ],
+    )
+    def test_texts_that_a_type_cannot_read(
+        self, sandbox: Endpoints, schema: str, kind: str, bad: str, good: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, "_offset int8, id int", "first")
+        for extension in ("ltree", "hstore"):
+            table.run(f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public")
+        table = self.made(sandbox, schema, kind)
+        assert table.refused(self.rows(bad, good)) == [(1, "type")]
+        assert table.column("id") == [0, 2]
+
+    def test_a_name_is_cut_as_the_server_cuts_it(self, sandbox: Endpoints, schema: str) -> None:
+        table = self.made(sandbox, schema, "name")
+        rows = self.rows("n" * 70)
+        entry = table.commit(rows)
+        assert table.column("v") == ["x", "n" * 63, "x"]
+        assert table.differences(entry, rows) == []
+
+    def test_a_policy_for_rows(self, sandbox: Endpoints, schema: str) -> None:
+        table = self.secured(sandbox, schema, "")
+        assert table.refused(self.rows("bad")) == [(1, "check")]
+        assert table.column("id") == [0, 2]
+
+    def test_a_right_that_is_missing_is_nobodys_value(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        table = self.secured(sandbox, schema, "REVOKE INSERT ON {table} FROM ROLE_OF_IT")
+        with pytest.raises(NotAllowed) as caught:
+            table.commit(self.rows("x"), rule="skip")
+        assert "GRANT" in (caught.value.hint or "")
+
+    def secured(self, sandbox: Endpoints, schema: str, more: str) -> Table:
+        """Of a user whom a policy lets write anything but "bad"."""
+        role = f"r_{schema[-8:]}"
+        table = self.made(sandbox, schema, "text")
+        table.run(
+            f"""DO $$BEGIN CREATE ROLE "{role}" LOGIN PASSWORD 'p';
+                EXCEPTION WHEN duplicate_object THEN NULL; END$$;
+                GRANT USAGE ON SCHEMA "{schema}" TO "{role}";
+                GRANT ALL ON ALL TABLES IN SCHEMA "{schema}" TO "{role}";
+                ALTER TABLE {{table}} ENABLE ROW LEVEL SECURITY;
+                CREATE POLICY p ON {{table}} USING (true) WITH CHECK (v <> 'bad')"""
+        )
+        if more:
+            table.run(more.replace("ROLE_OF_IT", f'"{role}"'))
+        server = sandbox.database_url.rpartition("@")[2]
+        return table.with_options(url=f"postgresql://{role}:p@{server}")
+
+    def test_what_is_wrong_with_the_statement_takes_no_record(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        """A function that a trigger calls is not there: no record is to be left out for that."""
+        table = self.made(sandbox, schema, "text")
+        table.run(
+            f"""CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN PERFORM no_such_function(); RETURN NEW; END$$;
+                CREATE TRIGGER t BEFORE INSERT ON {{table}}
+                FOR EACH ROW EXECUTE FUNCTION "{schema}".f()"""
+        )
+        with pytest.raises(StatementRefused, match="no_such_function"):
+            table.commit(self.rows("x"), rule="skip")
+        assert table.column("id") == []
+
+    def test_a_trigger_of_the_whole_statement_takes_no_record(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        table = self.made(sandbox, schema, "text")
+        table.run(
+            f"""CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN RAISE EXCEPTION 'closed today'; END$$;
+                CREATE TRIGGER t BEFORE INSERT ON {{table}}
+                FOR EACH STATEMENT EXECUTE FUNCTION "{schema}".f()"""
+        )
+        with pytest.raises(PlayheadError, match="closed today"):
+            table.commit(self.rows("x"), rule="skip")
+        assert table.column("id") == []
+
+
+class TestTombstonesThatAreRefused:
+    @pytest.fixture
+    def table(self, sandbox: Endpoints, schema: str) -> Table:
+        columns = "id int PRIMARY KEY, v text, _topic text, _partition int, _offset int8"
+        options = {"on_conflict": "update", "tombstones": "delete"}
+        table = Table.made(sandbox.database_url, schema, columns, **options)
+        table.run(
+            f"""INSERT INTO {{table}} VALUES (1, 'a', 'cars', 0, 0), (2, 'a', 'cars', 0, 0);
+                CREATE TABLE "{schema}".laps (car int REFERENCES {{table}});
+                INSERT INTO "{schema}".laps VALUES (1)"""
+        )
+        return table
+
+    def test_a_row_that_others_refer_to_stays(self, table: Table) -> None:
+        rows = [
+            record(1, None, key=b"1"),
+            record(2, None, key=b"2"),
+            record(3, {"id": 3, "v": "c"}),
+        ]
+        assert table.refused(rows) == [(1, "reference")]
+        assert table.rows("id, v") == [(1, "a"), (3, "c")]
+
+    def test_records_of_its_key_count_all_the_same(self, table: Table) -> None:
+        rows = [
+            record(1, {"id": 1, "v": "b"}),
+            record(2, None, key=b"1"),
+            record(3, {"id": 2, "v": "b"}),
+            record(4, None, key=b"2"),
+        ]
+        assert table.refused(rows) == [(2, "reference")]
+        assert table.rows("id, v") == [(1, "b")]
+
+    def test_what_a_trigger_raises(self, table: Table) -> None:
+        table.run(
+            f"""CREATE FUNCTION "{table.schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN IF OLD.id = 2 THEN RAISE EXCEPTION 'not this one'; END IF;
+                RETURN OLD; END$$;
+                CREATE TRIGGER t BEFORE DELETE ON {{table}}
+                FOR EACH ROW EXECUTE FUNCTION "{table.schema}".f();
+                TRUNCATE "{table.schema}".laps"""
+        )
+        rows = [record(1, None, key=b"1"), record(2, None, key=b"2")]
+        assert table.refused(rows) == [(2, "check")]
+        assert table.rows("id, v") == [(2, "a")]
+
+    def test_rows_of_the_table_itself_may_go_together(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        columns = f'id int PRIMARY KEY, up int REFERENCES "{schema}".tree, _offset int8'
+        table = Table.made(sandbox.database_url, schema, columns, "tree", tombstones="delete")
+        table.run("INSERT INTO {table} VALUES (1, NULL), (2, 1), (3, NULL), (4, 3)")
+        keys = (b"1", b"2", b"3")
+        rows = [record(n, None, key=key) for n, key in enumerate(keys)]
+        assert table.refused(rows) == [(2, "reference")]
+        assert table.rows("id") == [(3,), (4,)]

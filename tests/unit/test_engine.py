@@ -1,0 +1,28 @@
+"""What an engine does before anybody needs it."""
+
+import threading
+
+import pytest
+
+from playhead.context import configure
+from playhead.errors import Unavailable
+from playhead.replay.engine import Engine
+from playhead.spark import session
+
+
+def test_an_engine_that_cannot_be_warmed_says_so_to_who_needs_it(monkeypatch):
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+
+    def none_there(*_: object, **__: object) -> None:
+        raise Unavailable("there is no Java")
+
+    monkeypatch.setattr(session, "session", none_there)
+    engine = Engine(configure({}))
+    before = set(threading.enumerate())
+    engine.warm()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert not failures
+    with pytest.raises(Unavailable, match="no Java"):
+        engine.session()
