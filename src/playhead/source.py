@@ -1,17 +1,21 @@
 """What every system that records come from must do: say what it holds, and read slices."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Unavailable
+from playhead.instant import show_ms
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""
+
+_LOOKS_AGAIN = 2
 
 UNREAD = "unread"
 """The code of a note that names what a source holds and cannot give; a proof says it again."""
@@ -46,6 +50,18 @@ class OutOfBounds(PlayheadError):
         super().__init__(
             f"cannot read {slice_}: the partition holds {held}",
             hint="the log has moved since this was planned; plan again",
+        )
+
+
+class TimesDisagree(Unavailable):
+    """A later time led to an earlier offset, which no log can mean."""
+
+    def __init__(self, place: Place, *, sooner: tuple[int, int], later: tuple[int, int]) -> None:
+        self.place, self.sooner, self.later = place, sooner, later
+        super().__init__(
+            f"{place[0]}:{place[1]} was asked where {show_ms(sooner[0])} is, and said {sooner[1]}; "
+            f"of {show_ms(later[0])}, which is later, it said {later[1]}",
+            hint="ask again; nothing was planned on it",
         )
 
 
@@ -113,3 +129,35 @@ class Source(Protocol):
     def open(self) -> AbstractContextManager[Reader]:
         """Connect; the reader's block disconnects."""
         ...
+
+
+def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[Place, int]]:
+    """Where each of some rising instants is; of None, an open side of a span, nothing is asked or said.
+
+    Whatever is appended to a log or removed from it meanwhile, the answers rise with the instants:
+    those that do not are wrong, and a span made of them would leave out a whole partition.
+    """
+    found, wrong = _looked_up(source, instants_ms)
+    for _ in range(_LOOKS_AGAIN):
+        if wrong is not None:
+            found, wrong = _looked_up(source, instants_ms)
+    if wrong is not None:
+        raise wrong
+    return found
+
+
+def _looked_up(
+    source: Source, instants_ms: Sequence[int | None]
+) -> tuple[list[Mapping[Place, int]], TimesDisagree | None]:
+    found = [{} if each is None else source.offsets_at(each) for each in instants_ms]
+    known = [(at, where) for at, where in zip(instants_ms, found, strict=True) if at is not None]
+    return found, _falling(known)
+
+
+def _falling(known: Sequence[tuple[int, Mapping[Place, int]]]) -> TimesDisagree | None:
+    for (sooner_ms, sooner), (later_ms, later) in pairwise(known):
+        for place in sorted(sooner.keys() & later.keys()):
+            if sooner[place] > later[place]:
+                said = (sooner_ms, sooner[place]), (later_ms, later[place])
+                return TimesDisagree(place, sooner=said[0], later=said[1])
+    return None

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playhead.kafka.instants import first_records_at
+from playhead.kafka.intake import Intake
 from playhead.kafka.source import KafkaSource
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
@@ -214,6 +215,28 @@ def test_times_are_looked_up_in_every_partition(kafka, make_topic):
     log.write(2, *rows(2))
     found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
     assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 2, 3: 0}
+
+
+def test_a_partition_that_gives_no_record_is_looked_at_twice(kafka, make_topic, monkeypatch):
+    """A client that tells the end of a partition without its records would hide all of them."""
+    log = Log(kafka, make_topic(partitions=3))
+    for partition in range(3):
+        log.write(partition, *rows(10))
+    wait, looked = Intake.wait, []
+
+    def lossy(intake, purpose):
+        found = wait(intake, purpose)
+        if intake not in looked:
+            looked.append(intake)
+        is_lost = len(looked) == 1
+        return [
+            each for each in found if not (is_lost and each.partition() == 1 and not each.error())
+        ]
+
+    monkeypatch.setattr(Intake, "wait", lossy)
+    found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
+    assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 5}
+    assert len(looked) == 2
 
 
 def test_a_look_up_that_finds_the_log_start_moved_says_so(kafka, topic, log):

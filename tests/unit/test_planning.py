@@ -16,7 +16,7 @@ from playhead.records import Records
 from playhead.replay.build import Ends
 from playhead.replay.notes import MixedTimes
 from playhead.replay.planning import NothingThere, Planner, shown_span
-from playhead.source import Bounds, Place, SourceFacts, TopicFacts
+from playhead.source import Bounds, Place, SourceFacts, TimesDisagree, TopicFacts
 from playhead.target import Inspection, Look
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, record, request
@@ -54,6 +54,25 @@ def planned(
     return Planner(asked, Ends(source, target or Shown(), None), NOW_NS, **how).plan("r1")
 
 
+class Forgetful(ListSource):
+    """Says of the first times it is asked for that nothing is there."""
+
+    lies = 1
+
+    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+        if self.lies:
+            self.lies -= 1
+            return {place: held.stable_end for place, held in self.bounds().items()}
+        return super().offsets_at(instant_ms)
+
+
+class Contradictory(ListSource):
+    """Puts the earlier time behind the later one, however often it is asked."""
+
+    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+        return {(TOPIC, 0): 10 if instant_ms == T + 2_000 else 5}
+
+
 def offsets(plan: Plan) -> list[tuple[int, int, int]]:
     return [(each.from_offset, each.span_end, each.to_offset) for each in plan.partitions]
 
@@ -63,6 +82,23 @@ def span_ms(from_ms: int, to_ms: int) -> str:
 
 
 # --- freezing
+
+
+def test_a_time_that_leads_behind_a_later_one_is_asked_for_again():
+    forgetful = Forgetful(TEN)
+    assert offsets(planned(forgetful, f"{T + 2_000}..{T + 5_000}", lateness_ms=2_000)) == [
+        (2, 5, 7)
+    ]
+    assert forgetful.lies == 0
+
+
+def test_times_that_never_agree_are_no_plan():
+    with pytest.raises(TimesDisagree) as caught:
+        planned(Contradictory(TEN), f"{T + 2_000}..{T + 5_000}")
+    assert str(caught.value) == (
+        f"{TOPIC}:0 was asked where 2020-09-13T12:26:42.000Z is, and said 10; "
+        "of 2020-09-13T12:26:45.000Z, which is later, it said 5"
+    )
 
 
 def test_the_whole_log_is_what_can_be_read_of_it():

@@ -16,6 +16,9 @@ from playhead.kafka.intake import Intake
 from playhead.source import Place
 
 _PURPOSE = "looking up a time"
+# Where the index names an entry and no record comes, markers and aborted records are all there is.
+# Were that not so, a whole partition would be left out of a plan: it is believed the second time.
+_LOOKS = 2
 _TUNING = {
     # Mostly one record of each partition is all that is looked at.
     "max.partition.fetch.bytes": 1 << 20,
@@ -47,15 +50,29 @@ def first_records_at(
 
     No record before the offset `found` may be at or after the instant.
     """
+    answers = dict(ends)
     pending = {place: at for place, at in found.items() if at < ends[place]}
-    if not pending:
-        return dict(ends)
+    for _ in range(_LOOKS):
+        if pending:
+            search = _searched(connection, pending, ends, instant_ms, patience_s)
+            answers |= search.answers
+            pending = {place: pending[place] for place in search.silent}
+    return answers
+
+
+def _searched(
+    connection: KafkaConnection,
+    pending: Mapping[Place, int],
+    ends: Mapping[Place, int],
+    instant_ms: int,
+    patience_s: float,
+) -> "_Search":
     with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
         search = _Search(intake, ends, set(pending), instant_ms)
         intake.stand(pending)
         while search.pending:
             search.look_at(intake.wait(_PURPOSE))
-    return search.answers
+    return search
 
 
 class _Search:
@@ -64,7 +81,9 @@ class _Search:
     ) -> None:
         self._intake, self._ends, self._instant_ms = intake, ends, instant_ms
         self.pending = pending
-        self.answers = dict(ends)
+        self.answers: dict[Place, int] = {}
+        self.silent = set(pending)
+        """Those that gave no record, though the index names an entry."""
 
     def look_at(self, arrived: list[Message]) -> None:
         settled = []
@@ -80,6 +99,7 @@ class _Search:
     def _answer(self, each: Message, place: Place) -> int | None:
         error, end = each.error(), self._ends[place]
         if error is None:
+            self.silent.discard(place)
             offset: int = each.offset()
             is_it = offset >= end or each.timestamp()[1] >= self._instant_ms
             return min(offset, end) if is_it else None

@@ -13,7 +13,7 @@ from playhead.kafka.intake import Intake
 from playhead.kafka.reader import UnreadableHeader
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, Place, Source
+from playhead.source import Bounds, Place, Source, offsets_of
 from playhead.span import OffsetSpan, Resolved
 
 _LOOK_S = 0.2
@@ -67,12 +67,8 @@ def stretches(
     bounds = source.bounds()
     if resolved.offsets:
         return [_by_offsets(each, bounds, is_open) for each in resolved.offsets]
-    first: Mapping[Place, int] = {}
-    last: Mapping[Place, int] = {}
-    if resolved.from_ms is not None:
-        first = source.offsets_at(resolved.from_ms)
-    if resolved.to_ms is not None:
-        last = source.offsets_at(resolved.to_ms + lateness_ms)
+    to_ms = None if resolved.to_ms is None else resolved.to_ms + lateness_ms
+    first, last = offsets_of(source, resolved.from_ms, to_ms)
     found = []
     for place, held in sorted(bounds.items()):
         start = max(first.get(place, held.earliest), held.earliest)

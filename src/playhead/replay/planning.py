@@ -17,7 +17,7 @@ from playhead.replay.build import Ends
 from playhead.replay.decoded import sampled
 from playhead.replay.notes import OPEN_TRANSACTION, beyond, expired, future, timestamps, unstable
 from playhead.request import Request
-from playhead.source import Bounds, Place, Source, SourceFacts
+from playhead.source import Bounds, Place, Source, SourceFacts, offsets_of
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.target import Look
 
@@ -140,12 +140,10 @@ def freeze(
     """What a span means in offsets of each partition now."""
     if resolved.offsets:
         return _by_offsets(bounds, resolved)
-    first = source.offsets_at(resolved.from_ms) if resolved.from_ms is not None else {}
-    end: Mapping[Place, int] = {}
-    read_to: Mapping[Place, int] = {}
-    if resolved.to_ms is not None:
-        end = source.offsets_at(resolved.to_ms)
-        read_to = source.offsets_at(resolved.to_ms + lateness_ms) if lateness_ms else end
+    is_late = resolved.to_ms is not None and lateness_ms > 0
+    late_ms = (resolved.to_ms or 0) + lateness_ms if is_late else None
+    first, end, late = offsets_of(source, resolved.from_ms, resolved.to_ms, late_ms)
+    read_to = late if is_late else end
     partitions = []
     for place, held in sorted(bounds.items()):
         from_offset = _clamped(first.get(place, held.earliest), held)
