@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from confluent_kafka import Consumer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -237,6 +238,44 @@ def test_a_partition_that_gives_no_record_is_looked_at_twice(kafka, make_topic, 
     found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
     assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 5}
     assert len(looked) == 2
+
+
+def test_an_end_without_its_records_is_read_a_second_time(source, log, monkeypatch):
+    """As absent offsets they would be accounted for, and never written."""
+    log.write(0, *rows(10))
+    look, told = Consumer.consume, []
+
+    def lossy(consumer, *arguments):
+        found = look(consumer, *arguments)
+        kept = [each for each in found if told or each.error()]
+        told.extend(each for each in found if each.error())
+        return kept
+
+    monkeypatch.setattr(
+        "playhead.kafka.intake.Consumer", type("Lossy", (Consumer,), {"consume": lossy})
+    )
+    with source.open() as reader:
+        runs = list(reader.read(Slice(log.topic, 0, 0, 10)))
+    assert [offset for run in runs for offset in run.offsets] == list(range(10))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(("aborted", "stands"), [(1, 2), (5, 2), (0, 1)])
+def test_records_that_nobody_committed_are_read_twice_at_the_end(
+    source, log, monkeypatch, aborted, stands
+):
+    log.commit(0, *rows(3))
+    if aborted:
+        log.abort(0, *rows(aborted, first=3))
+    stand, stood = Intake.stand, []
+    monkeypatch.setattr(
+        Intake, "stand", lambda intake, places: (stood.append(places), stand(intake, places))[1]
+    )
+    end = log.bounds().stable_end
+    with source.open() as reader:
+        runs = list(reader.read(Slice(log.topic, 0, 0, end)))
+    assert [offset for run in runs for offset in run.offsets] == [0, 1, 2]
+    assert stood == [{(log.topic, 0): 0}, {(log.topic, 0): 3}][:stands]
 
 
 def test_a_look_up_that_finds_the_log_start_moved_says_so(kafka, topic, log):

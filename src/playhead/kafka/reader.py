@@ -60,6 +60,7 @@ class KafkaReader:
         self._place: Place | None = None
         self._bounds: Bounds | None = None
         self._at = self._seen = 0
+        self._doubted: int | None = None
         self._rest: Records | None = None
         self._troubles: list[KafkaError | UnreadableHeader] = []
         self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
@@ -117,7 +118,7 @@ class KafkaReader:
             self._bounds = self._bounds_for(slice_)
             self._intake.stand({place: slice_.from_offset})
             self._at = self._seen = slice_.from_offset
-            self._rest, self._troubles = None, []
+            self._rest, self._troubles, self._doubted = None, [], None
             self._place = place
         elif self._bounds is None or slice_.to_offset > self._bounds.stable_end:
             self._bounds = self._bounds_for(slice_)
@@ -187,8 +188,22 @@ class KafkaReader:
             found, end = found[: len(headers)], 0
         run.headers += headers
         size = _add_columns(run, found)
-        self._seen = max(self._seen, end, found[-1].offset() + 1 if found else 0)
+        self._seen = max(self._seen, found[-1].offset() + 1 if found else 0)
+        if end > self._seen and self._is_believed(run, end):
+            self._seen = end
         return size
+
+    def _is_believed(self, run: Records, end: int) -> bool:
+        """Whether nothing more is there up to the end that was told.
+
+        A marker may be the last of a log. More than one offset without a record is read a second
+        time: were the client wrong, records would count as absent, and the proof would add up.
+        """
+        if end - self._seen == 1 or self._doubted == self._seen:
+            return True
+        self._doubted = self._seen
+        self._intake.stand({(run.topic, run.partition): self._seen})
+        return False
 
     def _is_next(self, run: Records, found: Message) -> bool:
         """Not what was on its way when we went elsewhere; troubles may name no place at all."""
