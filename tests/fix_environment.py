@@ -60,13 +60,13 @@ def processes_that_mention(text: str) -> dict[int, str]:
 def _wait_for_none(folder: Path) -> dict[int, str]:
     deadline = time.monotonic() + _GONE_WITHIN_S
     while (
-        left := _not_training(processes_that_mention(str(folder)))
+        left := not_training(processes_that_mention(str(folder)))
     ) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left
 
 
-def _not_training(processes: dict[int, str]) -> dict[int, str]:
+def not_training(processes: dict[int, str]) -> dict[int, str]:
     """Without the start-up cache's training, which outlives its command by design and ends by itself."""
     return {
         pid: command

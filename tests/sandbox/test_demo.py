@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.fix_environment import processes_that_mention
+from tests.fix_environment import not_training, processes_that_mention
 from tests.fix_torture import SEED
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -24,7 +24,7 @@ def told(start_playhead: Start, folder: Path, *words: str, **more: str) -> tuple
     process = start_playhead("demo", "--headless", "-o", "json", *place, *words, **more)
     out, err = process.communicate(timeout=WITHIN_S)
     assert "Traceback" not in err
-    assert processes_that_mention(str(folder)) == {}
+    assert not_training(processes_that_mention(str(folder))) == {}
     return process.returncode, out, err
 
 
