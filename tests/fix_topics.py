@@ -1,6 +1,6 @@
 """What topics hold: written as Kafka's clients write it, and read as readers of committed records see it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -35,18 +35,20 @@ def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
             "fetch.wait.max.ms": 20,
         }
     )
-    _await_markers(connection, [(each.topic, each.partition) for each in places])
+    ends = _await_markers(connection, [(each.topic, each.partition) for each in places])
     try:
         consumer.assign(places)
-        return sorted(_read(consumer, len(places)), key=lambda r: (r.topic, r.partition, r.offset))
+        return sorted(_read(consumer, ends), key=lambda r: (r.topic, r.partition, r.offset))
     finally:
         consumer.close()
 
 
-def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> None:
-    """A commit is answered before its markers stand in every partition; an open one is not waited for long."""
+def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> dict[Place, int]:
+    """A commit is answered before its markers stand in every partition; an open one is not waited for long.
+
+    Whoever writes on and on always has one open: what was there when we came is what counts.
+    """
     with Admin(connection) as admin:
-        # Whoever writes on and on always has one open: what was there when we came is what counts.
         wanted = {place: held.high_watermark for place, held in bounds_of(admin, places).items()}
 
         def are_there() -> bool:
@@ -54,18 +56,23 @@ def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> None
             return all(ends[place] >= end for place, end in wanted.items())
 
         wait_until(are_there, deadline_s=3, clock=SystemClock(), every_s=0.05)
+    return wanted
 
 
-def _read(consumer: Consumer, partitions: int) -> list[Record]:
+def _read(consumer: Consumer, ends: Mapping[Place, int]) -> list[Record]:
     found: list[Record] = []
-    ended = set()
-    while len(ended) < partitions:
+    left = {place for place, end in ends.items() if end}
+    while left:
         each = consumer.poll(_SILENCE_S)
         assert each is not None, "a partition that was to be read to its end said nothing"
+        place = (each.topic(), each.partition())
         if each.error() is None:
             found.append(_record(each))
+            # Where somebody writes on and on, the end itself may never be told.
+            if each.offset() >= ends[place] - 1:
+                left.discard(place)
         elif each.error().code() == KafkaError._PARTITION_EOF:
-            ended.add((each.topic(), each.partition()))
+            left.discard(place)
         else:
             raise KafkaException(each.error())
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from struct import pack
 from typing import Any
 
 import adbc_driver_manager
@@ -52,7 +53,7 @@ class Link:
             stated.set_sql_query(statement)
             stated.prepare()
             if parameters:
-                columns = [pa.array([each]) for each in parameters]
+                columns = [_column(each) for each in parameters]
                 names = [str(number) for number in range(len(parameters))]
                 stated.bind(pa.RecordBatch.from_arrays(columns, names))
             answer, changed = stated.execute_query()
@@ -72,6 +73,21 @@ class Link:
         stated = AdbcStatement(self._connection)
         stated.set_options(**{PostgresOptions.USE_COPY.value: "false"})
         return stated
+
+
+def _column(value: Any) -> pa.Array:
+    """One parameter. For a list `array` asks pandas about it and imports it, which takes a second."""
+    if isinstance(value, str):
+        said = value.encode()
+        return pa.Array.from_buffers(pa.string(), 1, _buffers(pack("=2i", 0, len(said)), said))
+    if type(value) is int:
+        return pa.Array.from_buffers(pa.int64(), 1, _buffers(pack("=q", value)))
+    return pa.array([value])
+
+
+def _buffers(*parts: bytes) -> list[pa.Buffer | None]:
+    # The first would say which values are null.
+    return [None, *map(pa.py_buffer, parts)]
 
 
 def _rows(part: Any) -> list[tuple[Any, ...]]:
