@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import Refused
+from playhead.kafka.scan import stretches
 from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Record, TimestampType
@@ -17,6 +18,7 @@ from playhead.replay.build import Ends
 from playhead.replay.notes import MixedTimes
 from playhead.replay.planning import NothingThere, Planner, shown_span
 from playhead.source import Bounds, Place, SourceFacts, TimesDisagree, TopicFacts
+from playhead.span import Span
 from playhead.target import Inspection, Look
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, record, request
@@ -90,6 +92,12 @@ def test_a_time_that_leads_behind_a_later_one_is_asked_for_again():
         (2, 5, 7)
     ]
     assert forgetful.lies == 0
+
+
+def test_what_is_consumed_asks_again_too():
+    span = Span.parse(f"{T + 2_000}..{T + 5_000}").resolve(NOW_NS)
+    found = stretches(Forgetful(TEN), span, lateness_ms=2_000)
+    assert [(each.start, each.end) for each in found] == [(2, 7)]
 
 
 def test_times_that_never_agree_are_no_plan():
