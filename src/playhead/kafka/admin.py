@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
+from playhead.kafka import clients
 
 DEFAULT_TIMEOUT_S = 10.0
 AWAY = {
@@ -78,7 +79,7 @@ class Admin:
         self._connection = connection
         self._timeout_s = timeout_s
         self._said: list[str] = []
-        self._client = AdminClient(
+        self._client = clients.admin(
             connection.for_librdkafka("client")
             | {"error_cb": self._hear, "log_level": 0, "client.id": "playhead"}
         )

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
+from playhead.kafka import clients
 from playhead.kafka.admin import KafkaRefused
 from playhead.kafka.failures import is_definite
 from playhead.kafka.groups_write import NOT_IDLE, JoinedMeanwhile
@@ -27,7 +28,7 @@ class GroupMover:
             "enable.auto.commit": False,
             "log_level": 0,
         }
-        self._consumer = Consumer(connection.for_librdkafka("consumer") | own)
+        self._consumer = clients.consumer(connection.for_librdkafka("consumer") | own)
 
     def move(self, offsets: Mapping[Place, int]) -> None:
         """Commit these; waits for the group's coordinator, for as long as that takes."""

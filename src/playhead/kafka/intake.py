@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
+from playhead.kafka import clients
 from playhead.kafka.admin import KafkaRefused
 from playhead.source import Place
 
@@ -85,7 +86,7 @@ class Intake:
         if _BACKOFF in told:
             del both["reconnect.backoff.max.ms"]
         try:
-            self._consumer = Consumer(both | _FIXED | own)
+            self._consumer = clients.consumer(both | _FIXED | own)
         except KafkaException as exc:
             raise KafkaRefused("making a consumer", reason=exc.args[0].str()) from exc
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.kafka import clients
 from playhead.kafka.admin import Admin
 from playhead.kafka.failures import LedgerWaits, translated
 from playhead.kafka.offsets import describe_those
@@ -186,7 +187,7 @@ class _Reading:
 
 @contextmanager
 def _reading(connection: KafkaConnection, isolation: str, start: int) -> Iterator[_Reading]:
-    consumer = Consumer(
+    consumer = clients.consumer(
         connection.for_librdkafka("consumer")
         | {
             "group.id": "playhead",

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from playhead.connection import KafkaConnection
+from playhead.kafka import clients
 from playhead.kafka.admin import KafkaRefused
 from playhead.kafka.sending import Acks, Delivery, producer_settings, reason_of, silent
 from playhead.record import Headers
@@ -74,7 +75,7 @@ class Outlet:
 
     def _made(self) -> Producer:
         try:
-            return Producer(self._settings, logger=silent())
+            return clients.producer(self._settings, logger=silent())
         except KafkaException as exc:
             action = f"producing to {self.topic}"
             raise KafkaRefused(action, reason=exc.args[0].str()) from exc

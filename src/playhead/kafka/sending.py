@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
+from playhead.kafka import clients
 from playhead.kafka.admin import AWAY, KafkaRefused
 from playhead.kafka.headers import unsendable
 from playhead.kafka.lines import Outgoing
@@ -82,7 +83,7 @@ class Sender:
     def __post_init__(self) -> None:
         action = f"producing to {self.topic}"
         try:
-            self._producer = Producer(
+            self._producer = clients.producer(
                 producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
             )
         except KafkaException as exc:

@@ -11,10 +11,11 @@ from operator import length_hint
 from threading import Thread
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.kafka import clients
 from playhead.kafka.admin import KafkaRefused
 from playhead.kafka.failures import FENCED, TransactionLost, is_definite
 from playhead.source import Place
@@ -136,7 +137,7 @@ class Transactions:
         }
         with self._translated("init"):
             every = {**_SETTINGS, **own, **said, **self.settings}
-            self._producer = Producer(every, logger=_silent())
+            self._producer = clients.producer(every, logger=_silent())
             # Else the client looks for the coordinator before it has a connection, and again after 0.5 s.
             self._producer.list_topics(timeout=_INIT_WITHIN_S)
             self._producer.init_transactions(_INIT_WITHIN_S)
@@ -237,7 +238,7 @@ class Transactions:
 
     def _metadata_of(self, group: str) -> Any:
         """Of a group without members: only a consumer gives it, and needs no broker for that."""
-        consumer = Consumer(
+        consumer = clients.consumer(
             self.connection.for_librdkafka("consumer") | {"group.id": group, "log_level": 0}
         )
         try:

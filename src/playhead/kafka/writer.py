@@ -1,9 +1,8 @@
 """Writes records to a cluster and does not return before every one is acknowledged."""
 
-from confluent_kafka import Producer
-
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.kafka import clients
 
 _FLUSH_WITHIN_S = 60.0
 _FULL_QUEUE_WAIT_S = 0.5
@@ -24,7 +23,7 @@ class Writer:
     """An idempotent producer that counts what was acknowledged; leaving its block flushes it."""
 
     def __init__(self, connection: KafkaConnection) -> None:
-        self._producer = Producer(
+        self._producer = clients.producer(
             connection.for_librdkafka("producer")
             | {"enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         )

@@ -1,0 +1,31 @@
+"""The one place where Kafka clients are made; a simulation of the cluster puts its own makers here.
+
+Time has no such place: code that waits calls `time.sleep`, `time.monotonic` and their like as
+attributes of the module `time`, and `Thread`, `Event`, `Lock` as names of its own module, and the
+simulation replaces these names.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+make_consumer: Callable[..., Any] = Consumer
+make_producer: Callable[..., Any] = Producer
+make_admin: Callable[..., Any] = AdminClient
+
+
+def consumer(settings: dict[str, Any]) -> Any:
+    """A consumer, with librdkafka's settings."""
+    return make_consumer(settings)
+
+
+def producer(settings: dict[str, Any], **more: Any) -> Any:
+    """A producer, with librdkafka's settings; `logger` and such go to the client."""
+    return make_producer(settings, **more)
+
+
+def admin(settings: dict[str, Any]) -> Any:
+    """An admin client, with librdkafka's settings."""
+    return make_admin(settings)
