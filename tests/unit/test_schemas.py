@@ -2,6 +2,7 @@
 
 import base64
 import builtins
+import contextlib
 import json
 import struct
 import uuid
@@ -68,6 +69,12 @@ def test_bytes_that_are_something_else_are_refused(word: str, data: bytes, said:
     with pytest.raises(Undecodable, match=said) as caught:
         decode(word, data)
     assert word in caught.value.message
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1000, 9), 100_000])
+def test_json_about_as_deep_as_python_goes_is_decoded_or_refused(depth: int) -> None:
+    with contextlib.suppress(Undecodable):
+        decoder("json").exact(b"[" * depth + b"]" * depth, ())
 
 
 @given(some.binary(max_size=40))

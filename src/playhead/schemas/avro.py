@@ -12,6 +12,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from playhead import decoding
 from playhead.decoding import Kinds
+from playhead.schemas.avro_limits import AvroLimits
 from playhead.schemas.registry import Registry, Schema
 
 # fastavro rounds a decimal that has more digits than its schema allows; ours has all that are there.
@@ -43,9 +44,16 @@ _KINDS: Final = {
 
 
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+# A scale of a thousand million would be written out as so many zeros, and the time to make a number of
+# bytes grows with their square. No database has decimals of this size.
+_MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
 
 
 def _read_decimal(data: bytes, schema: Any, _: Any = None) -> Decimal:
+    if len(data) > _MOST_DECIMAL_BYTES:
+        raise ValueError(
+            f"a decimal of {len(data):,} bytes; at most {_MOST_DECIMAL_BYTES:,} are read"
+        )
     unscaled = Decimal(int.from_bytes(data, "big", signed=True))
     return unscaled.scaleb(-schema.get("scale", 0), _CONTEXT)
 
@@ -59,16 +67,19 @@ class AvroReader:
     """Reads with the schema that was written with."""
 
     schema: Any
+    limits: AvroLimits
     named: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, registry: Registry, schema: Schema) -> "AvroReader":
         named: dict[str, Any] = {}
         _name_references(registry, schema, named)
-        return cls(_parsed(schema, named), named)
+        parsed = _parsed(schema, named)
+        return cls(parsed, AvroLimits(parsed, named), named)
 
     def read(self, data: bytes) -> Any:
         """ValueError for bytes that do not fit, and for bytes that are left."""
+        self.limits.check(data)
         stream = io.BytesIO(data)
         try:
             found = fastavro.schemaless_reader(stream, self.schema, None)
@@ -112,6 +123,8 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
         return fastavro.parse_schema(document, named_schemas=named)
     except (SchemaParseException, UnknownType) as exc:
         raise ValueError(f"the schema cannot be understood: {exc}") from exc
+    except RecursionError as exc:
+        raise ValueError("the schema nests too deeply") from exc
 
 
 def _with_exact_decimals(node: Any) -> Any:
@@ -122,5 +135,7 @@ def _with_exact_decimals(node: Any) -> Any:
     copy = {name: _with_exact_decimals(each) for name, each in node.items()}
     scale = node.get("scale", 0)
     if node.get("logicalType") == _DECIMAL and type(scale) is int and scale >= 0:
+        if scale > _MOST_SCALE:
+            raise ValueError(f"the schema has a decimal of scale {scale}; at most {_MOST_SCALE}")
         copy["logicalType"] = _EXACT_DECIMAL
     return copy

@@ -73,7 +73,10 @@ class Plain:
             raise Undecodable(self.form, reason=str(exc)) from exc
 
     def exact(self, data: bytes, headers: Headers, /) -> bytes:
-        return as_text(self.decode(data, headers, is_key=False)).encode()
+        try:
+            return as_text(self.decode(data, headers, is_key=False)).encode()
+        except RecursionError as exc:
+            raise Undecodable(self.form, reason="nested too deeply") from exc
 
     def kinds(self, _: bytes, __: Headers, /) -> Kinds:
         return {WHOLE: _KINDS[self.form]} if self.form in _KINDS else {}

@@ -62,8 +62,9 @@ class Registered:
             if reads is None:
                 reads = self._reads[framed.schema_id] = self._made(framed.schema_id)
             return wanted(reads)(framed)
-        except ValueError as exc:
-            raise Undecodable(self._form, reason=f"schema {framed.schema_id}: {exc}") from exc
+        except (ValueError, RecursionError) as exc:
+            reason = "nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+            raise Undecodable(self._form, reason=f"schema {framed.schema_id}: {reason}") from exc
 
     @property
     def _form(self) -> str:
