@@ -196,3 +196,45 @@ def test_trouble_is_not_kept(typed):
     typed("-b", "h:1")
     assert complete._kept("topics", fail) == []
     assert complete._kept("topics", lambda _: ["now"]) == ["now"]
+
+
+EVIL = (
+    "zz$(touch owned)",
+    "zz`touch owned`",
+    "zz;touch owned",
+    "zz&touch",
+    "zz|touch",
+    "zz>owned",
+    "zz\ntouch owned",
+    "zz\\",
+    "zz'",
+    'zz"',
+    "zz owned",
+    "zz*",
+    "zz?",
+    "zz{a,b}",
+    "zz!!",
+    "~root",
+    "--yes",
+    "-X",
+    "zz\x1b[2J",
+    "zz\u202egnirts",
+    "",
+)
+
+
+def test_only_names_that_every_shell_takes_as_one_word_are_completed(monkeypatch):
+    plain = ["orders", "orders-2", "a.b_c", "10"]
+    monkeypatch.setattr(complete, "_kept", lambda _what, _ask: [*EVIL, *plain])
+    assert complete.group_names("") == complete.topic_names("") == plain
+    assert complete.group_names("zz") == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash completes for itself")
+@pytest.mark.parametrize("name", EVIL)
+def test_a_group_whose_name_is_a_command_is_not_run_by_bash(place, monkeypatch, name):
+    """What bash puts on the line, and runs when somebody presses Enter."""
+    monkeypatch.setattr(complete, "_kept", lambda _what, _ask: [name])
+    line = f"echo {' '.join(complete.group_names(''))}"
+    subprocess.run(["bash", "--norc", "-c", line], cwd=place, check=True, capture_output=True)
+    assert not (place / "owned").exists()

@@ -21,6 +21,9 @@ from playhead.properties import KNOWN_PROPERTIES
 
 _ANSWER_WITHIN_S = 1.5
 _KEPT_S = 20.0
+# What every shell takes as one plain word. The names of groups are anybody's to choose who reaches the
+# cluster, and a completed name is a part of a command line: `$(…)` in it would be run.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:/=@%+,-]*", re.ASCII)
 
 
 def context_names(incomplete: str) -> list[str]:
@@ -76,7 +79,8 @@ def group_names(incomplete: str) -> list[str]:
 
 
 def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
+    """Those that begin so and that no shell understands as anything but a word; others are to be typed."""
+    return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
 
 def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
