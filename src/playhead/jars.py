@@ -227,7 +227,8 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_tls()) as answer:  # noqa: S310
         goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
         with part.open("ab" if goes_on else "wb") as stream:
-            while block := answer.read(_BLOCK):
+            # One byte too many is enough to know that these are not the bytes that are locked.
+            while block := answer.read(min(_BLOCK, jar.size + 1 - stream.tell())):
                 stream.write(block)
                 tally.has(jar, stream.tell())
     if part.stat().st_size < jar.size:

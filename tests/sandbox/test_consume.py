@@ -326,6 +326,7 @@ def test_offsets_in_the_middle_of_a_partition_by_the_topics_name(
         (["{topic}", "--follow", "--to", "now"], 2, "--follow has no end"),
         (["{topic}", "--from-beginning", "--last", "1h"], 2, "contradict"),
         (["{topic}", "--grep", "("], 2, "a regular expression"),
+        (["{topic}", "--grep", "(a)\\1"], 2, "a regular expression of RE2"),
         (["{topic}", "--show", "vaule"], 2, "topic, timestamp"),
         (["{topic}", "-o", "csv"], 2, "jsonl or json"),
         (["{topic}", "-o", "jsonl", "--show", "key"], 2, "about lines"),

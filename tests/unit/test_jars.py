@@ -215,6 +215,23 @@ def test_progress_never_exceeds_the_total_even_when_too_much_is_served(one_jar, 
     assert all(done <= total == one_jar.size for _, done, total in steps)
 
 
+def test_a_server_that_sends_without_end_fills_no_disk(one_jar, repository, monkeypatch):
+    """A mirror that was taken over; the lock file says how large a jar is."""
+    repository.files[f"/maven/{one_jar.path}"] = content("other", 40_000_000)
+    largest = 0
+    sha256 = jars._sha256
+
+    def looked_at(file: Path) -> str:
+        nonlocal largest
+        largest = max(largest, file.stat().st_size)
+        return sha256(file)
+
+    monkeypatch.setattr(jars, "_sha256", looked_at)
+    with pytest.raises(NotFetched, match="SHA-256"):
+        jars.ensure("set")
+    assert largest == one_jar.size + 1
+
+
 def test_progress_adds_up_over_all_jars(lock):
     steps: list[tuple[str, int, int]] = []
     jars.ensure("set", progress=lambda *step: steps.append(step))

@@ -24,7 +24,7 @@ from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
 from playhead.traffic import cataloguing
-from playhead.traffic.snapshot import NoSnapshot
+from playhead.traffic.snapshot import LONGEST, NoSnapshot
 from playhead.traffic.source import TrafficSource
 from tests.capturing import DATA, SNAPSHOT, everything, fetch, save
 
@@ -164,6 +164,19 @@ def test_har_contract(tmp_path: Path) -> None:
         "entry 4: its time is 'yesterday'",
         "entry 5: it has no request",
     ]
+
+
+@pytest.mark.parametrize("kind", ["har", "gor"])
+def test_a_packed_file_that_would_fill_the_memory_is_refused(tmp_path: Path, kind: str) -> None:
+    """A thousandth of what comes out of it lies on the disk."""
+    file = tmp_path / f"bomb.{kind}.gz"
+    head = b'{"log": "' if kind == "har" else b"1 abc 1000 0\n"
+    with gzip.open(file, "wb", compresslevel=1) as packed:
+        packed.write(head)
+        for _ in range((LONGEST >> 20) + 1):
+            packed.write(b"x" * (1 << 20))
+    with pytest.raises(NoSnapshot, match="more than 256 MB"):
+        TrafficSource(kind, str(file)).bounds()
 
 
 def test_what_is_no_har_is_refused(tmp_path: Path) -> None:

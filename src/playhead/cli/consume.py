@@ -1,6 +1,5 @@
 """`playhead consume`: records of a span to the terminal or into a pipe."""
 
-import re
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from playhead.kafka.scan import Scan, Stretch
     from playhead.kafka.source import KafkaSource
     from playhead.span import Resolved
+    from playhead.traffic.regexes import Pattern
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LATENESS_MS = 600_000
@@ -212,9 +212,14 @@ def _told_span(resolved: "Resolved") -> str:
     return f"[{start}, {end})"
 
 
-def _pattern(flag: str, text: str | None) -> re.Pattern[str] | None:
+def _pattern(flag: str, text: str | None) -> "Pattern | None":
+    """By RE2: what somebody writes into a topic cannot make the search take for ever."""
+    if text is None:
+        return None
+    from playhead.traffic.regexes import BadPattern, Pattern
+
     try:
-        return None if text is None else re.compile(text)
-    except re.error as exc:
-        needed = f"a regular expression ({exc})"
+        return Pattern(text)
+    except BadPattern as exc:
+        needed = f"a regular expression of RE2 ({exc})"
         raise BadValue(flag, found=text, needed=needed, where="the command line") from exc

@@ -18,6 +18,7 @@ from playhead.records import Records
 
 if TYPE_CHECKING:
     from playhead.kafka.lines import LineWriter
+    from playhead.traffic.regexes import Pattern
 
 _PRINT = re.compile(r"print\.(timestamp|partition|offset|headers|key|value)=(true|false)")
 
@@ -67,8 +68,8 @@ _PROPERTIES = {
 class Picked:
     """Which records are wanted, and how many were not, and why."""
 
-    value: re.Pattern[str] | None = None
-    key: re.Pattern[str] | None = None
+    value: "Pattern | None" = None
+    key: "Pattern | None" = None
     most: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
@@ -99,9 +100,7 @@ class Picked:
     def _fits(self, key: bytes | None, value: bytes | None) -> bool:
         """Null fits nothing; bytes that are no text are searched as well as can be."""
         for pattern, held in ((self.key, key), (self.value, value)):
-            if pattern is not None and (
-                held is None or not pattern.search(held.decode("utf-8", "surrogateescape"))
-            ):
+            if pattern is not None and (held is None or not pattern.fits(held)):
                 self.unlike += 1
                 return False
         return True

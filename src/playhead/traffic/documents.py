@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
-LONGEST: Final = 256 << 20
+from playhead.traffic.snapshot import LONGEST
+
 _BOM = b"\xef\xbb\xbf"
 
 

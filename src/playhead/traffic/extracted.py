@@ -14,12 +14,11 @@ from playhead.record import Headers, TimestampType
 from playhead.source import Place
 from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
-from playhead.traffic.documents import LONGEST
 from playhead.traffic.lots import MOST_OFFSET
 from playhead.traffic.numbered import Entry, Gathering, columns_from, topic_named
 from playhead.traffic.pairs import instant_ns
 from playhead.traffic.shapes import Strange
-from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
+from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 UUID_COLUMN: Final = "RRPair UUID"
 _WHOLE: Final = ("topic", "partition", "offset", "timestamp_ms", "value", "value_form")

@@ -7,11 +7,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from playhead.traffic.catalog import Catalog, Row
 from playhead.traffic.columns import Columns
-from playhead.traffic.documents import LONGEST
 from playhead.traffic.http import HttpRequest, parse_request
 from playhead.traffic.numbered import Entry, Gathering, columns_from, topic_named
 from playhead.traffic.shapes import Strange
-from playhead.traffic.snapshot import Snapshot, opened
+from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 _END: Final = "🐵🙈🙉\n".encode()
 _META = re.compile(rb"([123]) ([0-9A-Za-z]{1,64}) ([0-9]{1,19})(?: -?[0-9]{1,19})?\r?\n")
@@ -38,6 +37,8 @@ def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
         for raw in iter(lambda: file.readline(LONGEST), b""):
             parts.append(raw)
             size += len(raw)
+            if size > LONGEST:
+                raise Strange(f"line {line}: an entry of more than {LONGEST >> 20} MB")
             if raw == _END:
                 break
         if not any(part.strip() for part in parts):
@@ -61,19 +62,28 @@ def scan(snapshot: Snapshot) -> Catalog:
     rows = Gathering(catalog, (topic_named(snapshot.id), 0))
     number = stop = 0
     with opened(snapshot.files[0]) as file:
-        for each in payloads(file):
-            rows.begin(each.start, number)
-            if each.reason is not None:
-                catalog.count("unread")
-                catalog.trouble(each.reason, snapshot.shown(0), each.line)
-            elif each.kind != _REQUEST:
-                catalog.count("responses")
-            else:
-                _enter(catalog, rows, each, (number, snapshot.shown(0)))
-                number += 1
-            stop = file.tell()
+        try:
+            for each in payloads(file):
+                rows.begin(each.start, number)
+                number += _entered(catalog, rows, each, (number, snapshot.shown(0)))
+                stop = file.tell()
+        except Strange as exc:
+            raise NoSnapshot(str(snapshot.files[0]), reason=str(exc)) from exc
     rows.end(stop)
     return catalog
+
+
+def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> bool:
+    """Whether it is a request, which has a number."""
+    if each.reason is not None:
+        catalog.count("unread")
+        catalog.trouble(each.reason, at[1], each.line)
+        return False
+    if each.kind != _REQUEST:
+        catalog.count("responses")
+        return False
+    _enter(catalog, rows, each, at)
+    return True
 
 
 def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> None:

@@ -13,15 +13,17 @@ from playhead.traffic.http import HttpRequest
 from playhead.traffic.numbered import Entry, columns_from, topic_named
 from playhead.traffic.pairs import field, instant_ns
 from playhead.traffic.shapes import Strange
-from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
+from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 
 def scan(snapshot: Snapshot) -> Catalog:
     """A HAR is one document, so it is one row, and is read as a whole."""
     with opened(snapshot.files[0]) as file:
-        data = file.read()
+        data = file.read(LONGEST + 1)
     catalog = Catalog()
     name = str(snapshot.files[0])
+    if len(data) > LONGEST:
+        raise NoSnapshot(name, reason=f"it holds more than {LONGEST >> 20} MB in one document")
     try:
         entries = _entries(data)
     except (ValueError, RecursionError) as exc:

@@ -23,13 +23,17 @@ class Pattern:
         self._look("")
         self.found_in = lru_cache(maxsize=_REMEMBERED)(self._look)
 
+    def fits(self, held: bytes) -> bool:
+        """Whether bytes have it; those that are no text are searched as well as can be."""
+        return self._look(held.decode("utf-8", "replace"))
+
     def _look(self, text: str) -> bool:
         try:
             import pyarrow as pa
             import pyarrow.compute as pc
         except ImportError as exc:
             hint = "pip install 'playhead[local]'"
-            raise MissingPiece("pyarrow", needed_for="REGEX in a filter", hint=hint) from exc
+            raise MissingPiece("pyarrow", needed_for="a regular expression", hint=hint) from exc
         try:
             texts = pa.array([text.encode("utf-8", "replace")], pa.string())
             found: Any = pc.match_substring_regex(texts, pattern=self.written)

@@ -10,6 +10,8 @@ from typing import BinaryIO, Final, cast
 
 from playhead.errors import UsageError
 
+LONGEST: Final = 256 << 20
+"""Bytes of one document, entry or line, unpacked; a thousandth of them can be a packed file."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _RAW: Final = ("raw.jsonl", "raw_rr.jsonl")
 _SPEEDSCALE: Final = ".speedscale/data/snapshots"
