@@ -10,7 +10,7 @@ from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.ledger import LEDGER_TOPIC
+from playhead.kafka.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.origins import COUNT_HEADER, origin_of
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget

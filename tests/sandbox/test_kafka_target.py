@@ -15,7 +15,7 @@ from playhead.errors import BadValue
 from playhead.kafka.admin import Admin
 from playhead.kafka.facts import settings_of
 from playhead.kafka.inspection import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
-from playhead.kafka.ledger import LEDGER_TOPIC
+from playhead.kafka.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.partitioner import KeyPartitioner
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget

@@ -27,7 +27,7 @@ from playhead.kafka import commits, comparison, transactions
 from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
 from playhead.kafka.failures import LedgerWaits
-from playhead.kafka.ledger import LEDGER_TOPIC, transactional_id
+from playhead.kafka.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
 from playhead.kafka.offset_map import OffsetMap
 from playhead.kafka.offsets import stable_ends
 from playhead.kafka.target import KafkaTarget
@@ -358,7 +358,9 @@ def test_the_ledger_is_read_past_a_dead_transaction_of_the_same_replay(
     replay_id = prepared(target)
     dead = Transactions(kafka, replay_id, transactional_id(replay_id, ("laps", 7)))
     dead.begin()
-    dead.note(LEDGER_TOPIC, f"{replay_id}|laps|7|0".encode(), b"never committed")
+    dead.note(
+        LEDGER_TOPIC, key_of(replay_id, Slice("laps", 7, 0, 1), new_writer()), b"never committed"
+    )
     dead.flush()
     began = time.monotonic()
     with target.open(replay_id) as writer:

@@ -3,7 +3,7 @@
 import pytest
 
 from playhead.account import RecordRefused
-from playhead.kafka.ledger import LEDGER_TOPIC
+from playhead.kafka.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.origins import COUNT_HEADER
 from playhead.record import Headers, Record, TimestampType
 from tests.fix_replay import T0_MS, Deck, ran, small_slices, totals

@@ -1,16 +1,17 @@
 """Commits slices into a cluster: records, ledger entry and the group's progress in one transaction."""
 
 import time
-from bisect import bisect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.faults import abort_point
 from playhead.kafka.admin import KafkaRefused
-from playhead.kafka.ledger import LEDGER_TOPIC, key_of
+from playhead.kafka.ledger import folded
+from playhead.kafka.ledger_keys import LEDGER_TOPIC, key_of, new_writer
 from playhead.kafka.offset_map import MapMaker, spans
 from playhead.kafka.refusals import find_refused
 from playhead.kafka.routes import Refusal, Route, sendable
@@ -44,12 +45,18 @@ class Lane:
     """The consumer group to move with each slice."""
     committed: list[Slice]
     """What was committed when `transactions` was made, in order; nobody else adds to it since."""
+    own: list[Slice]
+    """What this process has committed of the partition for certain, neighbours as one; outlives the lane."""
     confirm: Callable[[Collection[str]], None] = lambda _: None
     """Raises when topics are not those any more that the replay began to write to."""
     is_paced: bool = False
     """Whether each record leaves at once: it has waited until it was due."""
-    latest: Entry | None = None
-    """The last entry in order, which a slice of an endless replay is joined to."""
+    earlier: Mapping[bytes, Entry] = field(default_factory=dict)
+    """Of an endless replay the entries in the ledger, in order, with their keys."""
+    writer: str = field(default_factory=new_writer)
+    """The name in the keys of all entries that are written here."""
+    _latest: Entry | None = None
+    """The last one written here, which the next slice of an endless replay is joined to."""
     _refused: dict[int, Refusal] = field(default_factory=dict)
 
     def commit(self, account: Account, records: Iterable[Records]) -> None:
@@ -140,11 +147,12 @@ class Lane:
         self.transactions.send(columns, piece.acknowledge)
 
     def _close(self, account: Account, entry: Entry) -> None:
-        slice_, before = entry.slice, self.latest if account.is_endless else None
+        slice_, before = entry.slice, self._latest if account.is_endless else None
         if before is not None and before.slice.to_offset == slice_.from_offset:
             entry = joined(before, entry)
-        key = key_of(self.replay_id, entry.slice)
-        self.transactions.note(LEDGER_TOPIC, key, entry.as_json().encode())
+        self._note(entry)
+        if account.is_endless:
+            self._fold_earlier()
         abort_point("kafka.ledger_sent")
         if self.group is not None:
             place: Place = slice_.topic, slice_.partition
@@ -152,16 +160,34 @@ class Lane:
             abort_point("kafka.group_moved")
         self.transactions.commit()
         abort_point("kafka.committed")
-        self._remember(entry)
+        self._remember(entry, slice_)
 
-    def _remember(self, entry: Entry) -> None:
-        at = bisect(self.committed, entry.slice)
-        if at and self.committed[at - 1].overlaps(entry.slice):
-            self.committed[at - 1] = entry.slice  # what it was joined to
+    def _note(self, entry: Entry) -> None:
+        key = key_of(self.replay_id, entry.slice, self.writer)
+        self.transactions.note(LEDGER_TOPIC, key, entry.as_json().encode())
+
+    def _fold_earlier(self) -> None:
+        """Let what earlier writers have written of an endless replay become one entry.
+
+        All but the last of them: whoever wrote that one may have written more than was seen here, and
+        what was begun on that would be hidden with it. The writer after this one has seen both.
+        """
+        for keys, whole in folded(self.earlier):
+            self._note(whole)
+            for key in keys:
+                self.transactions.note(LEDGER_TOPIC, key, None)
+
+    def _remember(self, entry: Entry, slice_: Slice) -> None:
+        self.earlier = {}
+        if self._latest is not None and entry.slice != slice_:
+            self.committed.remove(self._latest.slice)  # what it was joined to
+        insort(self.committed, entry.slice)
+        self._latest = entry
+        before = self.own[-1] if self.own else None
+        if before is not None and before.to_offset == slice_.from_offset:
+            self.own[-1] = replace(before, to_offset=slice_.to_offset)
         else:
-            self.committed.insert(at, entry.slice)
-        if self.latest is None or self.latest.slice <= entry.slice:
-            self.latest = entry
+            self.own.append(slice_)
 
     def _learn_refused(self, slice_: Slice, held: Sequence[Records], failure: Unacceptable) -> None:
         """Find out whom the cluster refused; the next attempt leaves them out."""

@@ -9,7 +9,7 @@ from playhead.duration import show_duration_ms
 from playhead.errors import Refused
 from playhead.instant import show_ms
 from playhead.kafka.admin import Admin
-from playhead.kafka.ledger import LEDGER_TOPIC
+from playhead.kafka.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.origins import may_return_to, origin_of
 from playhead.kafka.routes import PartitionRule
 from playhead.kafka.target_topics import TargetTopic, look_up

@@ -1,27 +1,28 @@
 """The ledger of a cluster: one compacted topic that says what each replay has committed there."""
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
-
 from playhead.connection import KafkaConnection
-from playhead.errors import PlayheadError
-from playhead.kafka import clients
+from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import Admin
-from playhead.kafka.failures import LedgerWaits, translated
-from playhead.kafka.offsets import describe_those
+from playhead.kafka.ledger_keys import (
+    LEDGER_TOPIC,
+    former_transactional_id,
+    names_key,
+    parsed,
+    prefix_of,
+    terms_key,
+    transactional_id,
+)
+from playhead.kafka.ledger_reading import LedgerEnd, ledger_end, read_ledger
 from playhead.kafka.target_topics import make_topic
 from playhead.kafka.transactions import Transactions
-from playhead.ledger import Entry
-from playhead.record import Slice
+from playhead.ledger import Entry, joined
 from playhead.source import Place
 
-LEDGER_TOPIC = "playhead.ledger"
 # A live pipeline writes an entry several times a second under one key, and compaction leaves the segment
 # that is being written alone: the smaller it is, the less there is to read.
 _SETTINGS = {
@@ -29,11 +30,7 @@ _SETTINGS = {
     "segment.bytes": str(16 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-_PLACE = TopicPartition(LEDGER_TOPIC, 0)
-# Others' commits hold the end back for milliseconds; one that hangs, until the broker gives it up.
-_PATIENCE_S = 90.0
-_PER_CALL = 10_000
-_WAIT_S = 0.2
+_NAMED = b"1"
 
 
 class LedgerUnreadable(PlayheadError):
@@ -47,19 +44,21 @@ class LedgerUnreadable(PlayheadError):
         )
 
 
+class LedgerShort(Unavailable):
+    """The ledger has less than it had a moment ago."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"topic {LEDGER_TOPIC} has lost what it had: {reason}",
+            hint="a broker that lags behind catches up; a topic that was deleted or cut short takes with "
+            "it what it said of every replay",
+        )
+
+
 def make_ledger(admin: Admin) -> None:
     """Make the ledger topic unless it is there."""
     make_topic(admin, LEDGER_TOPIC, partitions=1, settings=_SETTINGS)
-
-
-def transactional_id(replay_id: str, place: Place) -> str:
-    """Stable, so that who comes later fences who was before."""
-    return f"playhead-{replay_id}-{place[0]}-{place[1]}"
-
-
-def key_of(replay_id: str, slice_: Slice) -> bytes:
-    """The key of an entry; compaction keeps one record for each."""
-    return f"{replay_id}|{slice_.topic}|{slice_.partition}|{slice_.from_offset}".encode()
 
 
 def settled(connection: KafkaConnection, replay_id: str) -> Mapping[str, Any]:
@@ -75,7 +74,8 @@ def settle(connection: KafkaConnection, replay_id: str, terms: Mapping[str, Any]
     try:
         if not settled(connection, replay_id):
             transactions.begin()
-            transactions.note(LEDGER_TOPIC, _terms_key(replay_id), json.dumps(terms).encode())
+            transactions.note(LEDGER_TOPIC, names_key(replay_id), _NAMED)
+            transactions.note(LEDGER_TOPIC, terms_key(replay_id), json.dumps(terms).encode())
             transactions.commit()
     finally:
         transactions.close()
@@ -86,43 +86,63 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
 
     The broker would give them up in its own time, and until then hide what stands behind them.
     """
-    stable, end = _ends(connection, IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    if stable == end:
+    held = ledger_end(connection)
+    if held is None or held.stable == held.end:
         return
-    prefix = f"{replay_id}|".encode()
-    places: set[Place] = set()
-
-    def take(record: Any) -> None:
-        key = record.key() or b""
-        if key.startswith(prefix) and key != _terms_key(replay_id):
-            _, topic, partition, _ = key.decode().rsplit("|", 3)
-            places.add((topic, int(partition)))
-
-    with _reading(connection, "read_uncommitted", stable) as reading:
-        reading.read_to(end, take)
-    for place in sorted(places):
-        Transactions(connection, replay_id, transactional_id(replay_id, place)).close()
+    found, _ = read_ledger(
+        connection,
+        isolation="read_uncommitted",
+        start=held.stable,
+        end=held.end,
+        wanted=lambda key: key.startswith(prefix_of(replay_id)),
+    )
+    keys = [key for each in found if (key := parsed(each.key)) is not None]
+    ids = {
+        (transactional_id if key.writer else former_transactional_id)(replay_id, key.place)
+        for key in keys
+    }
+    for each in sorted(ids):
+        Transactions(connection, replay_id, each).close()
 
 
 class Ledger:
     """What one replay has committed, as far as was read; `catch_up` reads on from there."""
 
-    def __init__(self, connection: KafkaConnection, replay_id: str) -> None:
+    def __init__(
+        self, connection: KafkaConnection, replay_id: str, *, is_made: bool = False
+    ) -> None:
         self._connection, self._replay_id = connection, replay_id
+        self._is_made = is_made
+        """Whether there is a ledger for certain, so that none to be seen is not an empty one."""
+        self._topic_id: str | None = None
         self._next = 0
-        self._found: dict[bytes, bytes] = {}
+        self._found: dict[Place, dict[bytes, bytes]] = {}
+        self._other: dict[bytes, bytes] = {}
 
     def entries(self) -> list[Entry]:
         """All entries, in the order of their slices."""
-        return self._parsed(f"{self._replay_id}|".encode())
+        return sorted(
+            (entry for place in self._found for entry in self.held_of(place).values()),
+            key=lambda entry: entry.slice,
+        )
 
     def entries_of(self, place: Place) -> list[Entry]:
         """What was committed of one source partition, in order."""
-        return self._parsed(f"{self._replay_id}|{place[0]}|{place[1]}|".encode())
+        return [*self.held_of(place).values()]
+
+    def held_of(self, place: Place) -> dict[bytes, Entry]:
+        """The same with the keys that they stand under."""
+        found = {key: _entry(key, value) for key, value in self._found.get(place, {}).items()}
+        return dict(sorted(found.items(), key=lambda each: each[1].slice))
 
     def terms(self) -> Mapping[str, Any]:
         """What was settled before the replay began; empty when nothing was."""
-        return dict(json.loads(self._found.get(_terms_key(self._replay_id), b"{}")))
+        return dict(json.loads(self._other.get(terms_key(self._replay_id), b"{}")))
+
+    @property
+    def names_writers(self) -> bool:
+        """Whether no version of Playhead has begun it that knew its writers by ids that can collide."""
+        return names_key(self._replay_id) in self._other
 
     def catch_up(self) -> None:
         """Read all that was committed before this call, waiting for commits that are on their way.
@@ -130,96 +150,75 @@ class Ledger:
         A reader of committed records stops at the first open transaction, whosever it is, and there
         may be entries of ours behind it: not to wait for it would be to forget them.
         """
-        [end] = _ends(self._connection, IsolationLevel.READ_UNCOMMITTED)
-        if end <= self._next:
+        held = ledger_end(self._connection)
+        if held is None:
+            if self._is_made or self._topic_id is not None:
+                raise LedgerShort("it is not there")
             return
-        with _reading(self._connection, "read_committed", self._next) as reading:
-            reading.read_to(end, self._take)
-            self._next = reading.position
-
-    def _take(self, record: Any) -> None:
-        key = record.key() or b""
-        if not key.startswith(f"{self._replay_id}|".encode()):
+        self._refuse_another(held)
+        if held.end == self._next:
             return
-        value = record.value()
-        if value is None:
-            self._found.pop(key, None)
-        else:
-            self._found[key] = value
+        prefix = prefix_of(self._replay_id)
+        found, self._next = read_ledger(
+            self._connection,
+            isolation="read_committed",
+            start=self._next,
+            end=held.end,
+            wanted=lambda key: key.startswith(prefix),
+        )
+        for key, value in found:
+            self._take(key, value)
 
-    def _parsed(self, prefix: bytes) -> list[Entry]:
-        terms = _terms_key(self._replay_id)
-        own = [key for key in self._found if key.startswith(prefix) and key != terms]
-        entries = (_entry(key, self._found[key]) for key in own)
-        return sorted(entries, key=lambda entry: entry.slice)
+    def _refuse_another(self, held: LedgerEnd) -> None:
+        if self._topic_id not in (None, held.topic_id):
+            raise LedgerShort(f"its id was {self._topic_id} and is {held.topic_id}")
+        if held.end < self._next:
+            raise LedgerShort(f"it was read to offset {self._next}, and ends at {held.end}")
+        self._topic_id = held.topic_id
 
-
-class _Reading:
-    """Reads the ledger's only partition up to an offset."""
-
-    def __init__(self, connection: KafkaConnection, consumer: Consumer, position: int) -> None:
-        self._connection, self._consumer = connection, consumer
-        self.position = position
-
-    def read_to(self, end: int, take: Callable[[Any], None]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while self.position < end:
-            with translated(self._connection, "reading the ledger"):
-                # All that is there; else the first to come, for to wait for many is to wait in vain.
-                found = self._consumer.consume(_PER_CALL, 0) or self._consumer.consume(1, _WAIT_S)
-                for record in found:
-                    if self._is_record(record):
-                        take(record)
-            if not found and time.monotonic() > deadline:
-                raise LedgerWaits(LEDGER_TOPIC, offset=self.position, waited_s=_PATIENCE_S)
-
-    def _is_record(self, found: Any) -> bool:
-        error = found.error()
-        if error is None:
-            self.position = found.offset() + 1
-            return True
-        # The end that it can see: markers of transactions are no records, and have offsets.
-        if error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
-        self.position = max(self.position, found.offset())
-        return False
-
-
-@contextmanager
-def _reading(connection: KafkaConnection, isolation: str, start: int) -> Iterator[_Reading]:
-    consumer = clients.consumer(
-        connection.for_librdkafka("consumer")
-        | {
-            "group.id": "playhead",
-            "client.id": "playhead",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-            # Compaction may have taken the very first ones.
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 20,
-            "log_level": 0,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(LEDGER_TOPIC, 0, start)])
-        yield _Reading(connection, consumer, start)
-    finally:
-        consumer.close()
-
-
-def _ends(connection: KafkaConnection, *isolations: IsolationLevel) -> list[int]:
-    """Where the ledger ends: for readers of committed records at its first open transaction."""
-    with Admin(connection) as admin, admin.asking("asking for the end of the ledger") as client:
-        if not describe_those(admin, [LEDGER_TOPIC]):
-            return [0 for _ in isolations]
-        asked = [
-            client.list_offsets(
-                {_PLACE: OffsetSpec.latest()}, isolation_level=it, request_timeout=admin.timeout_s
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        said = parsed(key)
+        if said is None and key not in (terms_key(self._replay_id), names_key(self._replay_id)):
+            raise LedgerUnreadable(
+                key.decode(errors="replace"), reason="nothing is known by this key"
             )
-            for it in isolations
-        ]
-        return [int(each[_PLACE].result(admin.timeout_s).offset) for each in asked]
+        held = self._other if said is None else self._found.setdefault(said.place, {})
+        if value is None:
+            held.pop(key, None)
+        else:
+            held[key] = value
+
+
+def folded(held: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
+    """Neighbours among one partition's entries, by their keys, and the one entry that they come to.
+
+    The last entry stays as it is, and so do those that overlap others: they show that something
+    was written twice.
+    """
+    run: dict[bytes, Entry] = {}
+    for key, entry in [*_clear_ones(held)][:-1]:
+        if run and [*run.values()][-1].slice.to_offset != entry.slice.from_offset:
+            yield from _one(run)
+            run = {}
+        run[key] = entry
+    yield from _one(run)
+
+
+def _clear_ones(held: Mapping[bytes, Entry]) -> Iterator[tuple[bytes, Entry]]:
+    """The entries that no other one overlaps, in order."""
+    every = sorted(held.items(), key=lambda each: each[1].slice)
+    reached = 0
+    for index, (key, entry) in enumerate(every):
+        starts_behind = entry.slice.from_offset >= reached
+        after = every[index + 1 : index + 2]
+        if starts_behind and not any(each.slice.overlaps(entry.slice) for _, each in after):
+            yield key, entry
+        reached = max(reached, entry.slice.to_offset)
+
+
+def _one(run: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
+    if len(run) > 1:
+        yield [*run], reduce(joined, run.values())
 
 
 def _entry(key: bytes, value: bytes) -> Entry:
@@ -227,7 +226,3 @@ def _entry(key: bytes, value: bytes) -> Entry:
         return Entry.from_json(value)
     except (ValueError, KeyError, TypeError) as exc:
         raise LedgerUnreadable(key.decode(errors="replace"), reason=str(exc)) from exc
-
-
-def _terms_key(replay_id: str) -> bytes:
-    return f"{replay_id}|||".encode()

@@ -16,18 +16,19 @@ from playhead.kafka.headers import HeaderRules
 from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive
 from playhead.kafka.ledger import (
     Ledger,
+    LedgerShort,
     fence_unfinished,
     make_ledger,
     settle,
     settled,
-    transactional_id,
 )
+from playhead.kafka.ledger_keys import former_transactional_id, transactional_id
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.origins import origin_of
 from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
 from playhead.kafka.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.transactions import Transactions
-from playhead.ledger import Entry
+from playhead.ledger import Entry, remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -173,8 +174,9 @@ class KafkaWriter:
 
     def __init__(self, target: KafkaTarget, replay_id: str) -> None:
         self._target, self._replay_id = target, replay_id
-        self._ledger = Ledger(target.connection, replay_id)
+        self._ledger = Ledger(target.connection, replay_id, is_made=True)
         self._lanes: dict[Place, Lane] = {}
+        self._own: dict[Place, list[Slice]] = {}
         self._topics: dict[str, TargetTopic | None] = {}
         self._admin: Admin | None = None
         self._expected: dict[Place, Future[Lane]] = {}
@@ -250,32 +252,45 @@ class KafkaWriter:
 
     def _open_lane(self, place: Place) -> Lane:
         target = self._target
-        transactions = Transactions(
-            target.connection,
-            self._replay_id,
-            transactional_id(self._replay_id, place),
-            self._settings(place[0]),
-        )
+        transactions = self._fencing(place)
         try:
             # Only now: to make the producer has ended whatever else was writing under its id.
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
-            entries = self._ledger.entries_of(place)
+            held = self._ledger.held_of(place)
             route = self._route(place[0])
             return Lane(
                 transactions,
                 route,
                 self._replay_id,
                 group,
-                [each.slice for each in entries],
+                self._with_own(place, [each.slice for each in held.values()]),
+                self._own.setdefault(place, []),
                 self.confirm,
                 is_paced=target.is_paced,
-                latest=entries[-1] if entries else None,
+                earlier=held,
             )
         except BaseException:
             transactions.close()
             raise
+
+    def _fencing(self, place: Place) -> Transactions:
+        """A producer; to make it has fenced who wrote before, also a version with other ids."""
+        connection, replay_id = self._target.connection, self._replay_id
+        if not self._ledger.names_writers:
+            self._ledger.catch_up()
+        if not self._ledger.names_writers:
+            Transactions(connection, replay_id, former_transactional_id(replay_id, place)).close()
+        own_id = transactional_id(replay_id, place)
+        return Transactions(connection, replay_id, own_id, self._settings(place[0]))
+
+    def _with_own(self, place: Place, committed: list[Slice]) -> list[Slice]:
+        """What the ledger has; it must have all that was committed here."""
+        lost = remaining(self._own.get(place, []), committed)
+        if lost:
+            raise LedgerShort(f"{lost[0]} was committed, and is not in it")
+        return committed
 
     def _settings(self, source_topic: str) -> Mapping[str, Any]:
         paced = {"linger.ms": _PACED_LINGER_MS} if self._target.is_paced else {}

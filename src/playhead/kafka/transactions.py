@@ -195,7 +195,7 @@ class Transactions:
                 start = count - length_hint(values) - 1
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
 
-    def note(self, topic: str, key: bytes, value: bytes) -> None:
+    def note(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Add one record of our own, with the time of now, to partition 0 of a topic."""
         with self._translated("send"):
             self._producer.produce(topic, value, key, 0)

@@ -1,0 +1,244 @@
+"""The ledger is read as it is, whatever a client loses on the way, and however its keys are spelled."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.connection import KafkaConnection
+from playhead.kafka import clients, ledger_reading
+from playhead.kafka.ledger import folded
+from playhead.kafka.ledger_keys import (
+    former_transactional_id,
+    key_of,
+    names_key,
+    new_writer,
+    parsed,
+    terms_key,
+    transactional_id,
+)
+from playhead.kafka.ledger_reading import LedgerUnsteady, read_ledger
+from playhead.ledger import Entry
+from playhead.record import Slice
+
+Value = tuple[bytes, bytes | None]
+KAFKA = KafkaConnection("127.0.0.1:1")
+
+
+@dataclass
+class Message:
+    """What a client gives: a record, or the end that it believes to see."""
+
+    at: int
+    record: Value | None
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.record[0] if self.record else None
+
+    def value(self) -> bytes | None:
+        return self.record[1] if self.record else None
+
+    def error(self) -> KafkaError | None:
+        return None if self.record else KafkaError(KafkaError._PARTITION_EOF)
+
+
+@dataclass
+class Log:
+    """One partition; each client that is made loses the records that the next of `lost` names."""
+
+    records: Mapping[int, Value]
+    end: int
+    lost: list[set[int]] = field(default_factory=list)
+    looks: int = 0
+
+    def consumer(self, _settings: object) -> "Client":
+        self.looks += 1
+        return Client(self, self.lost.pop(0) if self.lost else set())
+
+
+class Client:
+    def __init__(self, log: Log, lost: set[int]) -> None:
+        self._log, self._lost = log, lost
+        self._left: list[Message] = []
+
+    def assign(self, places: Sequence[object]) -> None:
+        start = places[0].offset  # type: ignore[attr-defined]
+        there = sorted(self._log.records.items())
+        self._left = [
+            Message(at, each) for at, each in there if at >= start and at not in self._lost
+        ]
+        self._left.append(Message(self._log.end, None))
+
+    def consume(self, count: int, _wait_s: float) -> list[Message]:
+        given, self._left = self._left[: min(count, 3)], self._left[min(count, 3) :]
+        return given
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _impatient() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_reading, "_PATIENCE_S", 1.0)
+        yield
+
+
+def read(log: Log, start: int = 0) -> tuple[list[Value], int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "make_consumer", log.consumer)
+        found, position = read_ledger(
+            KAFKA,
+            isolation="read_committed",
+            start=start,
+            end=log.end,
+            wanted=lambda key: not key.startswith(b"other"),
+        )
+    return [(each.key, each.value) for each in found], position
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    """Transactions as replays write them, with markers behind them, aborted and compacted ones between."""
+    records: dict[int, Value] = {}
+    at = 0
+    for number in range(draw(st.integers(0, 12))):
+        key = draw(st.sampled_from([b"mine", b"other"])) + b"%d" % number
+        kind = draw(st.sampled_from(["entry", "fold", "aborted", "compacted"]))
+        values: list[bytes | None] = [b"entry"]
+        if kind == "fold":
+            values += [b"whole", *[None] * draw(st.integers(2, 4))]
+        if kind in ("entry", "fold"):
+            records |= {at + n: (key, value) for n, value in enumerate(values)}
+        at += len(values) + 1 + (draw(st.integers(0, 5)) if kind == "compacted" else 0)
+    return Log(records, at)
+
+
+@given(logs(), st.data())
+def test_no_record_is_forgotten_that_one_of_two_looks_finds(log: Log, data: st.DataObject) -> None:
+    times = {
+        at: data.draw(st.sampled_from([None, None, 0, 1, 2]), label=f"lost {at}")
+        for at in log.records
+    }
+    log.lost = [{at for at, when in times.items() if when == look} for look in range(3)]
+    mine = [each for _, each in sorted(log.records.items()) if each[0].startswith(b"mine")]
+    assert read(log) == (mine, log.end)
+
+
+@given(logs())
+def test_a_log_without_gaps_is_read_once(log: Log) -> None:
+    held = dict(enumerate(each for _, each in sorted(log.records.items())))
+    whole = Log(held, len(held) + 1)
+    read(whole)
+    assert whole.looks == 1
+
+
+def test_an_end_that_is_told_too_early() -> None:
+    records = {at: (b"mine", b"%d" % at) for at in range(0, 20, 2)}
+    log = Log(records, 20, lost=[{14, 16, 18}])
+    assert read(log) == ([*records.values()], 20)
+    assert log.looks == 2
+
+
+def test_a_client_that_finds_something_new_each_time_is_not_believed() -> None:
+    records = {at: (b"mine", b"%d" % at) for at in range(0, 40, 2)}
+    losses = [{at for at in range(10, 40, 2) if at > 10 + 2 * look} for look in range(12)]
+    with pytest.raises(LedgerUnsteady, match="was read 10 times"):
+        read(Log(records, 40, lost=losses))
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+names = st.text("ab-._|/%é0", min_size=1, max_size=6)
+ids = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,5}(/dlq)?", fullmatch=True)
+
+
+@given(ids, names, st.integers(0, 99), st.integers(0, 99))
+def test_a_key_says_its_place_and_its_writer(
+    replay_id: str, topic: str, partition: int, at: int
+) -> None:
+    writer = new_writer()
+    found = parsed(key_of(replay_id, Slice(topic, partition, at, at + 1), writer))
+    assert found is not None
+    assert (found.place, found.writer) == ((topic, partition), writer)
+
+
+@given(ids, st.text("ab-._", min_size=1), st.integers(0, 99), st.integers(0, 99))
+def test_keys_of_before_are_understood(replay_id: str, topic: str, partition: int, at: int) -> None:
+    found = parsed(f"{replay_id}|{topic}|{partition}|{at}".encode())
+    assert found is not None
+    assert (found.place, found.writer) == ((topic, partition), None)
+
+
+@given(ids)
+def test_what_holds_for_all_of_a_replay_is_no_entry(replay_id: str) -> None:
+    assert parsed(terms_key(replay_id)) is None
+    assert parsed(names_key(replay_id)) is None
+
+
+places = st.tuples(ids, st.tuples(names, st.integers(0, 99)))
+
+
+@given(places, places)
+def test_no_two_have_one_transactional_id(one, other) -> None:
+    assert (transactional_id(*one) == transactional_id(*other)) == (one == other)
+    assert transactional_id(*one) != former_transactional_id(*other) or "/" in other[0]
+
+
+def test_the_ids_that_collided() -> None:
+    one, other = ("x", ("y-z", 0)), ("x-y", ("z", 0))
+    assert former_transactional_id(*one) == former_transactional_id(*other)
+    assert transactional_id(*one) != transactional_id(*other)
+
+
+# --- folding ------------------------------------------------------------------------------------
+
+
+def entry(start: int, stop: int) -> Entry:
+    slice_ = Slice("laps", 0, start, stop)
+    return Entry(slice_, len(slice_), len(slice_))
+
+
+def held(*spans: tuple[int, int]) -> dict[bytes, Entry]:
+    return {b"%d-%d" % span: entry(*span) for span in spans}
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=8))
+def test_folding_changes_no_offset_and_hides_nothing(found: list[tuple[int, int]]) -> None:
+    before = held(*((start, start + length) for start, length in found))
+    after = dict(before)
+    for number, (keys, whole) in enumerate(folded(before)):
+        for key in keys:
+            del after[key]
+        after[b"whole %d" % number] = whole
+
+    def times(entries: Mapping[bytes, Entry]) -> list[int]:
+        every = [each.slice for each in entries.values()]
+        return [sum(at in each for each in every) for at in range(40)]
+
+    assert times(after) == times(before)
+    if before:
+        last = max(before, key=lambda key: before[key].slice)
+        assert last in after, "who wrote it may have written more"
+
+
+def test_take_overs_leave_no_more_than_a_few_entries() -> None:
+    entries = held((0, 100))
+    for at in range(100, 2_000, 100):
+        for keys, whole in [*folded(entries)]:
+            for key in keys:
+                del entries[key]
+            entries[b"whole to %d" % at] = whole
+        entries[b"writer %d" % at] = entry(at, at + 100)
+    assert len(entries) == 3
+    assert sum(each.written for each in entries.values()) == 2_000
+
+
+def test_what_was_written_twice_stays_to_be_seen() -> None:
+    assert [*folded(held((0, 120), (100, 110), (120, 130)))] == []
