@@ -128,11 +128,17 @@ class Admin:
             return len(asked[group].result(self._timeout_s).topic_partitions)
 
     def create_topic(
-        self, name: str, *, partitions: int, settings: dict[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int,
+        settings: dict[str, str] | None = None,
+        replication: int | None = None,
     ) -> bool:
         """Make a topic; False when it was already there."""
         # As many copies as the cluster makes of a topic when nobody says how many.
-        wanted = NewTopic(name, partitions, config=settings or {})
+        copies = {"replication_factor": replication} if replication is not None else {}
+        wanted = NewTopic(name, partitions, config=settings or {}, **copies)
         with self._translated(f"creating topic {name}"):
             try:
                 made = self._client.create_topics([wanted], request_timeout=self._timeout_s)

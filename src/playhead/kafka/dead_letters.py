@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from playhead.account import Account, Bury, DeadLetter
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
-from playhead.kafka.ledger import make_ledger
+from playhead.kafka.ledger_topic import make_ledger
 from playhead.kafka.origins import letter_headers
 from playhead.kafka.target import KafkaTarget, KafkaWriter
 from playhead.kafka.target_topics import make_topic

@@ -10,6 +10,7 @@ from playhead.errors import Refused
 from playhead.instant import show_ms
 from playhead.kafka.admin import Admin
 from playhead.kafka.ledger_keys import LEDGER_TOPIC
+from playhead.kafka.ledger_topic import notes_on_ledger
 from playhead.kafka.origins import may_return_to, origin_of
 from playhead.kafka.routes import PartitionRule
 from playhead.kafka.target_topics import TargetTopic, look_up
@@ -93,6 +94,7 @@ def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
             raise TooFewPartitions(topic, count)
         notes += _notes(wish, topic, count, _Seen.of(look, source))
     notes += _on_merged(wish)
+    notes += notes_on_ledger(admin, found)
     return Inspection(
         identity,
         tuple(dict.fromkeys(notes)),
@@ -125,6 +127,7 @@ def inspect_redrive(admin: Admin, look: Look) -> Inspection:
         notes.append(Note("redrive", f"dead letters go back to {', '.join(found)}", "info"))
     for topic in found.values():
         notes += _on_time(topic, _Seen.of(look, None))
+    notes += notes_on_ledger(admin, found)
     needs = {"partitions": dict(look.partitions), "same_cluster": look.source.identity == identity}
     return Inspection(identity, tuple(dict.fromkeys(notes)), needs=needs)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
-from playhead.kafka.admin import Admin
 from playhead.kafka.ledger_keys import (
     LEDGER_TOPIC,
     former_transactional_id,
@@ -18,18 +17,10 @@ from playhead.kafka.ledger_keys import (
     transactional_id,
 )
 from playhead.kafka.ledger_reading import LedgerEnd, ledger_end, read_ledger
-from playhead.kafka.target_topics import make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry, joined
 from playhead.source import Place
 
-# A live pipeline writes an entry several times a second under one key, and compaction leaves the segment
-# that is being written alone: the smaller it is, the less there is to read.
-_SETTINGS = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),
-    "min.cleanable.dirty.ratio": "0.1",
-}
 _NAMED = b"1"
 
 
@@ -54,11 +45,6 @@ class LedgerShort(Unavailable):
             hint="a broker that lags behind catches up; a topic that was deleted or cut short takes with "
             "it what it said of every replay",
         )
-
-
-def make_ledger(admin: Admin) -> None:
-    """Make the ledger topic unless it is there."""
-    make_topic(admin, LEDGER_TOPIC, partitions=1, settings=_SETTINGS)
 
 
 def settled(connection: KafkaConnection, replay_id: str) -> Mapping[str, Any]:

@@ -18,11 +18,11 @@ from playhead.kafka.ledger import (
     Ledger,
     LedgerShort,
     fence_unfinished,
-    make_ledger,
     settle,
     settled,
 )
 from playhead.kafka.ledger_keys import former_transactional_id, transactional_id
+from playhead.kafka.ledger_topic import make_ledger
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.origins import origin_of
 from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
@@ -123,7 +123,8 @@ class KafkaTarget(Target):
         """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
         needs = inspection.needs
         with Admin(self.connection) as admin:
-            make_ledger(admin)
+            topics = () if self.redrive else {*map(self.topic_for, needs.get("partitions") or ())}
+            make_ledger(admin, beside=topics)
             terms = settled(self.connection, replay_id)
             if terms:
                 confirm_same(admin, terms.get("topic_ids") or {})
@@ -131,8 +132,7 @@ class KafkaTarget(Target):
             for topic, made in needs.get("create", {}).items():
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
             terms = {name: needs.get(name) for name in ("partitions", "same_cluster")}
-            names = () if self.redrive else {*map(self.topic_for, needs.get("partitions") or ())}
-            found = look_up(admin, names)
+            found = look_up(admin, topics)
         ids = {name: topic.topic_id for name, topic in found.items()}
         counts = {name: topic.partitions for name, topic in found.items()}
         settle(self.connection, replay_id, {**terms, "topic_ids": ids, "counts": counts})

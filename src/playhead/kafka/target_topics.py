@@ -75,10 +75,19 @@ class TargetTopic:
         return (self.settings or {}).get(name, otherwise)
 
 
-def make_topic(admin: Admin, name: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+def make_topic(
+    admin: Admin,
+    name: str,
+    *,
+    partitions: int,
+    settings: Mapping[str, str],
+    replication: int | None = None,
+) -> None:
     """Return when the topic can be written to, whoever made it."""
     try:
-        admin.create_topic(name, partitions=partitions, settings=dict(settings))
+        admin.create_topic(
+            name, partitions=partitions, settings=dict(settings), replication=replication
+        )
     except KafkaRefused:
         # It may be there, and have no leaders yet.
         if name not in describe_those(admin, [name]):
