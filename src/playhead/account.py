@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from playhead.absence import MOST_RANGES, Explained, Range
 from playhead.errors import BadValue, PlayheadError
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
@@ -82,6 +83,11 @@ class Account:
         self.first_ms: int | None = None
         self.last_ms: int | None = None
         self.last_late_ms: int | None = None
+        self.checksum: int | None = 0
+        """Of all that was read; None once it could not be had."""
+        self.absent: list[Range] = []
+        """Offsets that gave no record, for which whoever commits has to find the reason."""
+        self.explained = Explained()
         self._rule, self._bury = rule or ErrorRule(), bury
         self._letters: dict[int, DeadLetter] = {}
         self._final: set[int] = set()
@@ -132,4 +138,7 @@ class Account:
             last_ms=self.last_ms,
             last_late_ms=self.last_late_ms,
             details=details or {},
+            checksum=self.checksum,
+            absences=self.explained.absences,
+            unexplained_at=self.explained.unexplained[:MOST_RANGES],
         )

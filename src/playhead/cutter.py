@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import not_
 
+from playhead.absence import absent_between
 from playhead.account import Account
+from playhead.ledger import checksum_of
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -60,6 +62,8 @@ class Portion:
     account: Account
     runs: list[Records] = field(default_factory=list)
     size_bytes: int = 0
+    reached: int = 0
+    """The offset up to which all is counted: read, or absent."""
 
 
 class Cutter:
@@ -92,7 +96,8 @@ class Cutter:
     def _portion(self, planned: Slice, start: int) -> Portion:
         # The end is not known yet; it is put right when it is.
         end = max(planned.to_offset, start + 1)
-        return Portion(self._make_account(replace(planned, from_offset=start, to_offset=end)))
+        account = self._make_account(replace(planned, from_offset=start, to_offset=end))
+        return Portion(account, reached=start)
 
     def _is_full(self, portion: Portion) -> bool:
         limits = self._limits
@@ -113,6 +118,8 @@ class Cutter:
         portion.size_bytes += size
         if len(kept):
             portion.runs.append(kept)
+        portion.account.absent += absent_between(portion.reached, head.offsets)
+        portion.reached = head.offsets[-1] + 1
         self._count(portion.account, head, kept, verdicts)
         return len(head)
 
@@ -121,6 +128,7 @@ class Cutter:
     ) -> None:
         outside = verdicts.count(OUTSIDE) if verdicts is not None else 0
         account.read += len(head)
+        account.checksum = checksum_of((account.checksum, head.checksum()))
         account.outside += outside
         account.filtered += len(head) - outside - len(kept)
         if len(kept):
@@ -170,6 +178,9 @@ def _followed(
 
 def _ended(portion: Portion, end: int) -> Portion:
     portion.account.slice = replace(portion.account.slice, to_offset=end)
+    if end > portion.reached:
+        portion.account.absent.append((portion.reached, end))
+        portion.reached = end
     return portion
 
 

@@ -26,8 +26,8 @@ from playhead.pace import Pace, ScheduleError, Share, Silence
 from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place, Source
-from playhead.target import AlreadyCommitted, Findings, Target, Writer
+from playhead.source import LazyExplainer, Place, Source
+from playhead.target import AlreadyCommitted, Difference, Findings, Target, Writer
 
 _MEET_WITHIN_NS = 30_000_000_000
 _MEET_EVERY_S = 0.005
@@ -205,7 +205,8 @@ def _play_lanes(
             bury = stack.enter_context(job.graveyard.open(job.replay_id)) if job.graveyard else None
             writer = stack.enter_context(job.target.open(job.replay_id))
             cutter = Cutter(job.limits, job.filter, _accounts(job.rule, bury))
-            desk = _Desk(job, writer, cutter, report, is_over)
+            explainer = stack.enter_context(closing(LazyExplainer(job.source)))
+            desk = _Desk(job, writer, cutter, explainer, report, is_over)
             for lane in lanes:
                 if job.compares is None:
                     _play_lane(desk, lane, draw)
@@ -235,6 +236,7 @@ class _Desk:
     job: Job
     writer: Writer
     cutter: Cutter
+    explainer: LazyExplainer
     report: Report
     is_over: Event
     """Set when what plays beside this has come to an end."""
@@ -299,10 +301,17 @@ def _commit_all(
         if desk.is_stopped():
             return
         abort_point("job.drawn")
+        explain(portion.account, desk.explainer)
         desk.writer.commit(portion.account, without_undecoded(portion.account, release(portion)))
         abort_point("job.committed")
         desk.report.note_commit(portion.account)
         del portion  # or it would be held while the next one is gathered
+
+
+def explain(account: Account, explainer: LazyExplainer) -> None:
+    """Look for the reasons of the offsets that gave no record."""
+    place = (account.slice.topic, account.slice.partition)
+    account.explained = explainer.explain(place, account.absent)
 
 
 def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, Entry]) -> None:
@@ -313,4 +322,18 @@ def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, E
             return
         for portion in cutter.portions(slice_, draw(slice_)):
             runs = without_undecoded(Account(slice_, ErrorRule("skip")), portion.runs)
-            desk.report.findings.append(desk.writer.compare(entries[slice_], runs))
+            found = desk.writer.compare(entries[slice_], runs)
+            desk.report.findings.append(_with_source(found, entries[slice_], portion.account))
+
+
+def _with_source(found: Findings, entry: Entry, account: Account) -> Findings:
+    """And whether the source still is what was read; entries of old do not know."""
+    if entry.checksum in (None, account.checksum) or account.checksum is None:
+        return found
+    slice_ = entry.slice
+    now = f"{account.read:,} records now, {entry.read:,} when it was read"
+    if account.read == entry.read:
+        now = f"{entry.read:,} records as before, of which some have changed"
+    text = f"the source is not what was read: {slice_} has {now}"
+    more = Difference("source", slice_.topic, slice_.partition, slice_.from_offset, text)
+    return replace(found, differences=(more, *found.differences), different=found.different + 1)

@@ -5,20 +5,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from playhead.absence import MOST_RANGES, NOT_RECORDED, Range
 from playhead.record import Slice
 
-VERSION = 1
+VERSION = 2
+_READABLE = (1, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
+_MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One committed slice and what became of each of its offsets.
 
-    `read = written + filtered + outside + dead + skipped`, and the offsets of the slice that were not
-    read are absent from the log. `late` are those of the written, filtered, dead and skipped that
-    stood after the end of the span. `details` are the target's own: an offset map, rows inserted.
+    `read = written + filtered + outside + dead + skipped`. Of the offsets that hold no record,
+    `absences` counts those whose reason was found; the rest is unexplained. `late` are those of the
+    written, filtered, dead and skipped that stood after the end of the span. `details` are the
+    target's own: an offset map, rows inserted.
     """
 
     slice: Slice
@@ -35,6 +39,12 @@ class Entry:
     last_late_ms: int | None = None
     """How far after the log reached the span's end the last late record stood."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    checksum: int | None = None
+    """The sum of `Records.checksum` over all that was read; None when it could not be had."""
+    absences: Mapping[str, int] = field(default_factory=dict)
+    """By reason, how many offsets hold no record."""
+    unexplained_at: tuple[Range, ...] = ()
+    """Where the unexplained offsets are, the first few ranges."""
 
     def __post_init__(self) -> None:
         if min(getattr(self, name) for name in _COUNTS) < 0:
@@ -44,15 +54,21 @@ class Entry:
             raise ValueError(
                 f"Entry of {self.slice}: read {self.read} records and accounts for {accounted}"
             )
-        if self.absent < 0:
+        if self.unexplained < 0 or min(self.absences.values(), default=0) < 0:
+            explained = f" and explains {self.absent} absent ones" if self.absences else ""
             raise ValueError(
-                f"Entry of {self.slice}: read {self.read} of {len(self.slice)} offsets"
+                f"Entry of {self.slice}: read {self.read} of {len(self.slice)} offsets{explained}"
             )
 
     @property
     def absent(self) -> int:
-        """Offsets of the slice that hold no record."""
-        return len(self.slice) - self.read
+        """Offsets of the slice that hold no record, for a reason that is known."""
+        return sum(self.absences.values())
+
+    @property
+    def unexplained(self) -> int:
+        """Offsets of the slice that gave no record, for no known reason."""
+        return len(self.slice) - self.read - self.absent
 
     def as_json(self) -> str:
         """The entry as text; the same entry gives the same text."""
@@ -65,20 +81,51 @@ class Entry:
         document |= {name: getattr(self, name) for name in _COUNTS}
         document |= {"first_ms": self.first_ms, "last_ms": self.last_ms}
         document |= {"last_late_ms": self.last_late_ms, "details": dict(self.details)}
+        document |= {"absences": dict(self.absences), "checksum": shown_checksum(self.checksum)}
+        document |= {"unexplained_at": [list(each) for each in self.unexplained_at]}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Entry":
-        """What `as_json` gave; an entry of a later version is refused rather than half understood."""
+        """What `as_json` gave; an entry of a later version is refused rather than half understood.
+
+        An entry of version 1 does not say why offsets hold no record.
+        """
         document = json.loads(text)
-        if document.get("version") != VERSION:
+        if document.get("version") not in _READABLE:
             raise ValueError(
                 f"ledger entry of version {document.get('version')!r}; this Playhead knows {VERSION}"
             )
         place = (document["topic"], document["partition"])
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         rest = ("first_ms", "last_ms", "last_late_ms", "details")
-        return cls(slice_, **{name: document[name] for name in (*_COUNTS, *rest)})
+        same = {name: document[name] for name in (*_COUNTS, *rest)}
+        if document["version"] == 1:
+            absent = len(slice_) - document["read"]
+            return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
+        checksum = document["checksum"]
+        return cls(
+            slice_,
+            **same,
+            checksum=None if checksum is None else int(checksum, 16),
+            absences=document["absences"],
+            unexplained_at=tuple((start, end) for start, end in document["unexplained_at"]),
+        )
+
+
+def shown_checksum(checksum: int | None) -> str | None:
+    """As text: many who read JSON cannot hold so large a number."""
+    return None if checksum is None else f"{checksum:016x}"
+
+
+def checksum_of(checksums: Iterable[int | None]) -> int | None:
+    """Of several runs of records together; None when one of them is not known."""
+    total = 0
+    for each in checksums:
+        if each is None:
+            return None
+        total += each
+    return total % _MODULUS
 
 
 def joined(first: Entry, second: Entry) -> Entry:
@@ -101,7 +148,19 @@ def joined(first: Entry, second: Entry) -> Entry:
         last_ms=_best(max, first.last_ms, second.last_ms),
         last_late_ms=_best(max, first.last_late_ms, second.last_late_ms),
         details=_added(first.details, second.details),
+        checksum=checksum_of((first.checksum, second.checksum)),
+        absences=total_absences((first, second)),
+        unexplained_at=(*first.unexplained_at, *second.unexplained_at)[:MOST_RANGES],
     )
+
+
+def total_absences(entries: Iterable[Entry]) -> dict[str, int]:
+    """By reason, how many offsets of the entries hold no record."""
+    total: dict[str, int] = {}
+    for entry in entries:
+        for reason, count in entry.absences.items():
+            total[reason] = total.get(reason, 0) + count
+    return dict(sorted(total.items()))
 
 
 def _best(choose: Callable[[Iterable[int]], int], *found: int | None) -> int | None:

@@ -1,11 +1,12 @@
 """The report that accounts for every offset of a plan, made from the plan and the ledger alone."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from playhead.ledger import Entry, remaining
+from playhead.absence import MOST_RANGES
+from playhead.ledger import Entry, checksum_of, remaining, shown_checksum, total_absences
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
 from playhead.source import UNREAD, Place, TopicFacts
@@ -17,8 +18,8 @@ _NEAR_THE_EDGE = 0.8
 class PartitionProof:
     """The law of accounting for one planned run of a partition, which mostly is all of its plan.
 
-    `planned = written + filtered + outside + dead + skipped + absent + missing`, and a proof holds
-    when nothing is missing and nothing was committed twice.
+    `planned = written + filtered + outside + dead + skipped + absent + unexplained + missing`, and a
+    proof holds when nothing is missing or unexplained and nothing was committed twice.
     """
 
     topic: str
@@ -32,6 +33,9 @@ class PartitionProof:
     dead: int
     skipped: int
     absent: int
+    """Offsets that hold no record, for a reason that was found."""
+    unexplained: int
+    """Offsets that gave no record, for no known reason."""
     missing: int
     """Planned offsets that no entry of the ledger covers."""
     duplicate: int
@@ -43,8 +47,9 @@ class PartitionProof:
     @property
     def adds_up(self) -> bool:
         accounted = self.written + self.filtered + self.outside + self.dead + self.skipped
-        whole = self.planned == accounted + self.absent + self.missing
-        return whole and self.missing == self.duplicate == self.foreign == 0
+        whole = self.planned == accounted + self.absent + self.unexplained + self.missing
+        faults = (self.missing, self.duplicate, self.foreign, self.unexplained)
+        return whole and not any(faults)
 
 
 _SUMS = (
@@ -55,6 +60,7 @@ _SUMS = (
     "dead",
     "skipped",
     "absent",
+    "unexplained",
     "missing",
     "duplicate",
     "foreign",
@@ -88,6 +94,10 @@ class Proof:
     partitions: tuple[PartitionProof, ...]
     details: Mapping[str, int] = field(default_factory=dict)
     """The target's own counts, summed: rows inserted, updated, left alone."""
+    absences: Mapping[str, int] = field(default_factory=dict)
+    """By reason, how many offsets hold no record."""
+    checksum: int | None = None
+    """Of all that was read, as the ledger has it; None when a slice has none."""
     notes: tuple[Note, ...] = ()
     took: Took | None = None
     pace: Mapping[str, Any] | None = None
@@ -117,6 +127,8 @@ class Proof:
             )
             if self.total(name)
         ]
+        if self.total("unexplained"):
+            counts.append(f"{self.total('unexplained'):,} UNEXPLAINED")
         ending = f"{self.total('missing'):,} missing, {self.total('duplicate'):,} duplicates"
         if self.total("foreign"):
             ending += f", {self.total('foreign'):,} that were not planned"
@@ -136,6 +148,8 @@ class Proof:
             "verdict": self.verdict(),
             "totals": {name: self.total(name) for name in _SUMS},
             "details": dict(self.details),
+            "absences": dict(self.absences),
+            "checksum": shown_checksum(self.checksum),
             "partitions": self.rows(),
             "notes": [asdict(note) for note in self.notes],
             "took": self.took.as_document() if self.took else None,
@@ -170,7 +184,9 @@ def prove(
         plan.request.target_endpoint.shown(),
         (*partitions, *strangers),
         details=_details(every),
-        notes=_notes(plan, partitions, every),
+        absences=total_absences(every),
+        checksum=checksum_of(entry.checksum for entry in every),
+        notes=_notes(plan, every),
         took=took,
         pace=pace,
     )
@@ -200,7 +216,7 @@ def _partition(planned: PartitionPlan, entries: Sequence[Entry]) -> PartitionPro
     missing = sum(map(len, remaining([slice_] if slice_ else [], slices)))
     covered = _covered(entries)
     inside = planned.planned - missing
-    sums = {name: sum(getattr(e, name) for e in entries) for name in _SUMS[1:7]}
+    sums = {name: sum(getattr(e, name) for e in entries) for name in _SUMS[1:8]}
     return PartitionProof(
         planned.topic,
         planned.partition,
@@ -241,14 +257,8 @@ def _details(entries: Iterable[Entry]) -> dict[str, int]:
     return dict(sorted(sums.items()))
 
 
-def _notes(
-    plan: Plan, partitions: Sequence[PartitionProof], entries: Sequence[Entry]
-) -> tuple[Note, ...]:
-    notes = []
-    absent = [each for each in partitions if each.absent]
-    for topic in dict.fromkeys(each.topic for each in absent):
-        count = sum(each.absent for each in absent if each.topic == topic)
-        notes.append(absent_note(topic, count, plan.source.topics.get(topic)))
+def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
+    notes = [*_absent_notes(entries), *_unexplained_notes(entries)]
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
@@ -256,17 +266,36 @@ def _notes(
     return tuple(notes)
 
 
+def _absent_notes(entries: Sequence[Entry]) -> Iterator[Note]:
+    for topic in sorted({entry.slice.topic for entry in entries if entry.absent}):
+        reasons = total_absences(entry for entry in entries if entry.slice.topic == topic)
+        count = sum(reasons.values())
+        said = ", ".join(f"{reason}: {each:,}" for reason, each in reasons.items() if each)
+        said = said if len(reasons) > 1 else next(iter(reasons))
+        yield Note("absent", f"{topic}: {count:,} offsets hold no record: {said}", "info")
+
+
+def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
+    by_place: dict[Place, list[Entry]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.slice):
+        if entry.unexplained:
+            by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
+    for (topic, partition), found in by_place.items():
+        count = sum(entry.unexplained for entry in found)
+        ranges = [each for entry in found for each in entry.unexplained_at][:MOST_RANGES]
+        named = ", ".join(f"{start}-{end}" for start, end in ranges)
+        text = f"{topic}:{partition}: {count:,} offsets gave no record, and no reason was found"
+        yield Note("unexplained", f"{text}: {named}" if named else text)
+
+
 def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
-    """Why offsets hold no record, as far as that can be known."""
+    """What an offset without a record can mean there, where nobody looked for the reason of each."""
     if facts is not None and facts.absences is not None:
-        return Note(
-            "absent", f"{topic}: {count:,} offsets hold no record: {facts.absences}", "info"
-        )
-    reason = (
-        "compacted away, or markers and aborted records of transactions"
-        if facts is not None and facts.is_compacted
-        else "markers or aborted records of transactions"
-    )
+        reason = facts.absences
+    elif facts is not None and facts.is_compacted:
+        reason = "compacted away, or markers and aborted records of transactions"
+    else:
+        reason = "markers or aborted records of transactions"
     return Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info")
 
 

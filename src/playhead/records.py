@@ -2,11 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import mul, xor
+from typing import cast
+from zlib import crc32
 
 from playhead.record import Headers, Record, TimestampType
 
 # What a record costs beside its key and value; only bounds of memory are made of it.
 _OVERHEAD_BYTES = 64
+# A checksum takes this for a key or a value that is null, which is not empty.
+_NULL = bytes.fromhex("b1d0a3f7c26e49588e1f7a90d45c3b62")
+# Stands between key and value, or a byte could go from one to the other; not all ones, after which a
+# checksum would not see a byte that is zero.
+_BETWEEN = 0x5BD1_E995
+UNSUMMED = -1
+"""In place of a content sum: nobody made it while the record was as it was read."""
 
 
 @dataclass(slots=True)
@@ -30,6 +41,8 @@ class Records:
     """What the values mean, as JSON or another text; None where nobody has decoded them."""
     undecoded: dict[int, str] = field(default_factory=dict)
     """By offset, why a value that was to be decoded could not be."""
+    sums: list[int] | None = None
+    """What `content_sums` gave before the records were transformed."""
 
     @property
     def readable(self) -> list[bytes | None]:
@@ -75,6 +88,8 @@ class Records:
 
     def extend(self, more: "Records") -> None:
         """Take those of the same partition that follow."""
+        if self.sums is not None or more.sums is not None:
+            self.sums = self._summed() + more._summed()
         if self.decoded is not None or more.decoded is not None:
             self.decoded = list(self.values) if self.decoded is None else self.decoded
             self.decoded += more.readable
@@ -101,6 +116,7 @@ class Records:
             self.headers[start:stop],
             None if self.decoded is None else self.decoded[start:stop],
             self.undecoded,
+            None if self.sums is None else self.sums[start:stop],
         )
 
     def pick(self, indexes: Sequence[int]) -> "Records":
@@ -116,7 +132,45 @@ class Records:
             [self.headers[i] for i in indexes],
             None if self.decoded is None else [self.decoded[i] for i in indexes],
             self.undecoded,
+            None if self.sums is None else [self.sums[i] for i in indexes],
         )
+
+    def checksum(self) -> int | None:
+        """Of all as they were read: offset, timestamp, key, value and headers; None when unknown.
+
+        It is a sum over the records, so that the sums of two runs add up to that of both, however
+        they were cut. A record's own part is weighted by its offset, or two could change places.
+        """
+        if self.sums is not None:
+            return None if UNSUMMED in self.sums else self._weighted(self.sums)
+        least, most = min(self.timestamps_ms, default=0), max(self.timestamps_ms, default=0)
+        if least >> 32 != most >> 32:
+            return self._weighted(self.content_sums())
+        # What all have in common is added once.
+        return self._weighted(self._crcs()) + _high(least) * (2 * sum(self.offsets) + len(self))
+
+    def _weighted(self, sums: list[int]) -> int:
+        products: Iterator[int] = map(mul, sums, self.offsets)
+        return 2 * sum(products) + sum(sums)
+
+    def content_sums(self) -> list[int]:
+        """For each a number that is made of all it holds but its offset."""
+        return [each + _high(at) for each, at in zip(self._crcs(), self.timestamps_ms, strict=True)]
+
+    def _summed(self) -> list[int]:
+        return self.content_sums() if self.sums is None else self.sums
+
+    def _crcs(self) -> list[int]:
+        keys, values = _without_nulls(self.keys), _without_nulls(self.values)
+        # Of a timestamp only the lower 32 bits are in it.
+        of_keys = map(xor, map(crc32, keys, self.timestamps_ms), repeat(_BETWEEN))
+        found = [*map(crc32, values, of_keys)]
+        if not any(self.headers):
+            return found
+        return [
+            crc32(ascii(held).encode(), each ^ _BETWEEN) if held else each
+            for held, each in zip(self.headers, found, strict=True)
+        ]
 
     def size_bytes(self) -> int:
         """What all take in memory, about: the sum of `sizes_bytes`, found without a loop in Python."""
@@ -133,6 +187,17 @@ class Records:
         if self.decoded is None:
             return sizes
         return [size + len(each or b"") for size, each in zip(sizes, self.decoded, strict=True)]
+
+
+def _high(timestamp_ms: int) -> int:
+    """The bits of a timestamp that have no place among 32, where they are; never negative."""
+    return timestamp_ms & 0x7FFF_FFFF_0000_0000
+
+
+def _without_nulls(column: Sequence[bytes | None]) -> Sequence[bytes]:
+    if None in column:
+        return [_NULL if each is None else each for each in column]
+    return cast("Sequence[bytes]", column)
 
 
 def _size(headers: Headers) -> int:

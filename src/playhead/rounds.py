@@ -7,7 +7,7 @@ targets by their contract alone, so it is the same in a Spark task and in a test
 import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -20,9 +20,9 @@ from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
 from playhead.decoding import Decoder, Decoding, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.faults import abort_point
-from playhead.job import Graveyard, seldom_collecting
+from playhead.job import Graveyard, explain, seldom_collecting
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import LazyExplainer, Place, Source
 from playhead.target import AlreadyCommitted, InUse, Target, Writer
 
 
@@ -44,6 +44,8 @@ class Round:
     desk: str | None = None
     """Who wrote last. A target that keeps the slices of a partition in order fences all others off."""
     stop_file: Path | None = None
+    source: Source | None = None
+    """Where to look for the reasons of offsets that gave no record."""
 
     def is_stopped(self) -> bool:
         """Whether somebody asked."""
@@ -97,6 +99,7 @@ class _Desk:
     writer: Writer
     bury: Bury | None
     decoder: Decoder | None
+    explainer: LazyExplainer
     stack: ExitStack
     id: str = field(default_factory=lambda: uuid4().hex)
     is_new: bool = True
@@ -182,8 +185,9 @@ class _Part:
             bury = stack.enter_context(grave.open(round_.pipeline_id)) if grave else None
             writer = stack.enter_context(round_.target.open(round_.pipeline_id))
             decoder = round_.decoding.open() if round_.decoding is not None else None
+            explainer = stack.enter_context(closing(LazyExplainer(round_.source)))
             run = round_.pipeline_id, round_.run
-            _kept = _Desk(run, writer, bury, decoder, stack.pop_all())
+            _kept = _Desk(run, writer, bury, decoder, explainer, stack.pop_all())
         self._outcome.is_new = True
         return _kept
 
@@ -219,6 +223,7 @@ class _Part:
 
         A server that was restarted in between, and a table that was altered, are no reason to stop.
         """
+        explain(portion.account, self._desk.explainer)
         runs = list(without_undecoded(portion.account, portion.runs))
         try:
             self._desk.writer.commit(portion.account, runs)

@@ -1,11 +1,12 @@
 """What every system that records come from must do: say what it holds, and read slices."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
+from playhead.absence import Explained, Explainer, Range
 from playhead.errors import PlayheadError, Unavailable
 from playhead.instant import show_ms
 from playhead.note import Note
@@ -98,7 +99,8 @@ class Reader(Protocol):
     def read(self, slice_: Slice, /) -> Iterator[Records]:
         """The records of the slice that exist, in the order of their offsets, in runs of any size.
 
-        Absent offsets (compacted away, transaction markers, aborted) are simply missing. A slice
+        Absent offsets (compacted away, transaction markers, aborted) are simply missing; why they are
+        is for `Source.absences` to say. A slice
         that reaches outside `[earliest, stable_end)` is refused with `OutOfBounds`, at the latest
         before the iterator ends: never is an answer silently short. Slices that follow each other are
         read without seeking.
@@ -129,6 +131,34 @@ class Source(Protocol):
     def open(self) -> AbstractContextManager[Reader]:
         """Connect; the reader's block disconnects."""
         ...
+
+    def absences(self) -> AbstractContextManager[Explainer]:
+        """Connect, to look for the reasons why offsets gave no record; not through the reader."""
+        ...
+
+
+class LazyExplainer:
+    """Asks a source for the reasons of absent offsets, and connects when there are the first."""
+
+    def __init__(self, source: Source | None) -> None:
+        self._source = source
+        self._stack = ExitStack()
+        self._open: Explainer | None = None
+
+    def explain(self, place: Place, ranges: Sequence[Range]) -> Explained:
+        """See `playhead.absence.Explainer`; without ranges nobody is asked."""
+        if not ranges:
+            return Explained()
+        if self._source is None:
+            return Explained({}, tuple(ranges))
+        if self._open is None:
+            self._open = self._stack.enter_context(self._source.absences())
+        return self._open.explain(place, ranges)
+
+    def close(self) -> None:
+        """Let the connection go; it may be used again."""
+        self._open = None
+        self._stack.close()
 
 
 def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[Place, int]]:

@@ -69,7 +69,7 @@ class Inspection:
 class Difference:
     """One thing that is not in the target as it is in the source."""
 
-    kind: Literal["missing", "extra", "changed"]
+    kind: Literal["missing", "extra", "changed", "source"]
     topic: str
     partition: int
     offset: int | None

@@ -85,14 +85,15 @@ def _of(held: Any) -> tuple[int, int, int]:
 
 
 def entry(from_offset: int, to_offset: int, partition: int = 0, **counts: Any) -> Entry:
-    """All written, unless said."""
+    """All written, unless said; what was not read is explained."""
     slice_ = Slice(TOPIC, partition, from_offset, to_offset)
     left = {
         name: counts[name] for name in ("filtered", "outside", "dead", "skipped") if name in counts
     }
     read = counts.pop("read", len(slice_))
     written = read - sum(left.values())
-    return Entry(slice_, **{"read": read, "written": written, **counts})
+    absences = {"a marker": len(slice_) - read} if read < len(slice_) else {}
+    return Entry(slice_, **{"read": read, "written": written, "absences": absences, **counts})
 
 
 def play_all(job: Job) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from playhead.absence import NOT_RECORDED
 from playhead.ledger import VERSION, Entry, joined, remaining
 from playhead.record import Slice
 
@@ -104,7 +105,8 @@ documents = st.recursive(
 def entries(draw) -> Entry:
     counts = [draw(numbers) for _ in range(5)]
     written, filtered, outside, dead, skipped = counts
-    length = sum(counts) + draw(st.integers(0, 5))
+    absences = draw(st.dictionaries(st.text(max_size=5), st.integers(0, 5), max_size=3))
+    length = sum(counts) + sum(absences.values()) + draw(st.integers(0, 5))
     assume(length)
     start = draw(numbers)
     topic = draw(st.text(min_size=1, max_size=5))
@@ -121,6 +123,9 @@ def entries(draw) -> Entry:
         last_ms=draw(times),
         last_late_ms=draw(times),
         details=draw(st.dictionaries(st.text(max_size=5), documents, max_size=3)),
+        checksum=draw(st.none() | st.integers(0, 2**64 - 1)),
+        absences=absences,
+        unexplained_at=tuple(draw(st.lists(st.tuples(numbers, numbers), max_size=3))),
     )
 
 
@@ -141,7 +146,8 @@ def test_an_entrys_text_does_not_depend_on_the_order_of_its_details(entry):
 @given(entries())
 def test_every_offset_of_an_entry_is_accounted_for(entry):
     kinds = entry.written, entry.filtered, entry.outside, entry.dead, entry.skipped
-    assert sum(kinds) + entry.absent == len(entry.slice)
+    assert sum(kinds) + entry.absent + entry.unexplained == len(entry.slice)
+    assert entry.absent == sum(entry.absences.values())
 
 
 @pytest.mark.parametrize(
@@ -167,6 +173,26 @@ def test_an_entry_with_more_records_than_offsets_is_refused():
     assert Entry(WHOLE, 10, 10).absent == 0
     with pytest.raises(ValueError, match="read 11 of 10 offsets"):
         Entry(WHOLE, 11, 11)
+
+
+def test_an_entry_that_explains_more_than_is_absent_is_refused():
+    assert Entry(WHOLE, 8, 8, absences={"a": 1}).unexplained == 1
+    for absences in ({"a": 3}, {"a": 3, "b": -1}):
+        with pytest.raises(ValueError, match="read 8 of 10 offsets and explains"):
+            Entry(WHOLE, 8, 8, absences=absences)
+
+
+def test_an_entry_of_version_1_does_not_say_why_offsets_are_absent():
+    document = json.loads(Entry(WHOLE, 7, 7).as_json()) | {"version": 1}
+    for name in ("absences", "checksum", "unexplained_at"):
+        del document[name]
+    entry = Entry.from_json(json.dumps(document))
+    assert (entry.absences, entry.unexplained) == ({NOT_RECORDED: 3}, 0)
+    assert entry.checksum is None
+    later = Entry(replace(WHOLE, from_offset=20, to_offset=22), 1, 1, checksum=5)
+    whole = joined(entry, later)
+    assert (whole.absences, whole.unexplained) == ({NOT_RECORDED: 3}, 1)
+    assert whole.checksum is None, "a part of it is not known"
 
 
 def test_an_entry_of_another_version_is_refused():
@@ -200,7 +226,7 @@ def rows_of_entries(draw) -> list[Entry]:
     cuts = sorted(draw(st.sets(st.integers(0, 60), min_size=2, max_size=8)))
     found = []
     for start, end in pairwise(cuts):
-        counts = [draw(st.integers(0, (end - start) // 5)) for _ in range(5)]
+        counts = [draw(st.integers(0, (end - start) // 6)) for _ in range(5)]
         names = ("written", "filtered", "outside", "dead", "skipped")
         times = draw(st.none() | st.tuples(st.integers(0, 99), st.integers(100, 199)))
         found.append(
@@ -211,6 +237,9 @@ def rows_of_entries(draw) -> list[Entry]:
                 first_ms=times and times[0],
                 last_ms=times and times[1],
                 details={"inserted": counts[0], "way": "direct", "refused": [start]},
+                checksum=draw(st.integers(0, 2**64 - 1)),
+                absences={"markers": counts[1]},
+                unexplained_at=((start, start + 1),),
             )
         )
     return found
@@ -223,8 +252,19 @@ def test_entries_that_are_joined_say_the_same_of_all_of_it(entries):
         whole = joined(whole, each)
     first, last = entries[0].slice, entries[-1].slice
     assert (whole.slice.from_offset, whole.slice.to_offset) == (first.from_offset, last.to_offset)
-    for name in ("read", "written", "filtered", "outside", "dead", "skipped", "absent"):
+    for name in (
+        "read",
+        "written",
+        "filtered",
+        "outside",
+        "dead",
+        "skipped",
+        "absent",
+        "unexplained",
+    ):
         assert getattr(whole, name) == sum(getattr(each, name) for each in entries)
+    assert whole.checksum == sum(each.checksum for each in entries) % 2**64
+    assert whole.unexplained_at == tuple(each.unexplained_at[0] for each in entries)
     assert whole.first_ms == min(
         (e.first_ms for e in entries if e.first_ms is not None), default=None
     )
@@ -259,4 +299,4 @@ def test_a_joined_entry_does_not_grow():
                 details={"offsets": [[n, 1]], "inserted": 1},
             ),
         )
-    assert len(whole.as_json()) < 400
+    assert len(whole.as_json()) < 500

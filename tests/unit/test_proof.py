@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.absence import NOT_RECORDED
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.proof import Took, prove
@@ -30,7 +31,8 @@ def entries(draw: st.DrawFn, partition: int, from_offset: int, to_offset: int) -
             left -= counts[name]
         slice_ = Slice(TOPIC, partition, start, end)
         late = draw(st.integers(0, counts["written"]))
-        found.append(Entry(slice_, sum(counts.values()), late=late, **counts))
+        absences = {"markers": left} if left else {}
+        found.append(Entry(slice_, sum(counts.values()), late=late, **counts, absences=absences))
     return found
 
 
@@ -132,21 +134,53 @@ def test_the_targets_own_counts_are_summed():
     assert prove(plan_of(partition_plan(0, 9)), ledger).details == {"inserted": 7, "left": 1}
 
 
-@pytest.mark.parametrize(("is_compacted", "word"), [(True, "compacted away"), (False, "markers")])
-def test_absent_offsets_have_a_reason(is_compacted, word):
-    facts = SourceFacts("here", {TOPIC: TopicFacts(is_compacted=is_compacted)})
-    proof = prove(plan_of(partition_plan(0, 9), source=facts), [entry(0, 9, read=7)])
+def test_absent_offsets_have_a_reason():
+    ledger = [
+        entry(0, 4, read=2, absences={"markers": 2}),
+        entry(4, 9, read=2, absences={"markers": 1, "aborted": 2}),
+    ]
+    proof = prove(plan_of(partition_plan(0, 9)), ledger)
+    assert proof.adds_up
+    assert proof.absences == {"aborted": 2, "markers": 3}
     [note] = proof.notes
     assert (note.code, note.weight) == ("absent", "info")
-    assert note.text.startswith(f"laps: 2 offsets hold no record: {word}")
+    assert note.text == "laps: 5 offsets hold no record: aborted: 2, markers: 3"
 
 
-def test_what_a_source_could_not_give_and_what_it_calls_absent_is_said_again():
+def test_absent_offsets_without_a_reason_do_not_add_up():
+    ledger = [
+        entry(0, 4, read=2, absences={"markers": 1}, unexplained_at=((3, 4),)),
+        entry(4, 9, read=2, absences={}, unexplained_at=((5, 7), (8, 9))),
+    ]
+    proof = prove(plan_of(partition_plan(0, 9)), ledger)
+    assert (proof.adds_up, proof.is_finished, proof.total("unexplained")) == (False, True, 4)
+    assert proof.verdict().startswith("NOT PROVED: 9 offsets = 4 written + 1 absent from the log")
+    assert "4 UNEXPLAINED" in proof.verdict()
+    note = next(note for note in proof.notes if note.code == "unexplained")
+    assert note.weight == "warn"
+    assert note.text.endswith("no reason was found: 3-4, 5-7, 8-9")
+    [row] = proof.rows()
+    names = (*_NAMES, "absent", "unexplained", "missing")
+    assert row["planned"] == sum(row[name] for name in names)
+
+
+def test_an_entry_of_a_version_that_did_not_look_adds_up_and_says_so():
+    old = json.loads(entry(0, 9, read=7).as_json()) | {"version": 1}
+    for name in ("absences", "checksum", "unexplained_at"):
+        del old[name]
+    proof = prove(plan_of(partition_plan(0, 9)), [Entry.from_json(json.dumps(old))])
+    assert proof.adds_up
+    assert (proof.absences, proof.checksum) == ({NOT_RECORDED: 2}, None)
+
+
+def test_what_a_source_could_not_give_is_said_again():
     notes = (Note(UNREAD, "raw.jsonl:7: no JSON"), Note("captured", "7 records", "info"))
-    facts = SourceFacts("x", {TOPIC: TopicFacts(absences="they were not captured")}, notes)
-    found = prove(plan_of(partition_plan(0, 9), source=facts), [entry(0, 9, read=7)]).notes
+    facts = SourceFacts("x", {TOPIC: TopicFacts()}, notes)
+    absences = {"they were not captured": 2}
+    ledger = [entry(0, 9, read=7, absences=absences)]
+    found = prove(plan_of(partition_plan(0, 9), source=facts), ledger).notes
     assert [note.code for note in found] == ["absent", UNREAD]
-    assert "they were not captured" in found[0].text
+    assert found[0].text.endswith("hold no record: they were not captured")
     assert found[1] == notes[0]
 
 

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from playhead.absence import OneReason
 from playhead.files.archive import Archive, Committed, Kept
 from playhead.files.description import archive_of, checked_format, settled
 from playhead.files.index import Index, Segment
@@ -54,6 +55,10 @@ class FilesSource:
         archive = self._archive()
         index = Index.of(archive)
         return {place: _offset_at(archive, index, place, instant_ms) for place in index.places}
+
+    def absences(self) -> AbstractContextManager[OneReason]:
+        """What an offset without a record means here."""
+        return nullcontext(OneReason("not in the archive"))
 
     @contextmanager
     def open(self) -> Iterator[Reader]:

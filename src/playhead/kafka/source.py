@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from playhead.absence import NOT_RECORDED, OneReason
 from playhead.connection import KafkaConnection
 from playhead.errors import BadValue
 from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
@@ -89,6 +90,10 @@ class KafkaSource:
         return first_records_at(
             self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
         )
+
+    def absences(self) -> AbstractContextManager[OneReason]:
+        """What an offset without a record means here."""
+        return nullcontext(OneReason(NOT_RECORDED))
 
     @contextmanager
     def open(self) -> Iterator[KafkaReader]:

@@ -147,6 +147,7 @@ class Rounds:
             is_alone=is_alone or is_small or target.is_ordered,
             desk=self._desk,
             stop_file=ground.stop_file,
+            source=ground.ends.source,
         )
 
     def _noted(self, outcomes: Sequence[Outcome]) -> str | None:

@@ -33,6 +33,7 @@ _SHAPE = (
     "timestampType AS timestamp_type",
     "key",
     "value",
+    "CAST(NULL AS long) AS content_sum",
     "CAST(headers AS array<struct<name:string,value:binary>>) AS headers",
 )
 # A round comes several times a second: each file and each look that it can do without counts.

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from playhead.cutter import FILTERED, KEPT, OUTSIDE
 from playhead.record import Headers
-from playhead.records import Records
+from playhead.records import UNSUMMED, Records
 
 SCHEMA = (
     "slice int, is_end boolean, topic string, partition int, offset long, timestamp_ms long, "
     "timestamp_type int, key binary, value binary, "
-    "headers array<struct<name: string, value: binary>>"
+    "content_sum long, headers array<struct<name: string, value: binary>>"
 )
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 _ARROW = pa.schema(
@@ -28,6 +28,7 @@ _ARROW = pa.schema(
         ("timestamp_type", pa.int32()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("content_sum", pa.int64()),
         ("headers", _HEADERS),
     ]
 )
@@ -71,7 +72,7 @@ def end(work: int, number: int, *, is_decoded: bool = False) -> pa.RecordBatch:
 
 
 def _control(work: int, number: int, kind: int, is_decoded: bool) -> pa.RecordBatch:
-    row = [number, True, "", work, _NO_OFFSET, kind, 0, None, None, None]
+    row = [number, True, "", work, _NO_OFFSET, kind, 0, None, None, UNSUMMED, None]
     schema = _DECODED_ARROW if is_decoded else _ARROW
     row += [None] * (len(schema) - len(row))
     return pa.RecordBatch.from_arrays(
@@ -101,6 +102,7 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
         records.timestamp_types,
         records.keys,
         records.readable,
+        records.content_sums(),
         _headers_in(records.headers),
     ]
     schema = _ARROW
@@ -193,6 +195,9 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
         cut["value"],
         cut["headers"],
     )
+    if "keep" in cut:
+        # What it was made of may be gone.
+        records.sums = [UNSUMMED if each is None else each for each in cut["content_sum"]]
     if RAW in cut:
         _give_back(records, cut[RAW], cut[_TROUBLE])
     kept = cut.get("keep") or [True] * len(records)

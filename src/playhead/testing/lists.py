@@ -1,7 +1,7 @@
 """A source and a target in memory, with faults that a test writes down where they happen."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from threading import Lock, RLock
@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from playhead.absence import OneReason
 from playhead.account import Account
 from playhead.faults import Aborted
 from playhead.ledger import Entry, joined
@@ -94,6 +95,10 @@ class ListSource(Source):
                 place = record.topic, record.partition
                 found[place] = min(found[place], record.offset)
         return found
+
+    def absences(self) -> AbstractContextManager[OneReason]:
+        """What an offset without a record means here."""
+        return nullcontext(OneReason("not in the list"))
 
     @contextmanager
     def open(self) -> Iterator[Reader]:

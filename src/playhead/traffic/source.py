@@ -1,11 +1,12 @@
 """Captured traffic as a source: the records of RRPairs, of an extract, of GoReplay files, of HAR."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from playhead.absence import OneReason
 from playhead.errors import Refused
 from playhead.note import Note
 from playhead.source import Bounds, Place, Reader, SourceFacts, TopicFacts
@@ -112,6 +113,10 @@ class TrafficSource:
                 place: self._offset_at(reader, place, lane, instant_ms) if lane else 0
                 for place, lane in index.lanes.items()
             }
+
+    def absences(self) -> AbstractContextManager[OneReason]:
+        """What an offset without a record means here."""
+        return nullcontext(OneReason(FORMS[self.kind].absences))
 
     @contextmanager
     def open(self) -> Iterator[Reader]:

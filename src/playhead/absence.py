@@ -1,0 +1,69 @@
+"""Offsets that hold no record: where they are, and the reasons that were found for them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+Range = tuple[int, int]
+"""Offsets of one partition, half-open."""
+
+NOT_RECORDED = "not recorded"
+"""The reason of offsets that an earlier version found absent: it did not look for one."""
+MOST_RANGES = 20
+"""A ledger names the first unexplained ranges of a slice; all of them are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What a look at absent offsets has found."""
+
+    absences: Mapping[str, int] = field(default_factory=dict)
+    """By reason, how many of the offsets hold no record."""
+    unexplained: tuple[Range, ...] = ()
+    """Those for which there is no reason."""
+
+
+class Explainer(Protocol):
+    """An open look at a source, for the reasons why offsets hold no record; belongs to one thread."""
+
+    def explain(self, place: tuple[str, int], ranges: Sequence[Range], /) -> Explained:
+        """Look for the reason of each offset in the ranges, which rise and do not touch.
+
+        Each offset is counted once, or lies in an unexplained range. Raises `Unavailable` when the
+        source cannot be asked now, and when it turns out to hold a record there that its reader did
+        not give: then the records are to be read again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneReason:
+    """An explainer of a source in which there is only one reason for an offset to hold no record."""
+
+    reason: str
+
+    def explain(self, _place: tuple[str, int], ranges: Sequence[Range], /) -> Explained:
+        """All of them."""
+        return Explained({self.reason: total(ranges)})
+
+
+def total(ranges: Iterable[Range]) -> int:
+    """How many offsets the ranges hold."""
+    return sum(end - start for start, end in ranges)
+
+
+def absent_between(expected: int, offsets: Sequence[int]) -> list[Range]:
+    """The offsets that are skipped from the expected one to the last; they must rise."""
+    if not offsets:
+        return []
+    first, end = offsets[0], offsets[-1] + 1
+    found = [(expected, first)] if first > expected else []
+    is_dense = end - first == len(offsets) and [*range(first, end)] == offsets
+    if first >= expected and is_dense:
+        return found
+    if first < expected or any(before >= after for before, after in pairwise(offsets)):
+        raise ValueError(f"offsets: found some that do not rise, from {expected} to {end - 1}")
+    return found + [
+        (before + 1, after) for before, after in pairwise(offsets) if after - before > 1
+    ]

@@ -1,0 +1,160 @@
+"""The checksum of what was read binds every byte of every record, and does not know how it was cut."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.absence import absent_between, total
+from playhead.account import Account
+from playhead.cutter import Cutter, Filter, Limits
+from playhead.ledger import checksum_of, joined
+from playhead.record import Record, Slice, TimestampType
+from playhead.records import UNSUMMED, Records
+from tests.unit.replaying import TOPIC, record, runs_of
+
+END = 60
+bodies = st.none() | st.binary(max_size=3)
+headers = st.lists(st.tuples(st.text(max_size=2), bodies), max_size=2).map(tuple)
+times = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2**33)
+
+
+@st.composite
+def logs(draw, min_size: int = 0) -> list[Record]:
+    return [
+        Record(
+            TOPIC,
+            0,
+            offset,
+            draw(times),
+            TimestampType.CREATE_TIME,
+            draw(bodies),
+            draw(bodies),
+            draw(headers),
+        )
+        for offset in sorted(draw(st.sets(st.integers(0, END - 1), min_size=min_size, max_size=12)))
+    ]
+
+
+def checksum(records: list[Record]) -> int | None:
+    return checksum_of([Records.of(records).checksum()]) if records else 0
+
+
+@given(logs(), st.lists(st.integers(1, 5)), st.integers(1, 5), st.integers(1, 400), st.booleans())
+def test_it_does_not_depend_on_how_records_came_and_were_cut(
+    log, chops, most, most_bytes, is_filtered
+):
+    filter_ = Filter(0, 2**31) if is_filtered else Filter()
+    cutter = Cutter(Limits(most, most_bytes), filter_, Account)
+    drawn = [(run, None) for run in runs_of(log, chops)]
+    entries = [
+        portion.account.close() for portion in cutter.portions(Slice(TOPIC, 0, 0, END), drawn)
+    ]
+    whole = entries[0]
+    for entry in entries[1:]:
+        whole = joined(whole, entry)
+    assert whole.checksum == checksum(log)
+    assert checksum_of(reversed([entry.checksum for entry in entries])) == checksum(log)
+
+
+def others(one: Record) -> list[Record]:
+    """Records that are not the same in one thing."""
+
+    def turned(body: bytes | None) -> list[bytes | None]:
+        if body is None:
+            return [b"", b"\0"]
+        return [None, body + b"\0", bytes([body[0] ^ 1]) + body[1:] if body else b"x"]
+
+    more = (("n", b"v"),)
+    return [
+        replace(one, offset=one.offset + 1),
+        *(replace(one, timestamp_ms=one.timestamp_ms ^ (1 << bit)) for bit in (0, 31, 32, 62)),
+        *(replace(one, key=each) for each in turned(one.key)),
+        *(replace(one, value=each) for each in turned(one.value)),
+        replace(one, headers=one.headers + more),
+        replace(one, headers=(("n", None), *one.headers)),
+        replace(one, headers=(("n", b""), *one.headers)),
+    ]
+
+
+@given(logs(min_size=1), st.data())
+def test_it_changes_with_every_part_of_a_record(log, data):
+    at = data.draw(st.integers(0, len(log) - 1))
+    before = checksum(log)
+    for other in others(log[at]):
+        changed = [*log[:at], other, *log[at + 1 :]]
+        if at + 1 < len(log) and other.offset == log[at + 1].offset:
+            continue
+        assert checksum(changed) != before, f"{log[at]} became {other}"
+    assert checksum([*log[:at], *log[at + 1 :]]) != before, f"{log[at]} is gone"
+
+
+@given(logs(min_size=2), st.data())
+def test_what_two_records_hold_cannot_change_places(log, data):
+    one, other = data.draw(st.permutations(range(len(log))))[:2]
+    for name in ("key", "value", "headers", "timestamp_ms"):
+        first, second = getattr(log[one], name), getattr(log[other], name)
+        changed = list(log)
+        changed[one] = replace(log[one], **{name: second})
+        changed[other] = replace(log[other], **{name: first})
+        assert (checksum(changed) == checksum(log)) == (first == second), name
+
+
+def test_a_byte_cannot_go_from_the_key_to_the_value():
+    first = [replace(record(0), key=b"ab", value=b"c"), replace(record(1), key=b"a", value=b"bc")]
+    second = [replace(record(0), key=b"a", value=b"bc"), replace(record(1), key=b"ab", value=b"c")]
+    assert checksum(first) != checksum(second)
+    assert checksum(first[:1]) != checksum(second[:1])
+
+
+@given(logs(min_size=1), st.data())
+def test_content_sums_carry_it_through_a_transform(log, data):
+    """They were made before; what the records hold now is something else."""
+    run = Records.of(log)
+    carried = replace(run, sums=run.content_sums(), values=[b"new"] * len(run))
+    assert carried.checksum() == run.checksum()
+    cut = data.draw(st.integers(0, len(run)))
+    head, tail = carried.cut(0, cut), carried.cut(cut, len(run))
+    assert checksum_of((head.checksum(), tail.checksum())) == checksum(log)
+    assert all(0 <= each < 2**63 for each in run.content_sums())
+    unknown = replace(run, sums=[UNSUMMED] * len(run))
+    assert unknown.checksum() is None
+    assert checksum_of((1, unknown.checksum())) is None
+
+
+def test_it_is_the_same_for_ever():
+    """Ledgers keep it."""
+    one = replace(record(7, 1_767_268_800_000, headers=(("a", b"\xff"), ("é", None))), key=None)
+    assert checksum([one]) == 26514037605150
+
+
+def test_it_costs_little():
+    """A quarter of a microsecond for a record of 130 bytes on a quiet machine; ten times that here."""
+    run = Records.of([replace(record(n, n, size=130), key=b"car-%d" % n) for n in range(20_000)])
+    began = time.perf_counter()
+    run.checksum()
+    assert (time.perf_counter() - began) / len(run) < 2.5e-6
+
+
+# --- offsets that gave nothing ----------------------------------------------------------------
+
+
+@given(logs(), st.lists(st.integers(1, 5)), st.integers(1, 5))
+def test_what_is_absent_is_all_that_was_not_read(log, chops, most):
+    cutter = Cutter(Limits(most), Filter(), Account)
+    drawn = [(run, None) for run in runs_of(log, chops)]
+    portions = list(cutter.portions(Slice(TOPIC, 0, 0, END), drawn))
+    absent = [at for portion in portions for pair in portion.account.absent for at in range(*pair)]
+    assert absent == sorted(set(range(END)) - {each.offset for each in log})
+    for portion in portions:
+        account = portion.account
+        assert total(account.absent) + account.read == len(account.slice)
+        assert account.close().unexplained == total(account.absent)
+
+
+@pytest.mark.parametrize("offsets", [[5, 5, 7], [5, 7, 6], [5, 5], [3, 4]])
+def test_offsets_that_come_twice_do_not_stand_for_others(offsets):
+    with pytest.raises(ValueError, match="do not rise"):
+        absent_between(4, offsets)
