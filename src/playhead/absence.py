@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-Range = tuple[int, int]
-"""Offsets of one partition, half-open."""
+Blank = tuple[int, int]
+"""Offsets of one partition that gave no record, half-open."""
 
 NOT_RECORDED = "not recorded"
 """The reason of offsets that an earlier version found absent: it did not look for one."""
-MOST_RANGES = 20
-"""A ledger names the first unexplained ranges of a slice; all of them are counted."""
+MOST_BLANKS = 20
+"""A ledger names the first unexplained blanks of a slice; all of them are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class Explained:
 
     absences: Mapping[str, int] = field(default_factory=dict)
     """By reason, how many of the offsets hold no record."""
-    unexplained: tuple[Range, ...] = ()
+    unexplained: tuple[Blank, ...] = ()
     """Those for which there is no reason."""
 
 
 class Explainer(Protocol):
     """An open look at a source, for the reasons why offsets hold no record; belongs to one thread."""
 
-    def explain(self, place: tuple[str, int], ranges: Sequence[Range], /) -> Explained:
-        """Look for the reason of each offset in the ranges, which rise and do not touch.
+    def explain(self, place: tuple[str, int], blanks: Sequence[Blank], /) -> Explained:
+        """Look for the reason of each offset in the blanks, which rise and do not touch.
 
         Each offset is counted once, or lies in an unexplained range. Raises `Unavailable` when the
         source cannot be asked now, and when it turns out to hold a record there that its reader did
@@ -43,17 +43,17 @@ class OneReason:
 
     reason: str
 
-    def explain(self, _place: tuple[str, int], ranges: Sequence[Range], /) -> Explained:
+    def explain(self, _place: tuple[str, int], blanks: Sequence[Blank], /) -> Explained:
         """All of them."""
-        return Explained({self.reason: total(ranges)})
+        return Explained({self.reason: total(blanks)})
 
 
-def total(ranges: Iterable[Range]) -> int:
-    """How many offsets the ranges hold."""
-    return sum(end - start for start, end in ranges)
+def total(blanks: Iterable[Blank]) -> int:
+    """How many offsets the blanks hold."""
+    return sum(end - start for start, end in blanks)
 
 
-def absent_between(expected: int, offsets: Sequence[int]) -> list[Range]:
+def absent_between(expected: int, offsets: Sequence[int]) -> list[Blank]:
     """The offsets that are skipped from the expected one to the last; they must rise."""
     if not offsets:
         return []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.absence import MOST_RANGES, Explained, Range
+from playhead.absence import MOST_BLANKS, Blank, Explained
 from playhead.errors import BadValue, PlayheadError
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
@@ -85,7 +85,7 @@ class Account:
         self.last_late_ms: int | None = None
         self.checksum: int | None = 0
         """Of all that was read; None once it could not be had."""
-        self.absent: list[Range] = []
+        self.absent: list[Blank] = []
         """Offsets that gave no record, for which whoever commits has to find the reason."""
         self.explained = Explained()
         self._rule, self._bury = rule or ErrorRule(), bury
@@ -140,5 +140,5 @@ class Account:
             details=details or {},
             checksum=self.checksum,
             absences=self.explained.absences,
-            unexplained_at=self.explained.unexplained[:MOST_RANGES],
+            unexplained_at=self.explained.unexplained[:MOST_BLANKS],
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from playhead.absence import MOST_RANGES, NOT_RECORDED, Range
+from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.record import Slice
 
 VERSION = 2
@@ -43,8 +43,8 @@ class Entry:
     """The sum of `Records.checksum` over all that was read; None when it could not be had."""
     absences: Mapping[str, int] = field(default_factory=dict)
     """By reason, how many offsets hold no record."""
-    unexplained_at: tuple[Range, ...] = ()
-    """Where the unexplained offsets are, the first few ranges."""
+    unexplained_at: tuple[Blank, ...] = ()
+    """Where the unexplained offsets are, the first few blanks."""
 
     def __post_init__(self) -> None:
         if min(getattr(self, name) for name in _COUNTS) < 0:
@@ -150,7 +150,7 @@ def joined(first: Entry, second: Entry) -> Entry:
         details=_added(first.details, second.details),
         checksum=checksum_of((first.checksum, second.checksum)),
         absences=total_absences((first, second)),
-        unexplained_at=(*first.unexplained_at, *second.unexplained_at)[:MOST_RANGES],
+        unexplained_at=(*first.unexplained_at, *second.unexplained_at)[:MOST_BLANKS],
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from playhead.absence import MOST_RANGES
+from playhead.absence import MOST_BLANKS
 from playhead.ledger import Entry, checksum_of, remaining, shown_checksum, total_absences
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
@@ -282,8 +282,8 @@ def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
             by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
     for (topic, partition), found in by_place.items():
         count = sum(entry.unexplained for entry in found)
-        ranges = [each for entry in found for each in entry.unexplained_at][:MOST_RANGES]
-        named = ", ".join(f"{start}-{end}" for start, end in ranges)
+        blanks = [each for entry in found for each in entry.unexplained_at][:MOST_BLANKS]
+        named = ", ".join(f"{start}-{end}" for start, end in blanks)
         text = f"{topic}:{partition}: {count:,} offsets gave no record, and no reason was found"
         yield Note("unexplained", f"{text}: {named}" if named else text)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from playhead.absence import Explained, Explainer, Range
+from playhead.absence import Blank, Explained, Explainer
 from playhead.errors import PlayheadError, Unavailable
 from playhead.instant import show_ms
 from playhead.note import Note
@@ -145,15 +145,15 @@ class LazyExplainer:
         self._stack = ExitStack()
         self._open: Explainer | None = None
 
-    def explain(self, place: Place, ranges: Sequence[Range]) -> Explained:
-        """See `playhead.absence.Explainer`; without ranges nobody is asked."""
-        if not ranges:
+    def explain(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+        """See `playhead.absence.Explainer`; without blanks nobody is asked."""
+        if not blanks:
             return Explained()
         if self._source is None:
-            return Explained({}, tuple(ranges))
+            return Explained({}, tuple(blanks))
         if self._open is None:
             self._open = self._stack.enter_context(self._source.absences())
-        return self._open.explain(place, ranges)
+        return self._open.explain(place, blanks)
 
     def close(self) -> None:
         """Let the connection go; it may be used again."""
