@@ -1,5 +1,6 @@
 """Everything that is decided before anything is written, so that the dry run and the run are one."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from playhead.record import Slice
 from playhead.request import Request
 from playhead.source import Place, SourceFacts, TopicFacts
 from playhead.target import Inspection
+from playhead.terms import Terms
 
 VERSION = 1
 # An id is a part of file names, of transactional ids and of keys in a ledger.
@@ -117,6 +119,27 @@ class Plan:
     def span_ends(self) -> dict[Place, int]:
         """Where the span ends in each partition; of several runs it is the last one's end."""
         return {each.place: each.span_end for each in self.partitions}
+
+    def terms(self, *, is_endless: bool = False) -> Terms:
+        """What the target's ledger is to be the ledger of; of a live pipeline the plan is no part of it."""
+        document = {**self.as_document(), "samples": []}  # records are no business of a ledger
+        return Terms(
+            "" if is_endless else self.digest(),
+            self.source.identity,
+            {name: facts.topic_id or "" for name, facts in self.source.topics.items()},
+            self.target.identity,
+            self.request.said(),
+            None if is_endless else document,
+        )
+
+    def digest(self) -> str:
+        """The same for plans of the same work: what is asked for, and the offsets that are read for it."""
+        runs = [
+            (*each.place, each.from_offset, each.span_end, each.to_offset)
+            for each in self.partitions
+        ]
+        work = [self.replay_id, self.request.said(), self.from_ms, self.to_ms, runs]
+        return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
 
     def as_document(self) -> dict[str, Any]:
         """As JSON has it; complete, so that a saved plan is the plan."""

@@ -80,6 +80,11 @@ class Request:
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
 
+    def said(self) -> dict[str, Any]:
+        """What is not left as it is by default, so that an option of a later version changes nothing."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return {name: each for name, each in asdict(self).items() if each != defaults[name]}
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Request":
         known = {field.name for field in fields(cls)}

@@ -12,6 +12,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, SourceFacts
+from playhead.terms import Terms
 
 
 class AlreadyCommitted(Refused):
@@ -156,8 +157,18 @@ class Target(Protocol):
         """What would be written for these records, as rows for people."""
         ...
 
-    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
-        """Make the ledger, and what the inspection said would be made; again does no harm."""
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
+        """Make the ledger, and what the inspection said would be made; again does no harm.
+
+        The terms are durable before anything is committed. Who comes first writes them, with the
+        places that records go to; who comes later with other terms is refused with `OtherTerms`, and
+        nothing is made again for it. What is worth knowing is returned: that a ledger has entries and
+        no terms, because an earlier version began it.
+        """
+        ...
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        """The terms of this replay; None when the ledger has none."""
         ...
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from playhead.postgres.target import PostgresTarget
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.target import Inspection
+from playhead.testing.target_case import terms
 
 NOON_MS = 1_628_080_200_000
 REPLAY = "7f3a"
@@ -56,7 +57,7 @@ class Table:
             quoted = sql.Identifier(schema, name).as_string()
             connection.execute(f"CREATE TABLE {quoted} ({columns})".encode())
         target = PostgresTarget(url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options)
-        target.prepare(REPLAY, Inspection("", needs={}))
+        target.prepare(REPLAY, Inspection(""), terms())
         return cls(url, schema, name, target)
 
     def with_options(self, **options: Any) -> "Table":

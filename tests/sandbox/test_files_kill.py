@@ -22,7 +22,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.target import InUse
 from playhead.testing import Aborted, armed
-from playhead.testing.target_case import look
+from playhead.testing.target_case import look, terms
 from tests.fix_archives import everything
 
 FOLDER = Path(playhead.__file__).parent
@@ -55,7 +55,7 @@ def records_of(slice_: Slice) -> list[Record]:
 def run(root: str, format_: str) -> None:
     """The replay, from the start or on from where it died."""
     target = FilesTarget(root, format_)
-    target.prepare("r", target.inspect(look()))
+    target.prepare("r", target.inspect(look()), terms())
     with target.hold("r"), target.open("r") as writer:
         for slice_ in remaining(SLICES, [entry.slice for entry in target.entries("r")]):
             commit(writer, slice_)

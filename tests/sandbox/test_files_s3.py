@@ -17,7 +17,7 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.sandbox.ground import free_port
 from playhead.testing import LinkProxy, exercise_source, exercise_target, sample_records
-from playhead.testing.target_case import look
+from playhead.testing.target_case import look, terms
 from tests.fix_archives import archive, commit, everything
 from tests.fix_s3 import READER_KEY, READER_SECRET, S3Server
 
@@ -91,7 +91,7 @@ def test_somebody_who_may_only_read(bucket: str, monkeypatch: pytest.MonkeyPatch
     with FilesTarget(root).open("other") as writer, pytest.raises(AccessDenied, match=f"{root}/to"):
         commit(writer, Slice("contract", 0, 0, 1), sample_records()[:1])
     with pytest.raises(AccessDenied):
-        FilesTarget(f"s3://{bucket}/b").prepare("other", FilesTarget(root).inspect(look()))
+        FilesTarget(f"s3://{bucket}/b").prepare("other", FilesTarget(root).inspect(look()), terms())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Inspection, Look
+from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in, write
 
 HEADERS: Headers = (("a", b"1"), ("a", None), ("b", b""))
@@ -124,7 +125,7 @@ def redrive(
     with Admin(kafka) as admin:
         identity = admin.cluster().cluster_id
     inspection = target.inspect(Look(SourceFacts(identity, {dlq: TopicFacts()}), {dlq: 1}, runs))
-    target.prepare(replay_id, inspection)
+    target.prepare(replay_id, inspection, terms(dlq))
     account = Account(whole, ErrorRule.parse(rule))
     account.read = sum(map(len, runs))
     with target.open(replay_id) as writer:

@@ -25,6 +25,7 @@ from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Findings, InUse, Look
 from playhead.testing import exercise_target
+from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
 
 HOUR_MS = 3_600_000
@@ -46,7 +47,7 @@ def new_id() -> str:
 
 def prepared(target: KafkaTarget, partitions: int = 1, replay_id: str | None = None) -> str:
     replay_id = replay_id or new_id()
-    target.prepare(replay_id, target.inspect(look(partitions)))
+    target.prepare(replay_id, target.inspect(look(partitions)), terms("laps"))
     return replay_id
 
 
@@ -252,7 +253,7 @@ def test_a_group_shows_the_progress_within_one_cluster(
         identity = admin.cluster().cluster_id
     facts = SourceFacts(identity, {source: TopicFacts()})
     replay_id = new_id()
-    target.prepare(replay_id, target.inspect(Look(facts, {source: 1}, [])))
+    target.prepare(replay_id, target.inspect(Look(facts, {source: 1}, [])), terms(source))
     commit(target, replay_id, [record(n, topic=source) for n in range(3, 9)])
     client = AdminClient(kafka.for_librdkafka("client"))
     group = f"playhead.{replay_id}"
@@ -312,7 +313,7 @@ def test_a_topic_that_is_made_takes_and_keeps_what_its_source_does(
     inspection = target.inspect(Look(facts, {source: 1}, samples))
     # Said although the topic is still to be made.
     assert {note.code for note in inspection.notes} == {"target-retention", "target-compacted"}
-    target.prepare(new_id(), inspection)
+    target.prepare(new_id(), inspection, terms(source))
     with Admin(kafka) as admin:
         made = settings_of(admin, [name])[name]
     assert made is not None
@@ -336,13 +337,13 @@ def test_a_topic_made_anew_while_a_replay_writes_to_it(
     assert [entry.slice for entry in target.entries(replay_id)] == slices[:1]
     assert records_in(kafka, name) == []
     with pytest.raises(TargetReplaced):
-        target.prepare(replay_id, target.inspect(look()))
+        target.prepare(replay_id, target.inspect(look()), terms("laps"))
     with target.open(replay_id) as writer, pytest.raises(TargetReplaced):
         writer.commit(Account(slices[1]), [Records.of([record(n) for n in range(10, 20)])])
     admin = AdminClient(kafka.for_librdkafka("client"))
     admin.delete_topics([name])[name].result(10)
     with pytest.raises(TargetReplaced, match="it is gone"):
-        target.prepare(replay_id, target.inspect(look()))
+        target.prepare(replay_id, target.inspect(look()), terms("laps"))
     with Admin(kafka) as ours:
         assert name not in ours.cluster().topics, "nothing is made in its place"
 

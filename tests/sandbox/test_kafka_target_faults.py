@@ -38,6 +38,7 @@ from playhead.records import Records
 from playhead.source import SourceFacts
 from playhead.target import AlreadyCommitted, InUse, Look
 from playhead.testing.proxy import LinkProxy
+from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.fix_torture import SEED
 
@@ -77,7 +78,7 @@ def prepared(target: KafkaTarget, *, within_one_cluster: bool = False) -> str:
             admin.create_topic("laps", partitions=1)
             identity = admin.cluster().cluster_id
     look = Look(SourceFacts(identity, {}), {"laps": 1}, [])
-    target.prepare(replay_id, target.inspect(look))
+    target.prepare(replay_id, target.inspect(look), terms("laps"))
     return replay_id
 
 

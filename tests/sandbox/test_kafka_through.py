@@ -16,6 +16,7 @@ from playhead.kafka.target import KafkaTarget
 from playhead.record import Headers, Record, Slice
 from playhead.source import OutOfBounds
 from playhead.target import Look
+from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
 from tests.sandbox.kafka_log import Log, delete_topic
 
@@ -45,7 +46,7 @@ def odd_rows(seed: int) -> list[Row]:
 def job_of(source: KafkaSource, target: KafkaTarget, limits: Limits) -> Job:
     facts, bounds = source.facts(), source.bounds()
     replay_id, [topic] = new_id(), facts.topics
-    target.prepare(replay_id, target.inspect(Look(facts, {topic: len(bounds)}, [])))
+    target.prepare(replay_id, target.inspect(Look(facts, {topic: len(bounds)}, [])), terms(topic))
     works = tuple(
         ((Slice(*place, held.earliest, held.stable_end),),)
         for place, held in sorted(bounds.items())

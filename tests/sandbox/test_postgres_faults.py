@@ -27,6 +27,7 @@ from playhead.sandbox import Endpoints, Sandbox
 from playhead.target import AlreadyCommitted, Inspection
 from playhead.testing import Aborted, armed
 from playhead.testing.proxy import LinkProxy
+from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import Table, record
 
 FOLDER = Path(playhead.__file__).parent
@@ -64,7 +65,7 @@ def target_of(url: str, schema: str) -> PostgresTarget:
 def run(url: str, schema: str) -> None:
     """The replay, from the start or on from where it died."""
     target = target_of(url, schema)
-    target.prepare(REPLAY, Inspection(""))
+    target.prepare(REPLAY, Inspection(""), terms("cars"))
     left = remaining(SLICES, [entry.slice for entry in target.entries(REPLAY)])
     with target.hold(REPLAY), target.open(REPLAY) as writer:
         for slice_ in left:

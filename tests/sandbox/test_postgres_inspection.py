@@ -8,13 +8,14 @@ from psycopg import sql
 
 from playhead.errors import PlayheadError, Refused
 from playhead.postgres.failures import NotAllowed
-from playhead.postgres.ledger import NoLedger
+from playhead.postgres.own import NoLedger
 from playhead.postgres.places import BadTableName, parts_of
 from playhead.postgres.target import PostgresTarget
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
 from playhead.target import Inspection, Look
+from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import Table, record
 
 SAMPLES = [
@@ -192,13 +193,13 @@ class TestNames:
         look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [Records.of(SAMPLES)])
         making = PostgresTarget(url, "made_here", create=True, ledger_table=f"{schema}.ledger")
         inspection = making.inspect(look)
-        making.prepare("7f3a", inspection)
+        making.prepare("7f3a", inspection, terms("cars"))
         assert made.run(f"SELECT to_regclass('{schema}.made_here') IS NOT NULL") == [(True,)]
 
     def test_the_ledger_does_not_catch_the_tables_of_a_user_named_playhead(
         self, sandbox: Endpoints
     ) -> None:
-        PostgresTarget(sandbox.database_url, "any").prepare("7f3a", Inspection(""))
+        PostgresTarget(sandbox.database_url, "any").prepare("7f3a", Inspection(""), terms())
         with psycopg.connect(sandbox.database_url) as connection:
             found = connection.execute("SELECT current_user::text, current_schema()::text")
             assert found.fetchone() == ("playhead", "public")

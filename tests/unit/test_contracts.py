@@ -322,8 +322,33 @@ class JoinsEntries(Broken):
 
 
 class StartsOverWhenPrepared(Broken):
-    def prepare(self, replay_id, inspection, /):
+    def prepare(self, replay_id, inspection, terms, /):
         self._ledger.pop(replay_id, None)
+        return super().prepare(replay_id, inspection, terms)
+
+
+class HasTermsLate(Broken):
+    def terms(self, replay_id, /):
+        return super().terms(replay_id) if self._ledger.get(replay_id) else None
+
+
+class TakesTheLatestTerms(Broken):
+    def prepare(self, replay_id, inspection, terms, /):
+        self._terms.pop(replay_id, None)
+        return super().prepare(replay_id, inspection, terms)
+
+
+class ComparesTermsUntilTheFirstCommit(Broken):
+    def prepare(self, replay_id, inspection, terms, /):
+        if self._ledger.get(replay_id) and replay_id in self._terms:
+            return ()
+        return super().prepare(replay_id, inspection, terms)
+
+
+class ForgetsWhoBeganWithoutTerms(Broken):
+    def prepare(self, replay_id, inspection, terms, /):
+        super().prepare(replay_id, inspection, terms)
+        return ()
 
 
 class WritesToLook(Broken):
@@ -503,6 +528,10 @@ def test_what_is_not_broken_passes():
         (NullForEmpty, "after a commit: nobody committed"),
         (Unordered, "not in order"),
         (JoinsEntries, "after slices that only touch: the ledger says"),
+        (HasTermsLate, "no terms after being prepared"),
+        (TakesTheLatestTerms, "were not refused"),
+        (ComparesTermsUntilTheFirstCommit, "were not refused"),
+        (ForgetsWhoBeganWithoutTerms, "begun without terms"),
         (StartsOverWhenPrepared, "after being prepared again: the ledger says"),
         (WritesToLook, "after a look: nobody committed"),
         (PreviewWrites, "after a look: nobody committed"),

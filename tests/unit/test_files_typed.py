@@ -14,6 +14,7 @@ from playhead.files.typed import filled, inferred
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Look
+from playhead.testing.target_case import terms
 from tests.fix_archives import commit, data_files, read, record, slice_
 
 VALUES = [
@@ -43,7 +44,7 @@ def typed_target(root: Path) -> FilesTarget:
     inspection = target.inspect(Look(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples))
     (note,) = inspection.notes
     assert "value_car int64, value_mixed json, value_pit bool, value_speed double" in note.text
-    target.prepare("r", inspection)
+    target.prepare("r", inspection, terms())
     return target
 
 
@@ -166,7 +167,7 @@ def test_values_that_are_no_json_get_no_columns(tmp_path: Path) -> None:
     samples = [Records.of([record(0)])]
     inspection = target.inspect(Look(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples))
     assert [note.code for note in inspection.notes] == ["files.no-columns"]
-    target.prepare("r", inspection)
+    target.prepare("r", inspection, terms())
     with target.open("r") as writer:
         commit(writer, slice_(0, 5), [record(0)])
     assert read(tmp_path, slice_(0, 5)) == [record(0)]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.account import RecordRefused
+from playhead.account import Account, RecordRefused
 from playhead.context import configure
 from playhead.cutter import Limits
 from playhead.errors import PlayheadError, Refused, Unavailable
@@ -23,7 +23,8 @@ from playhead.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.record import Record
+from playhead.record import Record, Slice
+from playhead.records import Records
 from playhead.replay import running
 from playhead.replay.build import ends
 from playhead.replay.replaced import SourceReplaced, TargetReplaced, refuse_another_target
@@ -277,8 +278,11 @@ def test_a_target_that_was_restored_goes_on(tmp_path):
 
 def test_entries_that_were_not_planned_make_the_proof_fail(tmp_path):
     source, target = ListSource(TEN), ListTarget()
-    runner(whole_plan(source), source, target, tmp_path).run()
     shorter = plan_of(partition_plan(0, 6), source=source.facts())
+    with target.open(shorter.replay_id) as writer:
+        account = Account(Slice(TOPIC, 0, 6, 10))
+        account.read = 4
+        writer.commit(account, [Records.of(TEN[6:])])
     proof = runner(shorter, source, target, tmp_path).run()
     assert (proof.adds_up, proof.total("foreign")) == (False, 4)
     assert state(tmp_path) == DIFFERENT

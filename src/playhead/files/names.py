@@ -18,6 +18,7 @@ _REPLAY = "replay.json"
 _PLACE = r"topic=(?P<topic>[^/]+)/partition=(?P<partition>\d{5,})"
 _OFFSETS = r"(?P<from_offset>\d{20})-(?P<to_offset>\d{20})"
 _DATA = re.compile(f"{_PLACE}/{_OFFSETS}")
+_TERMS = re.compile(rf"{LEDGER}/replay=[^/]+/terms-[0-9a-f]{{16}}\.json")
 _ENTRY = re.compile(rf"{LEDGER}/replay=(?P<replay>[^/]+)/{_PLACE}/{_OFFSETS}\.json")
 
 
@@ -61,6 +62,16 @@ def replay_of(folder: str) -> str | None:
 def about_path(replay_id: str) -> str:
     """What a replay knew of its topics beside their records."""
     return f"{replay_folder(replay_id)}/{_REPLAY}"
+
+
+def terms_path(replay_id: str, digest: str) -> str:
+    """The terms of a replay; named by what they say, so that two who write at once hide nothing."""
+    return f"{replay_folder(replay_id)}/terms-{digest[:16]}.json"
+
+
+def is_terms(path: str) -> bool:
+    """Whether it is the `terms_path` of some replay."""
+    return _TERMS.fullmatch(path) is not None
 
 
 def is_about(path: str) -> bool:

@@ -15,12 +15,15 @@ from playhead.files.jsonl import bytes_as_json, headers_as_json
 from playhead.files.names import Format
 from playhead.files.parquet import ParquetCodec
 from playhead.files.survey import surveyed
+from playhead.files.terms import agree, kept_terms
 from playhead.files.typed import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
+from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import Inspection, Look, Target, Writer
+from playhead.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,15 @@ class FilesTarget(Target):
             ]
         return rows
 
-    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         archive = self._archive()
         archive.make()
+        notes = agree(archive, replay_id, terms)
         archive.write_about(replay_id, inspection.needs.get("topics", {}))
+        return notes
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        return kept_terms(self._archive(), replay_id)
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
         """One run at a time, by a lock on a local disk; S3 has no locks, and needs none (see Delivery)."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
+from playhead.faults import abort_point
 from playhead.kafka.ledger_keys import (
     LEDGER_TOPIC,
     former_transactional_id,
@@ -20,6 +21,7 @@ from playhead.kafka.ledger_reading import LedgerEnd, ledger_end, read_ledger
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry, joined
 from playhead.source import Place
+from playhead.terms import Terms, UnknownTerms, agreed
 
 _NAMED = b"1"
 
@@ -47,22 +49,29 @@ class LedgerShort(Unavailable):
         )
 
 
-def settled(connection: KafkaConnection, replay_id: str) -> Mapping[str, Any]:
-    """What was written down of a replay before it began; empty when it has not."""
+def ledger_of(connection: KafkaConnection, replay_id: str) -> "Ledger":
+    """The ledger of a replay as it is now."""
     ledger = Ledger(connection, replay_id)
     ledger.catch_up()
-    return ledger.terms()
+    return ledger
 
 
-def settle(connection: KafkaConnection, replay_id: str, terms: Mapping[str, Any]) -> None:
-    """Write down what holds for the whole replay; what was settled first stays."""
+def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
+    """Write down what holds for the whole replay; what was settled first stays, and other terms are refused."""
+    # Its making ends what another one was writing; the transactions of that one fail from now on.
     transactions = Transactions(connection, replay_id, f"playhead-{replay_id}-terms")
     try:
-        if not settled(connection, replay_id):
+        ledger = ledger_of(connection, replay_id)
+        kept = ledger.terms()
+        whole = wanted.begun() if kept is None else agreed(replay_id, kept, wanted)
+        if whole != kept:
             transactions.begin()
-            transactions.note(LEDGER_TOPIC, names_key(replay_id), _NAMED)
-            transactions.note(LEDGER_TOPIC, terms_key(replay_id), json.dumps(terms).encode())
+            if ledger.is_new:
+                transactions.note(LEDGER_TOPIC, names_key(replay_id), _NAMED)
+            transactions.note(LEDGER_TOPIC, terms_key(replay_id), whole.as_json().encode())
+            abort_point("kafka.terms_sent")
             transactions.commit()
+            abort_point("kafka.terms_committed")
     finally:
         transactions.close()
 
@@ -121,9 +130,27 @@ class Ledger:
         found = {key: _entry(key, value) for key, value in self._found.get(place, {}).items()}
         return dict(sorted(found.items(), key=lambda each: each[1].slice))
 
-    def terms(self) -> Mapping[str, Any]:
-        """What was settled before the replay began; empty when nothing was."""
+    def terms(self) -> Terms | None:
+        """The terms of the replay; None when it has none, or began with a version that wrote none down."""
+        found = self._other.get(terms_key(self._replay_id))
+        if found is None or "version" not in json.loads(found):
+            return None
+        try:
+            return Terms.from_json(found)
+        except (ValueError, KeyError, TypeError) as exc:
+            raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
+
+    def settled(self) -> Mapping[str, Any]:
+        """What this target settled before the replay began; empty when nothing was."""
+        terms = self.terms()
+        if terms is not None:
+            return terms.settled
         return dict(json.loads(self._other.get(terms_key(self._replay_id), b"{}")))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is known of the replay yet."""
+        return not (self.settled() or self.entries())
 
     @property
     def names_writers(self) -> bool:

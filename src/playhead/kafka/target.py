@@ -8,6 +8,7 @@ from typing import Any
 
 from playhead.account import Account
 from playhead.connection import KafkaConnection
+from playhead.faults import abort_point
 from playhead.instant import show_ms
 from playhead.kafka.admin import Admin
 from playhead.kafka.commits import Lane
@@ -18,8 +19,8 @@ from playhead.kafka.ledger import (
     Ledger,
     LedgerShort,
     fence_unfinished,
+    ledger_of,
     settle,
-    settled,
 )
 from playhead.kafka.ledger_keys import former_transactional_id, transactional_id
 from playhead.kafka.ledger_topic import make_ledger
@@ -29,10 +30,12 @@ from playhead.kafka.routes import CopyRoute, PartitionRule, RedriveRoute, Route,
 from playhead.kafka.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry, remaining
+from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
 from playhead.target import Findings, Inspection, Look, Target, at_once
+from playhead.terms import Terms, Whereto, agreed, without_terms
 
 # Each is a client with threads and connections of its own.
 _MOST_PRODUCERS = 16
@@ -119,23 +122,53 @@ class KafkaTarget(Target):
             "headers": [[name, _text(value)] for name, value in rules.apply(record.headers)],
         }
 
-    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
-        needs = inspection.needs
         with Admin(self.connection) as admin:
-            topics = () if self.redrive else {*map(self.topic_for, needs.get("partitions") or ())}
-            make_ledger(admin, beside=topics)
-            terms = settled(self.connection, replay_id)
-            if terms:
-                confirm_same(admin, terms.get("topic_ids") or {})
-                return
-            for topic, made in needs.get("create", {}).items():
+            make_ledger(admin, beside={*map(self.topic_for, self._sources(inspection, terms))})
+            ledger = ledger_of(self.connection, replay_id)
+            kept, before = ledger.terms(), ledger.settled()
+            confirm_same(admin, before.get("topic_ids") or {})
+            if kept is not None:
+                agreed(replay_id, kept, terms)
+            is_old = kept is None and not ledger.is_new
+            if kept is None or kept.is_endless:
+                self._make_topics(admin, inspection, {} if is_old else before)
+            wanted = self._wanted(admin, inspection, terms)
+        if is_old:
+            wanted = replace(wanted, settled={**wanted.settled, **before})
+        abort_point("kafka.terms_looked")
+        if kept is None or agreed(replay_id, kept, wanted) != kept:
+            settle(self.connection, replay_id, wanted)
+        return (without_terms(replay_id),) if is_old else ()
+
+    def _make_topics(self, admin: Admin, inspection: Inspection, before: Mapping[str, Any]) -> None:
+        """Those that are to be made; one that was written to, and is gone, is not made in its place."""
+        for topic, made in inspection.needs.get("create", {}).items():
+            if topic not in (before.get("topic_ids") or {}):
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
-            terms = {name: needs.get(name) for name in ("partitions", "same_cluster")}
-            found = look_up(admin, topics)
-        ids = {name: topic.topic_id for name, topic in found.items()}
-        counts = {name: topic.partitions for name, topic in found.items()}
-        settle(self.connection, replay_id, {**terms, "topic_ids": ids, "counts": counts})
+
+    def _wanted(self, admin: Admin, inspection: Inspection, terms: Terms) -> Terms:
+        """The terms, with the topics as they are now."""
+        needs = inspection.needs
+        sources = self._sources(inspection, terms)
+        found = look_up(admin, {*map(self.topic_for, sources)})
+        settled = {name: needs.get(name) for name in ("partitions", "same_cluster")}
+        settled["topic_ids"] = {name: topic.topic_id for name, topic in found.items()}
+        settled["counts"] = {name: topic.partitions for name, topic in found.items()}
+        places = {
+            source: Whereto(f"topic {name}", f"id {found[name].topic_id}" if name in found else "")
+            for source, name in ((each, self.topic_for(each)) for each in sources)
+        }
+        return replace(terms, places=places, settled=settled)
+
+    def _sources(self, inspection: Inspection, terms: Terms) -> Sequence[str]:
+        """The topics whose records go to a topic that is known before they are read."""
+        return () if self.redrive else tuple(inspection.needs.get("partitions") or terms.topics)
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        """From the ledger's topic."""
+        return ledger_of(self.connection, replay_id).terms()
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -220,7 +253,7 @@ class KafkaWriter:
 
     def confirm(self, topics: Collection[str]) -> None:
         """Refuse topics that were deleted since this replay first saw them."""
-        began_with = self._ledger.terms().get("topic_ids") or {}
+        began_with = self._ledger.settled().get("topic_ids") or {}
         seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
         ids = {name: began_with.get(name) or seen.get(name) for name in topics}
         confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
@@ -256,7 +289,7 @@ class KafkaWriter:
         try:
             # Only now: to make the producer has ended whatever else was writing under its id.
             self._ledger.catch_up()
-            shows_group = target.moves_group and self._ledger.terms().get("same_cluster")
+            shows_group = target.moves_group and self._ledger.settled().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
             held = self._ledger.held_of(place)
             route = self._route(place[0])
@@ -313,7 +346,7 @@ class KafkaWriter:
         if topic is None:
             raise NoSuchTopic(name, existing=())
         # What was settled when the replay began holds to its end, or a key's records would part.
-        terms = self._ledger.terms()
+        terms = self._ledger.settled()
         topic = replace(topic, partitions=(terms.get("counts") or {}).get(name, topic.partitions))
         partitions = (terms.get("partitions") or {}).get(source_topic)
         rule = target.partition_rule

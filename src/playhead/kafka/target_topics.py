@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from playhead.clock import SystemClock, wait_until
-from playhead.errors import BrokerUnavailable, PlayheadError
+from playhead.errors import BrokerUnavailable, Refused
 from playhead.kafka.admin import Admin, KafkaRefused
 from playhead.kafka.facts import Settings, settings_of
 from playhead.kafka.offsets import Described, describe_those, stable_ends
@@ -16,7 +16,7 @@ _HEARD_OF_WITHIN_S = 3.0
 _SET_OVERHEAD_BYTES = 1_024
 
 
-class TargetReplaced(PlayheadError):
+class TargetReplaced(Refused):
     """A topic that was deleted, and perhaps made again, since a replay began to write to it."""
 
     def __init__(self, topic: str, *, began_with: str, found: str | None) -> None:
@@ -25,7 +25,7 @@ class TargetReplaced(PlayheadError):
         super().__init__(
             f"topic {topic} is not the one that this replay began to write to: {now}; "
             "what the ledger says was written there is lost",
-            hint="start it from the beginning, as a new replay",
+            hint="another --id, of a live pipeline another --name, begins anew",
         )
 
 

@@ -157,7 +157,10 @@ class Runner:
                 sleep_unless(self._is_stopped, waits.take())
 
     def _begin(self, both: Ends, mark: Pipeline, known: Pipeline | None) -> Beginning:
-        both.target.prepare(self._id, self._plan.target)
+        for note in both.target.prepare(
+            self._id, self._plan.target, self._plan.terms(is_endless=True)
+        ):
+            self._tell(note.text)
         abort_point("live.prepared")
         begun = beginning(
             self.wish,

@@ -4,11 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
-from playhead.errors import PlayheadError
 from playhead.ledger import Entry, joined
-from playhead.postgres.failures import NotAllowed, StatementRefused
+from playhead.postgres.own import OwnTable
 from playhead.postgres.session import Place, Session
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
@@ -28,19 +25,6 @@ CREATE TABLE IF NOT EXISTS {table} (
 )
 """
 
-_OF_ITS_NAME = """
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $1 AND c.relname = $2
-"""
-
-
-class NoLedger(PlayheadError):
-    """The ledger's table cannot be made, or is something else."""
-
-    def __init__(self, table: Place, *, reason: str, hint: str) -> None:
-        self.table, self.reason = table, reason
-        super().__init__(f"no ledger in {table}: {reason}", hint=hint)
-
 
 @dataclass(frozen=True, slots=True)
 class Others:
@@ -56,61 +40,30 @@ class Ledger:
 
     def __init__(self, session: Session, table: Place) -> None:
         self._session, self._table = session, table
+        self._own = OwnTable(session, table, _TABLE)
 
-    def can_be_made(self) -> bool:
-        """Whether it is there and can be written, or this user may make it."""
-        if self.exists():
-            return self._can_be_written()
-        found = self._session.run(
-            "SELECT CASE WHEN n.oid IS NULL "
-            "THEN has_database_privilege(current_database(), 'CREATE') "
-            "ELSE has_schema_privilege(n.oid, 'CREATE') END "
-            "FROM (VALUES ($1)) wanted (name) "
-            "LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.name",
-            (self._table.schema,),
+    def refuse_unusable(self, *, is_endless: bool) -> None:
+        """Return when it can be written, or made; a live pipeline extends the entries that it has."""
+        self._own.refuse_unusable(
+            ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
         )
-        return found == [(True,)]
-
-    def refuse_unmakable(self) -> None:
-        if not self.can_be_made():
-            reason = "this user may not make it, or not read and write it"
-            raise NoLedger(self._table, reason=reason, hint=self._way_out())
 
     def exists(self) -> bool:
-        return bool(self._session.run(f"SELECT {_OF_ITS_NAME}", self._name))
-
-    def _can_be_written(self) -> bool:
-        rights = "has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
-        rights += " AND has_table_privilege(c.oid, 'INSERT')"
-        return self._session.run(f"SELECT {rights} {_OF_ITS_NAME}", self._name) == [(True,)]
-
-    @property
-    def _name(self) -> tuple[str, str]:
-        return self._table.schema, self._table.name
+        return self._own.exists()
 
     def make(self) -> None:
         """Make the table, and its schema, where they are not there; runs at once do no harm."""
-        if self.exists():
-            return
-        try:
-            with self._session.transaction():
-                self._session.run(
-                    "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
-                    (f"playhead ledger {self._table}",),
-                )
-                schema = sql.Identifier(self._table.schema)
-                found = self._session.run(
-                    "SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1", (self._table.schema,)
-                )
-                if not found:
-                    self._session.run(sql.SQL("CREATE SCHEMA {}").format(schema).as_string())
-                self._session.run(_TABLE.format(table=self._table.quoted))
-        except (NotAllowed, StatementRefused) as exc:
-            raise NoLedger(
-                self._table,
-                reason=exc.reason,
-                hint=self._way_out(),
-            ) from exc
+        self._own.make()
+
+    def has_entries(self, replay_id: str) -> bool:
+        """Whether a replay has committed anything."""
+        if not self.exists():
+            return False
+        found = self._session.run(
+            f"SELECT FROM {self._table.quoted} WHERE replay = $1 LIMIT 1",
+            (replay_id,),
+        )
+        return bool(found)
 
     def entries(self, replay_id: str) -> list[Entry]:
         """In order; none when there is no such table."""
@@ -177,12 +130,6 @@ class Ledger:
             "(replay, topic, partition, from_offset, to_offset, entry) "
             "VALUES ($1, $2, $3::int8::int4, $4, $5, $6::text::jsonb)",
             _row(replay_id, entry),
-        )
-
-    def _way_out(self) -> str:
-        return (
-            f"somebody who may: CREATE SCHEMA {self._table.schema} AUTHORIZATION this_user; or name a "
-            f"table that may be made, or that was made with: {' '.join(_TABLE.format(table='NAME').split())}"
         )
 
 

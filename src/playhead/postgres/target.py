@@ -17,13 +17,14 @@ from playhead.postgres.inspection import notes as inspection_notes
 from playhead.postgres.layout import layout_of
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.places import parts_of, place_of
-from playhead.postgres.server import connect
 from playhead.postgres.session import Place, Session, open_session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.tables import Habits, OpenTable
+from playhead.postgres.terms import Beginning, Replays, whereto
 from playhead.postgres.writer import PostgresWriter
 from playhead.records import Records
 from playhead.target import Inspection, InUse, Look, Target
+from playhead.terms import OtherTerms, Terms, differing_place
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class PostgresTarget(Target):
     decode: str = "json"
     create: bool = False
     ledger_table: str = str(DEFAULT)
+    is_endless: bool = False
+    """Whether slices are joined as they come, as a live pipeline's are."""
     known_by: tuple[str, ...] = ()
     """With these, `compare` looks only for whether some row has what a record has in these columns."""
 
@@ -74,7 +77,8 @@ class PostgresTarget(Target):
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
-            self._ledger(session).refuse_unmakable()
+            self._ledger(session).refuse_unusable(is_endless=self.is_endless)
+            self._replays(session).refuse_unusable(is_endless=self.is_endless)
             made = tuple(statements.values())
             needs = {"statements": list(made)}
             return Inspection(_identity(session), tuple(notes), creates=made, needs=needs)
@@ -89,8 +93,15 @@ class PostgresTarget(Target):
         return Habits(key, rule, version, self.tombstones, self.decode)
 
     def _ledger(self, session: Session) -> Ledger:
+        return Ledger(session, self._ledger_place)
+
+    def _replays(self, session: Session) -> Replays:
+        return Replays(session, self._ledger(session), self._ledger_place)
+
+    @property
+    def _ledger_place(self) -> Place:
         schema, name = parts_of(self.ledger_table)
-        return Ledger(session, Place(schema or "public", name))
+        return Place(schema or "public", name)
 
     def identity(self) -> str:
         with self._session() as session:
@@ -110,14 +121,18 @@ class PostgresTarget(Target):
             )
         ]
 
-    def prepare(self, _replay_id: str, inspection: Inspection, /) -> None:
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         with self._session() as session:
+            replays = self._replays(session)
             self._ledger(session).make()
-        statements = inspection.needs.get("statements") or ()
-        if statements:
-            with connect(self.url) as connection:
-                for statement in statements:
-                    connection.execute(statement)
+            replays.make()
+            tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
+            statements = inspection.needs.get("statements") or ()
+            return replays.agree(replay_id, Beginning(terms, statements, tables))
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        with self._session() as session:
+            return self._replays(session).get(replay_id)
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -161,7 +176,9 @@ class PostgresTarget(Target):
 
             def table_of(topic: str) -> OpenTable:
                 if topic not in tables:
-                    tables[topic] = self._open_table(session, topic)
+                    opened = self._open_table(session, topic)
+                    self._refuse_other(session, replay_id, topic, opened)
+                    tables[topic] = opened
                 return tables[topic]
 
             ledger = self._ledger(session)
@@ -175,6 +192,18 @@ class PostgresTarget(Target):
         layout = layout_of(table, self.decode)
         # COPY knows no policies for rows.
         return OpenTable(layout, self._habits(table), only_by_stage=table.has_row_security)
+
+    def _refuse_other(
+        self, session: Session, replay_id: str, topic: str, opened: OpenTable
+    ) -> None:
+        """The table that is here now is the one that the replay began with."""
+        terms = self._replays(session).get(replay_id)
+        kept = terms.places.get(topic) if terms is not None else None
+        table = opened.layout.table
+        told = differing_place(kept, whereto(table.place, table.oid))
+        if told is not None:
+            is_endless = terms is not None and terms.is_endless
+            raise OtherTerms(replay_id, differences=[told], is_endless=is_endless)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -111,7 +111,9 @@ class Runner:
             self.journal.note(replay_id, RUNNING)
             try:
                 refuse_another_target(self.ends.target, self.plan)
-                self.ends.target.prepare(replay_id, self.plan.target)
+                notes = self.ends.target.prepare(replay_id, self.plan.target, self.plan.terms())
+                for note in notes:
+                    self.say(note.text)
                 abort_point("run.prepared")
                 entries = self._until_done()
             except BaseException as exc:
@@ -120,6 +122,7 @@ class Runner:
                 self.journal.note(replay_id, state, error=str(exc) or type(exc).__name__)
                 raise
             proof = prove(self.plan, entries, took=self._took(began), pace=self._pace())
+            proof = replace(proof, notes=(*notes, *proof.notes))
             abort_point("run.proved")
             state = DONE if proof.adds_up else DIFFERENT
             self.journal.note(replay_id, state, proof=proof.as_document())

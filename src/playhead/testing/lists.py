@@ -13,6 +13,7 @@ from playhead.absence import OneReason
 from playhead.account import Account
 from playhead.faults import Aborted
 from playhead.ledger import Entry, joined
+from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, Place, Reader, Source, SourceFacts, TopicFacts
@@ -27,6 +28,7 @@ from playhead.target import (
     Writer,
     at_once,
 )
+from playhead.terms import Terms, Whereto, agreed, without_terms
 
 # So few that a handful of records already comes in several runs.
 _RUN_LENGTH = 2
@@ -208,6 +210,9 @@ class ListTarget(Target):
         self._lock = RLock()
         self._rows: list[tuple[str, Record]] = []
         self._ledger: dict[str, list[Entry]] = {}
+        self._terms: dict[str, Terms] = {}
+        self.made = "made once"
+        """Another text stands for a list that was dropped and made again."""
         self._held: set[str] = set()
         self._faults: dict[str, Exception] = {}
         self._name = f"list:{uuid4().hex}"
@@ -248,8 +253,18 @@ class ListTarget(Target):
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         return [{"offset": each.offset, "key": each.key, "value": each.value} for each in records]
 
-    def prepare(self, replay_id: str, inspection: Inspection, /) -> None:
-        """Nothing to make."""
+    def prepare(self, replay_id: str, _inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
+        """Nothing to make but the terms."""
+        with self._lock:
+            places = {topic: Whereto(self._name, self.made) for topic in terms.topics}
+            wanted, kept = replace(terms, places=places), self._terms.get(replay_id)
+            self._terms[replay_id] = wanted if kept is None else agreed(replay_id, kept, wanted)
+            is_new = kept is None and bool(self._ledger.get(replay_id))
+            return (without_terms(replay_id),) if is_new else ()
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        with self._lock:
+            return self._terms.get(replay_id)
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:

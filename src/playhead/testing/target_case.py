@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from typing import Any
 from uuid import uuid4
 
 from playhead.account import Account
@@ -13,6 +14,7 @@ from playhead.record import Headers, Record, Slice
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Look, Target, Writer
+from playhead.terms import Terms
 from playhead.testing.source_contract import sample_records
 
 MakeTarget = Callable[[], Target]
@@ -98,8 +100,15 @@ class Case:
             target = make_target()
             inspection = target.inspect(look())
             needs = json.loads(json.dumps(inspection.needs))
-            target.prepare(self.replay_id, replace(inspection, needs=needs))
+            target.prepare(self.replay_id, replace(inspection, needs=needs), terms())
         return make_target()
+
+
+def terms(*topics: str, **changes: Any) -> Terms:
+    """Of a replay of these topics, else of those of `look`, into whatever it is held against."""
+    names = topics or ("contract", "other")
+    plain = Terms("a plan", "contract", dict.fromkeys(names, "an id"), "a target", {})
+    return replace(plain, **changes)
 
 
 def look() -> Look:

@@ -22,6 +22,7 @@ from playhead.testing.target_case import (
     look,
     runs_of,
 )
+from playhead.testing.target_terms import CHECKS_OF_TERMS
 
 Damage = Callable[[], None]
 
@@ -60,6 +61,7 @@ def exercise_target(
         _finds_what_is_not_as_it_was,
         _may_join_endless_slices,
         _is_watched,
+        *CHECKS_OF_TERMS,
     ):
         check(make_target, Onlooker(read_back))
     _keeps_replays_apart(make_target, Onlooker(read_back), replaces)

@@ -1,0 +1,137 @@
+"""The terms of replays, in a table beside the ledger's; written before a replay commits anything."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from playhead.faults import abort_point
+from playhead.note import Note
+from playhead.postgres.ledger import Ledger
+from playhead.postgres.own import OwnTable
+from playhead.postgres.session import Place, Session
+from playhead.terms import OtherTerms, Terms, UnknownTerms, Whereto, agreed, without_terms
+
+# As text: the other kind of JSON column would take neither every text nor the order it was written in.
+_TABLE = """
+CREATE TABLE IF NOT EXISTS {table} (
+    replay text NOT NULL PRIMARY KEY,
+    terms json NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+_LONGEST_BYTES = 63
+
+
+def beside(ledger: Place) -> Place:
+    """Where the terms of a ledger's replays are: `replays` beside `entries`, else NAME_replays."""
+    if ledger.name == "entries":
+        return Place(ledger.schema, "replays")
+    kept = ledger.name.encode()[: _LONGEST_BYTES - len("_replays")].decode(errors="ignore")
+    return Place(ledger.schema, f"{kept}_replays")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a replay begins with, or goes on with."""
+
+    terms: Terms
+    statements: Sequence[str]
+    """They make the tables that are not there; a replay that goes on makes none."""
+    tables: Mapping[str, Place]
+    """Source topic to the table that its name leads to now."""
+
+
+class Replays:
+    """The table of terms, through one session."""
+
+    def __init__(self, session: Session, ledger: Ledger, ledger_table: Place) -> None:
+        self._session, self._ledger = session, ledger
+        self._own = OwnTable(session, beside(ledger_table), _TABLE)
+
+    def refuse_unusable(self, *, is_endless: bool) -> None:
+        """A live pipeline adds the topics that it meets on its way."""
+        self._own.refuse_unusable(
+            ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
+        )
+
+    def make(self) -> None:
+        self._own.make()
+
+    def get(self, replay_id: str) -> Terms | None:
+        """The terms of a replay; None when there are none, or no such table."""
+        if not self._own.exists():
+            return None
+        found = self._session.run(
+            f"SELECT terms::text FROM {self._own.place.quoted} WHERE replay = $1",  # noqa: S608
+            (replay_id,),
+        )
+        if not found:
+            return None
+        try:
+            return Terms.from_json(found[0][0])
+        except (ValueError, KeyError, TypeError) as exc:
+            where = str(self._own.place)
+            raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
+
+    def agree(self, replay_id: str, begun: Beginning) -> Sequence[Note]:
+        """Write the terms, and make what is to be made, in one transaction; or refuse other terms."""
+        with self._session.transaction():
+            self._session.run(
+                "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
+                (f"playhead terms {self._own.place}",),
+            )
+            kept = self.get(replay_id)
+            is_old = kept is None and self._ledger.has_entries(replay_id)
+            if kept is not None:
+                agreed(replay_id, kept, self._now(begun, kept.places))
+            if is_old:
+                _refuse_gone(replay_id, self._now(begun, begun.tables))
+            elif kept is None or kept.is_endless:
+                for statement in begun.statements:
+                    self._session.run(statement)
+            abort_point("postgres.terms.looked")
+            self._keep(replay_id, kept, self._now(begun, begun.tables))
+            abort_point("postgres.terms.written")
+        abort_point("postgres.terms.committed")
+        return (without_terms(replay_id),) if is_old else ()
+
+    def _now(self, begun: Beginning, topics: Iterable[str]) -> Terms:
+        """The terms, with the tables of some topics as they are now."""
+        tables = {topic: begun.tables[topic] for topic in topics if topic in begun.tables}
+        return replace(begun.terms, places=places(self._session, tables))
+
+    def _keep(self, replay_id: str, kept: Terms | None, wanted: Terms) -> None:
+        table = self._own.place.quoted
+        if kept is None:
+            statement = f"INSERT INTO {table} (replay, terms) VALUES ($1, $2::text::json)"  # noqa: S608
+            self._session.run(statement, (replay_id, wanted.begun().as_json()))
+            return
+        whole = agreed(replay_id, kept, wanted)
+        if whole != kept:
+            statement = f"UPDATE {table} SET terms = $2::text::json WHERE replay = $1"  # noqa: S608
+            self._session.run(statement, (replay_id, whole.as_json()))
+
+
+def places(session: Session, tables: Mapping[str, Place]) -> dict[str, Whereto]:
+    """What the tables are now; one that is not there has no oid."""
+    found: dict[str, Whereto] = {}
+    for topic, table in tables.items():
+        oid = session.run(
+            "SELECT c.oid::int8 FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = $1 AND c.relname = $2",
+            (table.schema, table.name),
+        )
+        found[topic] = whereto(table, oid[0][0] if oid else None)
+    return found
+
+
+def whereto(table: Place, oid: int | None) -> Whereto:
+    """A table as terms have it."""
+    return Whereto(f"table {table}", "" if oid is None else f"oid {oid}")
+
+
+def _refuse_gone(replay_id: str, wanted: Terms) -> None:
+    gone = [each.name for each in wanted.places.values() if not each.id]
+    if gone:
+        told = [f"the ledger has entries, and {name} is gone" for name in gone]
+        raise OtherTerms(replay_id, differences=told, is_endless=wanted.is_endless)

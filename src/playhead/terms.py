@@ -1,0 +1,228 @@
+"""The terms of a replay: what the target's ledger is the ledger of, fixed before its first commit.
+
+They lie beside the ledger, so that every machine and every face meets the same ones. Whoever comes
+with other terms is refused: the offsets that the ledger calls committed would be those of another
+topic, or rows of another table.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from playhead.errors import Refused
+from playhead.note import Note
+
+VERSION = 1
+# A plan of thousands of gaps is packed, and one that would fit into no record of a topic is left out:
+# its digest still says which plan it was.
+_MOST_PLAIN = 200_000
+_MOST_PACKED = 700_000
+_SHOWN = 3
+NO_TERMS = "ledger-without-terms"
+
+
+class OtherTerms(Refused):
+    """The target's ledger has this id with other terms: another plan, source, target or rules."""
+
+    def __init__(
+        self, replay_id: str, *, differences: Sequence[str], is_endless: bool = False
+    ) -> None:
+        self.replay_id, self.differences = replay_id, tuple(differences)
+        more = len(self.differences) - _SHOWN
+        told = "; ".join(self.differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        hint = (
+            "another --name begins a new pipeline, with --from earliest from the log's start"
+            if is_endless
+            else "another --id begins a new replay; what this id has committed stays as it is"
+        )
+        super().__init__(f"{replay_id} is something else in the target's ledger: {told}", hint=hint)
+
+
+class UnknownTerms(Refused):
+    """The ledger has terms that this Playhead does not understand."""
+
+    def __init__(self, replay_id: str, *, where: str, reason: str) -> None:
+        self.replay_id, self.where = replay_id, where
+        super().__init__(
+            f"the terms of replay {replay_id} in {where} cannot be read: {reason}",
+            hint="a later version of Playhead may have written them; use that one",
+        )
+
+
+class Whereto(NamedTuple):
+    """Where the records of a source topic go: a table or topic, and what makes it the same one."""
+
+    name: str
+    """As in `table public.laps`."""
+    id: str
+    """As in `oid 16390`; empty where it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for a replay from its first commit to its last look."""
+
+    digest: str
+    """Of the plan; empty for a live pipeline, whose end is open and whose plan is each start's own."""
+    source: str
+    """The source's identity."""
+    topics: Mapping[str, str]
+    """The source's topics, each with its id; empty where the system has no such thing."""
+    target: str
+    """The target's identity."""
+    rules: Mapping[str, Any]
+    """What was asked for, without what was left as it is by default."""
+    plan: Mapping[str, Any] | None = None
+    """The plan as a document, so that any machine can go on with it; without samples of records."""
+    places: Mapping[str, Whereto] = field(default_factory=dict)
+    """Source topic to where its records go; filled in by the target."""
+    settled: Mapping[str, Any] = field(default_factory=dict)
+    """What the target itself has settled for the whole replay."""
+
+    @property
+    def is_endless(self) -> bool:
+        return not self.digest
+
+    def begun(self) -> "Terms":
+        """As they are written down: without places that are not there."""
+        there = {topic: place for topic, place in self.places.items() if place.id}
+        return replace(self, places=there)
+
+    def as_json(self) -> str:
+        """The same terms give the same text."""
+        document = asdict(self) | {"version": VERSION}
+        document["places"] = {topic: list(place) for topic, place in self.places.items()}
+        plan = _text(self.plan) if self.plan is not None else ""
+        if len(plan) > _MOST_PLAIN:
+            packed = base64.b64encode(zlib.compress(plan.encode(), 9)).decode()
+            document["plan"] = packed if len(packed) <= _MOST_PACKED else None
+        return _text(document)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Terms":
+        """What `as_json` gave; a ValueError, KeyError or TypeError when it is something else."""
+        document: dict[str, Any] = json.loads(text)
+        version = document.pop("version")
+        if version != VERSION:
+            raise ValueError(f"terms of version {version!r}; this Playhead knows {VERSION}")
+        if isinstance(document["plan"], str):
+            document["plan"] = json.loads(zlib.decompress(base64.b64decode(document["plan"])))
+        places = {topic: Whereto(*place) for topic, place in document["places"].items()}
+        return cls(**document | {"places": places})
+
+
+def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:
+    """What the ledger is to say when a replay comes again; refuses other terms than it has.
+
+    A live pipeline may meet topics that it did not know, and they are added.
+    """
+    differences = [*differing(kept, wanted)]
+    if differences:
+        is_endless = kept.is_endless and wanted.is_endless
+        raise OtherTerms(replay_id, differences=differences, is_endless=is_endless)
+    if not kept.is_endless:
+        return kept
+    topics = {**wanted.topics, **kept.topics}
+    places = {**wanted.begun().places, **kept.places}
+    settled = {**wanted.settled, **kept.settled}
+    for name, each in settled.items():
+        if isinstance(each, Mapping) and isinstance(wanted.settled.get(name), Mapping):
+            settled[name] = {**wanted.settled[name], **each}
+    return replace(kept, topics=topics, places=places, settled=settled)
+
+
+def differing(kept: Terms, wanted: Terms) -> list[str]:
+    """What is not the same, in words; nothing when the terms are the same."""
+    if kept.is_endless != wanted.is_endless:
+        kinds = {True: "a live pipeline", False: "a replay"}
+        return [f"this is {kinds[wanted.is_endless]}, and that {kinds[kept.is_endless]}"]
+    found = [] if kept.is_endless else _differing_rules(kept, wanted)
+    if kept.source != wanted.source:
+        found.append(f"the source is {wanted.source}; the ledger says {kept.source}")
+    found += differing_topics(kept.topics, wanted.topics)
+    found += _differing_places(kept, wanted)
+    if not found and kept.digest != wanted.digest:
+        found.append(_differing_plans(kept, wanted))
+    return found
+
+
+def differing_topics(kept: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Topics of the source that have another id now."""
+    return [
+        f"source topic {topic} has the id {found[topic]}; the ledger says {kept[topic]}: "
+        "it was deleted and made again"
+        for topic in sorted(kept.keys() & found.keys())
+        if kept[topic] and found[topic] and kept[topic] != found[topic]
+    ]
+
+
+def differing_place(kept: Whereto | None, found: Whereto) -> str | None:
+    """What is not the same of a place that records go to; None when it is."""
+    if kept is None or kept == found:
+        return None
+    if not found.id:
+        return f"target {found.name} is gone; the ledger says it was written to with {kept.id}"
+    if kept.name != found.name:
+        return f"the target is {found.name}; the ledger says {kept.name}"
+    return (
+        f"target {found.name} has {found.id}; the ledger says {kept.id}: "
+        "it was dropped and made again"
+    )
+
+
+def without_terms(replay_id: str) -> Note:
+    """Said when a ledger has entries of a replay, and no terms."""
+    text = (
+        f"the ledger of {replay_id} was begun by an earlier version, which wrote down no terms: "
+        "that topics and tables are still those it began with cannot be told; from now on it can"
+    )
+    return Note(NO_TERMS, text)
+
+
+def _differing_rules(kept: Terms, wanted: Terms) -> list[str]:
+    return [
+        f"{name} is {_said(wanted.rules, name)}; the ledger says {_said(kept.rules, name)}"
+        for name in sorted({*kept.rules, *wanted.rules})
+        if _text(kept.rules.get(name)) != _text(wanted.rules.get(name))
+    ]
+
+
+def _differing_places(kept: Terms, wanted: Terms) -> list[str]:
+    """A target of another identity with the very same places was moved, or upgraded, as a whole."""
+    found = [
+        told
+        for topic, place in sorted(wanted.places.items())
+        if (told := differing_place(kept.places.get(topic), place)) is not None
+    ]
+    if found and kept.target != wanted.target:
+        found.append(f"the target's server is {wanted.target}; the ledger says {kept.target}")
+    return found
+
+
+def _differing_plans(kept: Terms, wanted: Terms) -> str:
+    ours, theirs = _runs(wanted), _runs(kept)
+    different = sorted(ours ^ theirs)
+    if not different:
+        return "the plan is another one"
+    run = different[0]
+    if run in ours:
+        return f"{run} is planned, and is not in the plan that the ledger has"
+    return f"{run} is not planned, and is in the plan that the ledger has"
+
+
+def _runs(terms: Terms) -> set[str]:
+    return {
+        f"{each['topic']}:{each['partition']}:{each['from_offset']}-{each['to_offset']}"
+        for each in (terms.plan or {}).get("partitions", ())
+    }
+
+
+def _said(rules: Mapping[str, Any], name: str) -> str:
+    return _text(rules[name]) if name in rules else "not said"
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
