@@ -193,7 +193,7 @@ class TestNames:
         look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [Records.of(SAMPLES)])
         making = PostgresTarget(url, "made_here", create=True, ledger_table=f"{schema}.ledger")
         inspection = making.inspect(look)
-        making.prepare("7f3a", inspection, terms("cars"))
+        making.prepare("7f3b", inspection, terms("cars"))
         assert made.run(f"SELECT to_regclass('{schema}.made_here') IS NOT NULL") == [(True,)]
 
     def test_the_ledger_does_not_catch_the_tables_of_a_user_named_playhead(
