@@ -79,6 +79,9 @@ class Account:
         self.is_endless = is_endless
         """Whether slices like this one come for ever: then its entry may be joined to the one that ends
         where it begins, so that the ledger does not grow with them."""
+        self.follows: int | None = None
+        """Where the offsets end that the plan has before this slice in its partition; None when there are
+        none, or when nobody knows. A target that keeps slices in order needs them committed."""
         self.read = self.filtered = self.outside = self.late = 0
         self.first_ms: int | None = None
         self.last_ms: int | None = None

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from playhead.account import Account, Bury, ErrorRule
 from playhead.allocation import give_back, keep_memory
 from playhead.clock import Clock, SystemClock
+from playhead.commit_order import follows_in
 from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
 from playhead.decoding import Decoding, reading, without_undecoded
 from playhead.errors import Stopped, Unavailable
@@ -94,6 +95,9 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     stop_file: Path | None = None
     """Where it can be seen, its presence asks to stop at the next slice boundary."""
+    planned: tuple[Slice, ...] = ()
+    """All of the plan, of which the works are what is left: it says what must have been committed before
+    a slice, where the target keeps them in order."""
     compares: Mapping[Slice, Entry] | None = None
     """With these the works are the slices of a ledger, and nothing is written: each is held against
     what the target has."""
@@ -204,7 +208,7 @@ def _play_lanes(
                 draw = _from(reader.read)
             bury = stack.enter_context(job.graveyard.open(job.replay_id)) if job.graveyard else None
             writer = stack.enter_context(job.target.open(job.replay_id))
-            cutter = Cutter(job.limits, job.filter, _accounts(job.rule, bury))
+            cutter = Cutter(job.limits, job.filter, _accounts(job, bury))
             explainer = stack.enter_context(closing(LazyExplainer(job.source)))
             desk = _Desk(job, writer, cutter, explainer, report, is_over)
             for lane in lanes:
@@ -227,8 +231,15 @@ def _from(read: Callable[[Slice], Iterator[Records]]) -> Draw:
     return lambda slice_: ((records, None) for records in read(slice_))
 
 
-def _accounts(rule: ErrorRule, bury: Bury | None) -> Callable[[Slice], Account]:
-    return lambda slice_: Account(slice_, rule, bury)
+def _accounts(job: Job, bury: Bury | None) -> Callable[[Slice], Account]:
+    follows = follows_in(job.planned)
+
+    def account(slice_: Slice) -> Account:
+        made = Account(slice_, job.rule, bury)
+        made.follows = follows(slice_)
+        return made
+
+    return account
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from playhead.account import Account
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Slice
@@ -18,12 +18,34 @@ from playhead.terms import Terms
 class AlreadyCommitted(Refused):
     """A slice overlaps one that the same replay has committed; nothing was written."""
 
-    def __init__(self, replay_id: str, *, found: Slice, committed: Slice) -> None:
+    def __init__(self, replay_id: str, *, found: Slice, committed: Slice | None) -> None:
         self.replay_id, self.found, self.committed = replay_id, found, committed
         super().__init__(
             f"replay {replay_id} cannot commit {found}: it has committed {committed}",
             hint="another run of this replay is, or was, at work; "
             f"`playhead resume {replay_id}` goes on from the ledger",
+        )
+
+
+class OutOfOrder(AlreadyCommitted):
+    """A slice comes after later ones, or before what precedes it; nothing was written.
+
+    As with `AlreadyCommitted`, whoever commits it is late, or too early: the ledger knows what is next.
+    """
+
+    def __init__(
+        self, replay_id: str, *, found: Slice, committed: Slice | None, needed: int | None = None
+    ) -> None:
+        super().__init__(replay_id, found=found, committed=committed)
+        self.needed = needed
+        if needed is None:
+            reason = f"it has committed {committed}, which comes later"
+        else:
+            reason = f"the offsets before it, up to {needed}, are not committed"
+        PlayheadError.__init__(
+            self,
+            f"replay {replay_id} cannot commit {found}: {reason}, and its outcome depends on the order",
+            hint=self.hint,
         )
 
 
@@ -118,9 +140,11 @@ class Writer(Protocol):
         they raise leaves nothing behind. Those that cannot be written go to `account.refuse`; the entry
         is what `account.close` gives, or where `account.is_endless` the join of that with the entry that
         ends where it begins. A slice that overlaps a committed one of the same replay is
-        refused with `AlreadyCommitted`. After any other error the outcome may be unknown: the ledger
-        knows it, and this writer is not to be used again. `Unavailable` means that trying again later,
-        with a new writer and a new look at the ledger, may well work.
+        refused with `AlreadyCommitted`. A target that is ordered refuses with `OutOfOrder` a slice after
+        which something of its partition is committed, and one before which `account.follows` is not:
+        whoever asks may be a task that was thought to be dead. After any other error the outcome may be
+        unknown: the ledger knows it, and this writer is not to be used again. `Unavailable` means that
+        trying again later, with a new writer and a new look at the ledger, may well work.
         """
         ...
 

@@ -141,6 +141,10 @@ def test_after_any_faults_the_target_holds_the_span_once(
     inside = [each for each in records if low <= each.timestamp_ms < high]
     places = sorted((each.partition, each.offset) for each in target.records)
     assert places == [(each.partition, each.offset) for each in inside]
+    if is_ordered:
+        for partition in (0, 1):
+            offsets = [each.offset for each in target.records if each.partition == partition]
+            assert offsets == sorted(offsets), "committed in the log's order, whatever failed"
     assert proof.adds_up
     assert proof.total("written") == len(inside)
     assert proof.total("absent") == 62 - len(records)

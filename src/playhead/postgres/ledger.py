@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from playhead.account import Account
+from playhead.commit_order import refuse_wrong_order
 from playhead.ledger import Entry, joined
 from playhead.postgres.own import OwnTable
 from playhead.postgres.session import Place, Session
@@ -75,12 +77,20 @@ class Ledger:
         )
         return sorted((Entry.from_json(row[0]) for row in found), key=lambda entry: entry.slice)
 
-    def refuse_overlap(self, replay_id: str, slice_: Slice) -> None:
-        """Keep others of this replay off this partition until the transaction ends, and look."""
+    def admit(self, replay_id: str, account: Account, *, is_ordered: bool) -> None:
+        """Keep others of this replay off this partition until the transaction ends, and look.
+
+        Refuses a slice of which something is committed; where the order matters, also one that is not next.
+        """
+        slice_ = account.slice
         self._session.run(
             "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
             (json.dumps(["playhead slice", replay_id, slice_.topic, slice_.partition]),),
         )
+        if is_ordered:
+            last = self._last(replay_id, slice_)
+            refuse_wrong_order(replay_id, slice_, follows=account.follows, last=last)
+            return
         found = self._session.run(
             f"SELECT from_offset, to_offset FROM {self._table.quoted} WHERE replay = $1 "  # noqa: S608
             "AND topic = $2 AND partition = $3::int8 AND from_offset < $4 AND to_offset > $5 LIMIT 1",
@@ -89,6 +99,15 @@ class Ledger:
         if found:
             committed = Slice(slice_.topic, slice_.partition, *found[0])
             raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
+
+    def _last(self, replay_id: str, slice_: Slice) -> Slice | None:
+        """The last slice of its partition; none overlaps another, so that nothing ends after it."""
+        found = self._session.run(
+            f"SELECT from_offset, to_offset FROM {self._table.quoted} WHERE replay = $1 "  # noqa: S608
+            "AND topic = $2 AND partition = $3::int8 ORDER BY from_offset DESC LIMIT 1",
+            (replay_id, slice_.topic, slice_.partition),
+        )
+        return Slice(slice_.topic, slice_.partition, *found[0]) if found else None
 
     def others(self, replay_id: str, slice_: Slice) -> Others:
         """What may have come over the rows of a slice since; nothing, when there is no such table."""
@@ -105,7 +124,7 @@ class Ledger:
     def extend(self, replay_id: str, entry: Entry) -> None:
         """Join it to the entry that ends where it begins; where there is none it is added.
 
-        Only in a transaction that `refuse_overlap` has begun: nobody else changes that entry then.
+        Only in a transaction that `admit` has begun: nobody else changes that entry then.
         """
         slice_ = entry.slice
         found = self._session.run(

@@ -8,7 +8,7 @@ from playhead.account import Account
 from playhead.postgres.conflict import REPLACING, Merge, Rule
 from playhead.postgres.decode import Decoded, Decoder, Refusals
 from playhead.postgres.failures import TableChanged
-from playhead.postgres.layout import Layout
+from playhead.postgres.layout import OFFSET, Layout
 from playhead.postgres.session import Place, Session
 from playhead.postgres.table import read_table
 from playhead.postgres.texts import Bad
@@ -29,9 +29,22 @@ class Habits:
     decode: str = "json"
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether it matters which of two slices of one partition is committed first."""
+        return depends_on_order(self.rule, self.tombstones, self.key)
+
+    @property
     def is_keyed(self) -> bool:
         """Whether rows are known by their keys."""
         return self.rule in ("ignore", "newer", "update") or self.tombstones == "delete"
+
+
+def depends_on_order(rule: Rule | None, tombstones: str | None, key: Sequence[str] | None) -> bool:
+    """Whether what a table holds in the end depends on the order of two records of one partition."""
+    if tombstones == "delete":
+        return True
+    # Two records of one partition have two offsets, and never meet.
+    return rule is not None and OFFSET not in (key or ())
 
 
 class OpenTable:

@@ -19,7 +19,7 @@ from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.places import parts_of, place_of
 from playhead.postgres.session import Place, Session, open_session
 from playhead.postgres.table import Table, read_table
-from playhead.postgres.tables import Habits, OpenTable
+from playhead.postgres.tables import Habits, OpenTable, depends_on_order
 from playhead.postgres.terms import Beginning, Replays, whereto
 from playhead.postgres.writer import PostgresWriter
 from playhead.records import Records
@@ -31,8 +31,9 @@ from playhead.terms import OtherTerms, Terms, differing_place
 class PostgresTarget(Target):
     """A table, or one for each topic, that is the schema: its columns say what is taken from a record.
 
-    Ordering: rows of a table have no order; where several records of a slice have one key, the rule
-    for conflicts says which of them stays, and across slices each meets the row that is there.
+    Ordering: rows of a table have no order. Where several records have one key, the rule for conflicts
+    says which of them stays. Slices of one partition are committed in the order of their offsets
+    wherever that matters, whoever commits them; those of several partitions are not.
     Idempotence: with a rule (`ignore`, `newer`, `update`) and a key, records that the table has already
     leave it as it is; without a rule they are appended, and a row that is there already ends the
     replay. A slice of one replay is taken only once. Delivery: exactly once: the rows of a slice and its
@@ -55,7 +56,7 @@ class PostgresTarget(Target):
 
     @property
     def is_ordered(self) -> bool:
-        return False
+        return depends_on_order(self.on_conflict, self.tombstones, self.key)
 
     def inspect(self, look: Look, /) -> Inspection:
         statements: dict[Place, str] = {}

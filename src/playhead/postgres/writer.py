@@ -172,7 +172,7 @@ class PostgresWriter:
     def _begun(self, table: OpenTable, account: Account) -> Iterator[None]:
         """A transaction in which nobody else commits this slice, nor changes the table."""
         with self._session.transaction():
-            self._ledger.refuse_overlap(self._replay_id, account.slice)
+            self._ledger.admit(self._replay_id, account, is_ordered=table.habits.is_ordered)
             table.refuse_change(self._session)
             abort_point("postgres.begun")
             yield

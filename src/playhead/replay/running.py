@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 from playhead.account import ErrorRule
+from playhead.commit_order import refuse_broken_order
 from playhead.cutter import Filter, Limits
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.faults import abort_point
@@ -152,7 +153,10 @@ class Runner:
         entries = self.ends.target.entries(self.plan.replay_id)
         self._done = _offsets(entries)
         self.progress(self._done, self.plan.planned, entries)
-        return entries, remaining(self.plan.slices(), [entry.slice for entry in entries])
+        committed = [entry.slice for entry in entries]
+        if self.ends.target.is_ordered:
+            refuse_broken_order(self.plan.replay_id, self.plan.slices(), committed)
+        return entries, remaining(self.plan.slices(), committed)
 
     def _wait(self, patience: "_Patience", away: str) -> None:
         if patience.is_over:
@@ -231,6 +235,7 @@ class Runner:
             pacing,
             limits=_limits(),
             stop_file=self.journal.stop_file(self.plan.replay_id),
+            planned=tuple(self.plan.slices()),
         )
 
     def _source(self) -> Source:

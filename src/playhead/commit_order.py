@@ -1,0 +1,72 @@
+"""In which order the slices of one partition may be committed, where the outcome depends on it.
+
+Each commit begins where all that the plan has before it is committed, and nothing after it is. A task
+that was thought to be dead, or one that was started twice, is refused: it comes too late or too early.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from playhead.errors import Refused
+from playhead.ledger import remaining
+from playhead.record import Slice
+from playhead.source import Place
+from playhead.target import AlreadyCommitted, OutOfOrder
+
+
+class OrderBroken(Refused):
+    """A ledger has later offsets of a partition and lacks earlier ones: what it lacks must not come last."""
+
+    def __init__(self, replay_id: str, *, lacking: Slice, committed: Slice) -> None:
+        self.replay_id, self.lacking, self.committed = replay_id, lacking, committed
+        super().__init__(
+            f"replay {replay_id} has committed {committed} and not {lacking}, which comes before it: "
+            "an earlier version of Playhead did not keep the order on which its rule for conflicts "
+            "depends, so that rows may be older than they should be",
+            hint="replay the whole span anew under another --id: with --on-conflict update or newer into "
+            "the same table, with ignore or error into one without these rows",
+        )
+
+
+def refuse_wrong_order(
+    replay_id: str, found: Slice, *, follows: int | None, last: Slice | None
+) -> None:
+    """`last` is the last slice of the partition that the replay has committed."""
+    if last is not None and found.overlaps(last):
+        raise AlreadyCommitted(replay_id, found=found, committed=last)
+    if last is not None and found < last:
+        raise OutOfOrder(replay_id, found=found, committed=last)
+    if follows is not None and (last is None or last.to_offset < follows):
+        raise OutOfOrder(replay_id, found=found, committed=last, needed=follows)
+
+
+def refuse_broken_order(
+    replay_id: str, planned: Iterable[Slice], committed: Sequence[Slice]
+) -> None:
+    """Whether what is left of each partition comes after all that is committed of it."""
+    last: dict[Place, Slice] = {}
+    for slice_ in sorted(committed):
+        last[slice_.topic, slice_.partition] = slice_
+    for slice_ in remaining(planned, committed):
+        latest = last.get((slice_.topic, slice_.partition))
+        if latest is not None and slice_ < latest:
+            raise OrderBroken(replay_id, lacking=slice_, committed=latest)
+
+
+def follows_in(planned: Iterable[Slice]) -> Callable[[Slice], int | None]:
+    """Where the offsets end that a plan has before a slice of it; None before the first."""
+    runs: dict[Place, list[Slice]] = {}
+    for slice_ in sorted(planned):
+        runs.setdefault((slice_.topic, slice_.partition), []).append(slice_)
+    starts = {place: [run.from_offset for run in held] for place, held in runs.items()}
+
+    def follows(slice_: Slice) -> int | None:
+        place = slice_.topic, slice_.partition
+        number = bisect_right(starts.get(place, ()), slice_.from_offset) - 1
+        if number < 0:
+            return None
+        if runs[place][number].from_offset < slice_.from_offset:
+            return slice_.from_offset
+        return runs[place][number - 1].to_offset if number else None
+
+    return follows

@@ -1,0 +1,239 @@
+"""The last record of a key wins in a table: however the plan is cut, whoever commits, whatever died."""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playhead.account import Account
+from playhead.commit_order import OrderBroken, follows_in
+from playhead.errors import Unavailable
+from playhead.job import Job, play
+from playhead.ledger import remaining
+from playhead.postgres.target import PostgresTarget
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.sandbox import Endpoints
+from playhead.target import AlreadyCommitted, OutOfOrder, Writer
+from playhead.testing import ListSource
+from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
+from tests.unit.replaying import runner, whole_plan
+
+COLUMNS = "id int PRIMARY KEY, v int"
+
+
+@pytest.fixture
+def table(sandbox: Endpoints, schema: str) -> Table:
+    return Table.made(sandbox.database_url, schema, COLUMNS, on_conflict="update")
+
+
+def side_by_side(job: Job) -> list[Mapping[str, Any]]:
+    """Each work in a thread of its own, those that come last in the log first."""
+    found: list[Mapping[str, Any]] = []
+
+    def work(index: int) -> None:
+        found.extend(report.as_document() for report in play(job, index))
+
+    threads = [Thread(target=work, args=(index,)) for index in reversed(range(len(job.works)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def last_first(job: Job) -> list[Mapping[str, Any]]:
+    """The works one after the other, the last of the log first."""
+    works = reversed(range(len(job.works)))
+    return [report.as_document() for index in works for report in play(job, index)]
+
+
+@pytest.mark.parametrize("run_job", [side_by_side, last_first])
+def test_each_row_is_the_last_of_its_records(table: Table, tmp_path: Path, run_job: Any) -> None:
+    """120,000 records over 60,000 keys, the older half first, more than one task would be given."""
+    half = 60_000
+    items = [
+        record(n, b'{"id":%d,"v":%d}' % (n % half, n), ms=NOON_MS + n) for n in range(2 * half)
+    ]
+    source = ListSource(items)
+    plan = whole_plan(source, replay_id=REPLAY, target=table.target.inspect(_look(source)))
+    proof = runner(plan, source, table.target, tmp_path, run_job=run_job, slots=2).run()
+    assert proof.adds_up
+    assert table.run("SELECT count(*), count(*) FILTER (WHERE v = id + 60000) FROM {table}") == [
+        (half, half)
+    ]
+
+
+def _look(source: ListSource) -> Any:
+    from playhead.target import Look
+
+    return Look(source.facts(), {"cars": 1}, ())
+
+
+def test_what_depends_on_the_order_is_ordered() -> None:
+    def is_ordered(**options: Any) -> bool:
+        return PostgresTarget("postgresql://", "cars", **options).is_ordered
+
+    assert not is_ordered()
+    assert not is_ordered(tombstones="skip")
+    assert not is_ordered(tombstones="null")
+    for rule in ("ignore", "update", "newer", "error"):
+        assert is_ordered(on_conflict=rule)
+        assert not is_ordered(on_conflict=rule, key=("_topic", "_partition", "_offset"))
+        assert is_ordered(on_conflict=rule, key=("id",))
+    assert is_ordered(tombstones="delete")
+    assert is_ordered(tombstones="delete", key=("_offset",))
+
+
+# --- the writers of one partition
+
+
+def commit(table: Table, slice_: Slice, *, follows: int | None = None) -> None:
+    rows = [record(n, {"id": n % 3, "v": n}) for n in range(slice_.from_offset, slice_.to_offset)]
+    account = Account(slice_)
+    account.follows, account.read = follows, len(rows)
+    with table.target.open(REPLAY) as writer:
+        writer.commit(account, [Records.of(rows)])
+
+
+def test_a_slice_that_comes_late_is_refused(table: Table) -> None:
+    commit(table, Slice("cars", 0, 0, 5))
+    commit(table, Slice("cars", 0, 10, 15))
+    with pytest.raises(OutOfOrder, match="cars:0:10-15, which comes later"):
+        commit(table, Slice("cars", 0, 5, 10))
+    assert table.rows() == [(0, 12), (1, 13), (2, 14)]
+    commit(table, Slice("cars", 1, 5, 10))
+
+
+def test_a_slice_that_comes_early_is_refused(table: Table) -> None:
+    with pytest.raises(OutOfOrder, match="up to 5, are not committed"):
+        commit(table, Slice("cars", 0, 5, 10), follows=5)
+    commit(table, Slice("cars", 0, 0, 5))
+    commit(table, Slice("cars", 0, 5, 10), follows=5)
+    with pytest.raises(OutOfOrder, match="up to 20, are not committed"):
+        commit(table, Slice("cars", 0, 30, 35), follows=20)
+    assert table.rows() == [(0, 9), (1, 7), (2, 8)]
+
+
+def test_a_pure_insert_may_come_in_any_order(table: Table) -> None:
+    table = Table.made(table.url, table.schema, "id int, v int", name="appended")
+    commit(table, Slice("cars", 0, 5, 10), follows=5)
+    commit(table, Slice("cars", 0, 0, 5))
+    assert len(table.rows()) == 10
+
+
+def test_holes_that_an_older_version_left_are_not_filled(table: Table, tmp_path: Path) -> None:
+    items = [record(n, {"id": n % 3, "v": n}) for n in range(20)]
+    source = ListSource(items)
+    plan = whole_plan(source, replay_id=REPLAY, target=table.target.inspect(_look(source)))
+    commit(table, Slice("cars", 0, 10, 20))
+    with pytest.raises(OrderBroken, match=r"cars:0:10-20 and not cars:0:0-10"):
+        runner(plan, source, table.target, tmp_path, run_job=last_first).run()
+    assert table.rows() == [(0, 18), (1, 19), (2, 17)]
+
+
+# --- the law: cuts, partitions, tasks that are started twice or go on when they are thought to be dead
+
+PARTITIONS = 2
+KEYS = st.integers(0, 3)
+CHANGES = st.tuples(KEYS, st.integers(0, 99) | st.none())
+Log = list[tuple[int, int | None]]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Log]:
+    """Of each partition keys and values, of which None is a tombstone; no key is in two partitions."""
+    return [
+        [
+            (PARTITIONS * key + partition, value)
+            for key, value in draw(st.lists(CHANGES, max_size=12))
+        ]
+        for partition in range(PARTITIONS)
+    ]
+
+
+def outcome(logs_: list[Log], rule: str) -> dict[int, int]:
+    """One record after the other."""
+    rows: dict[int, int] = {}
+    for log in logs_:
+        for key, value in log:
+            if value is None:
+                rows.pop(key, None)
+            elif rule == "update" or key not in rows:
+                rows[key] = value
+    return rows
+
+
+def _record(partition: int, offset: int, key: int, value: int | None) -> Record:
+    body = None if value is None else json.dumps({"id": key, "v": value}).encode()
+    return record(offset, body, key=b"%d" % key, partition=partition)
+
+
+class Task:
+    """A writer that was started when the ledger said what it said, and goes on from there."""
+
+    def __init__(self, writer: Writer, items: list[Record], left: list[Slice], most: int) -> None:
+        self.writer, self.items, self.left, self.most = writer, items, left, most
+        self.plan = [Slice("cars", each.partition, 0, len(items)) for each in left]
+
+    def step(self) -> None:
+        """Commit the next slice, or end, as a task does that is refused."""
+        if not self.left:
+            return
+        head = self.left[0]
+        end = min(head.from_offset + self.most, head.to_offset)
+        slice_ = replace(head, to_offset=end)
+        rows = [each for each in self.items if each in slice_]
+        account = Account(slice_)
+        account.read, account.follows = len(rows), follows_in(self.plan)(slice_)
+        try:
+            self.writer.commit(account, [Records.of(rows)] if rows else [])
+        except (AlreadyCommitted, Unavailable):
+            self.left = []
+            return
+        self.left = remaining(self.left, [slice_])
+
+
+@pytest.mark.parametrize("rule", ["ignore", "update"])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    drawn=logs(),
+    cuts=st.lists(st.integers(1, 6), min_size=4, max_size=4),
+    turns=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30),
+)
+def test_the_table_is_what_the_log_says(
+    table: Table, rule: str, drawn: list[Log], cuts: list[int], turns: list[tuple[int, bool]]
+) -> None:
+    table.run("TRUNCATE {table}")
+    table.run(f'TRUNCATE "{table.schema}".ledger')
+    table = table.with_options(on_conflict=rule, tombstones="delete")
+    tasks: dict[int, Task] = {}
+    with ExitStack() as stack:
+        writers = [stack.enter_context(table.target.open(REPLAY)) for _ in cuts]
+
+        def made(number: int) -> Task:
+            """Two tasks for each partition, as if one of them had been started again elsewhere."""
+            partition = number % PARTITIONS
+            items = [_record(partition, n, *each) for n, each in enumerate(drawn[partition])]
+            plan = [Slice("cars", partition, 0, len(items))] if items else []
+            known = [entry.slice for entry in table.target.entries(REPLAY)]
+            return Task(writers[number], items, remaining(plan, known), cuts[number])
+
+        for number, is_started_again in turns:
+            if is_started_again or number not in tasks:
+                tasks[number] = made(number)
+            tasks[number].step()
+        for partition in range(PARTITIONS):
+            last = made(partition)
+            while last.left:
+                last.step()
+    assert dict(table.rows("id, v")) == outcome(drawn, rule)
