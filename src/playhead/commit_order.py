@@ -7,6 +7,7 @@ that was thought to be dead, or one that was started twice, is refused: it comes
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
+from playhead.account import Account
 from playhead.errors import Refused
 from playhead.ledger import remaining
 from playhead.record import Slice
@@ -38,6 +39,16 @@ def refuse_wrong_order(
         raise OutOfOrder(replay_id, found=found, committed=last)
     if follows is not None and (last is None or last.to_offset < follows):
         raise OutOfOrder(replay_id, found=found, committed=last, needed=follows)
+
+
+def refuse_wrong_order_among(replay_id: str, account: Account, committed: Iterable[Slice]) -> None:
+    """The same, of all that the replay has committed."""
+    found = account.slice
+    its = [
+        each for each in committed if (each.topic, each.partition) == (found.topic, found.partition)
+    ]
+    last = max(its, default=None)
+    refuse_wrong_order(replay_id, found, follows=account.follows, last=last)
 
 
 def refuse_broken_order(

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from playhead.absence import OneReason
 from playhead.account import Account
-from playhead.commit_order import refuse_wrong_order
+from playhead.commit_order import refuse_wrong_order_among
 from playhead.faults import Aborted
 from playhead.ledger import Entry, joined
 from playhead.note import Note
@@ -297,7 +297,8 @@ class ListTarget(Target):
         with self._lock:
             self._refuse_overlap(replay_id, account.slice)
             if self._is_ordered:
-                self._refuse_wrong_order(replay_id, account)
+                slices = [entry.slice for entry in self._ledger.get(replay_id, ())]
+                refuse_wrong_order_among(replay_id, account, slices)
             entry = account.close({"rows": len(kept)})
             self._fail_if_told("before")
             self._rows += [(replay_id, record) for record in kept]
@@ -340,12 +341,6 @@ class ListTarget(Target):
         for entry in self._ledger.get(replay_id, ()):
             if entry.slice.overlaps(slice_):
                 raise AlreadyCommitted(replay_id, found=slice_, committed=entry.slice)
-
-    def _refuse_wrong_order(self, replay_id: str, account: Account) -> None:
-        place = account.slice.topic, account.slice.partition
-        slices = [entry.slice for entry in self._ledger.get(replay_id, ())]
-        last = max((each for each in slices if (each.topic, each.partition) == place), default=None)
-        refuse_wrong_order(replay_id, account.slice, follows=account.follows, last=last)
 
     def _fail_if_told(self, moment: str) -> None:
         error = self._faults.pop(moment, None)
