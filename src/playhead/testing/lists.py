@@ -297,8 +297,7 @@ class ListTarget(Target):
         with self._lock:
             self._refuse_overlap(replay_id, account.slice)
             if self._is_ordered:
-                slices = [entry.slice for entry in self._ledger.get(replay_id, ())]
-                refuse_wrong_order_among(replay_id, account, slices)
+                refuse_wrong_order_among(replay_id, account, self.entries(replay_id))
             entry = account.close({"rows": len(kept)})
             self._fail_if_told("before")
             self._rows += [(replay_id, record) for record in kept]
@@ -332,8 +331,7 @@ class ListTarget(Target):
         )
 
     def _refused(self, account: Account, record: Record) -> bool:
-        reason = self._refuses(record)
-        if reason is not None:
+        if (reason := self._refuses(record)) is not None:
             account.refuse(record, kind="refused", reason=reason)
         return reason is not None
 
@@ -343,8 +341,7 @@ class ListTarget(Target):
                 raise AlreadyCommitted(replay_id, found=slice_, committed=entry.slice)
 
     def _fail_if_told(self, moment: str) -> None:
-        error = self._faults.pop(moment, None)
-        if error is not None:
+        if (error := self._faults.pop(moment, None)) is not None:
             raise error
 
 
@@ -392,9 +389,8 @@ def _drawn(slice_: Slice, records: Iterable[Records]) -> list[Record]:
 
 def _differences(wanted: Iterable[Record], found: Iterable[Record]) -> Iterator[Difference]:
     before, now = ({each.offset: each for each in records} for records in (wanted, found))
-    for offset in sorted(before.keys() | now.keys()):
-        if before.get(offset) == now.get(offset):
-            continue
+    both = before.keys() | now.keys()
+    for offset in sorted(each for each in both if before.get(each) != now.get(each)):
         place = before.get(offset) or now[offset]
         difference = Difference("changed", place.topic, place.partition, offset, "not the same")
         if offset not in now:
