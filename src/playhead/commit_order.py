@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from playhead.account import Account
 from playhead.errors import Refused
-from playhead.ledger import remaining
+from playhead.ledger import Entry, remaining
 from playhead.record import Slice
 from playhead.source import Place
 from playhead.target import AlreadyCommitted, OutOfOrder
@@ -41,11 +41,12 @@ def refuse_wrong_order(
         raise OutOfOrder(replay_id, found=found, committed=last, needed=follows)
 
 
-def refuse_wrong_order_among(replay_id: str, account: Account, committed: Iterable[Slice]) -> None:
+def refuse_wrong_order_among(replay_id: str, account: Account, entries: Iterable[Entry]) -> None:
     """The same, of all that the replay has committed."""
     found = account.slice
+    slices = [entry.slice for entry in entries]
     its = [
-        each for each in committed if (each.topic, each.partition) == (found.topic, found.partition)
+        each for each in slices if (each.topic, each.partition) == (found.topic, found.partition)
     ]
     last = max(its, default=None)
     refuse_wrong_order(replay_id, found, follows=account.follows, last=last)
