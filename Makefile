@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Which tests `make test` runs; CI gives a seeded sample of the torture suite a place in it.
 PYTEST_ARGS ?=
+# How long `make simulate` plays schedules; SEED=… repeats a series, or one schedule of it.
+SECONDS_OF_SIMULATION = $(or $(SECONDS),60)
 
 .DEFAULT_GOAL := help
 
@@ -68,7 +70,7 @@ layers: setup ## who may import whom
 
 .PHONY: budgets
 budgets: setup ## sizes of functions and modules
-	@$(BIN)/python tools/budgets.py src tests bench tools
+	@$(BIN)/python tools/budgets.py src tests bench tools simulation
 
 .PHONY: docs
 docs: setup ## write the generated pages anew
@@ -81,6 +83,10 @@ generated: setup ## the generated pages are what the code says
 .PHONY: bench
 bench: setup ## every number, ours against its baseline in the same run
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+.PHONY: simulate
+simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… plays one again
+	@$(BIN)/python -m simulation --seconds $(SECONDS_OF_SIMULATION) $(if $(SEED),--seed $(SEED)) $(SIMULATE_ARGS)
 
 .PHONY: torture
 torture: setup ## every kill point, soak and fuzz; long

@@ -1,0 +1,180 @@
+"""What one schedule is about: a log, a request, and what goes wrong; all of it drawn."""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulation.choices import Choices
+from simulation.kafka_clients import Weather
+from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Stored
+
+SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
+BASE_MS = 1_767_200_000_000
+_STEP_MS = 60_000
+_MOST_STEPS = 9
+_WILD_MS = (-3_600_000, -600_001, -1, 1, 59_999, 600_001, 3_000_000, 86_400_000)
+_RATES = (0, 60, 12, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How finely work is cut."""
+
+    records: int
+    split: int
+    slots: int
+
+
+@dataclass(slots=True)
+class Faults:
+    """How often what goes wrong outside of Kafka's own clients: one in so many times."""
+
+    switches: int = 0
+    kills: int = 0
+    zombies: int = 0
+    lost_connection: int = 0
+    ghosts: int = 0
+
+
+@dataclass(slots=True)
+class Case:
+    """One schedule's subject."""
+
+    request: dict[str, Any]
+    sizes: Sizes
+    weather: Weather
+    faults: Faults
+    partitions: int
+    span_ms: tuple[int | None, int | None] = (None, None)
+    other_machine: bool = False
+    two_at_once: bool = False
+    columns: tuple[str, ...] = field(default=())
+
+    @property
+    def is_table(self) -> bool:
+        return str(self.request["target"]).startswith("postgres:")
+
+    @property
+    def rule(self) -> str | None:
+        return self.request.get("on_conflict")
+
+    @property
+    def tombstones(self) -> str | None:
+        return self.request.get("tombstones")
+
+    @property
+    def on_error(self) -> str:
+        return str(self.request.get("on_error", "fail"))
+
+    def told(self) -> str:
+        """For people."""
+        return f"{self.request} {self.sizes} {self.weather} {self.faults}"
+
+
+def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> Case:
+    """A case, with its log in the cluster; what it is to be without is drawn, and does not happen."""
+    partitions = 1 + choices.below(3)
+    request = _request(choices)
+    sizes = Sizes(1 + choices.below(6), 1 + choices.below(8), 1 + choices.below(4))
+    case = Case(request, sizes, _weather(choices), _faults(choices), partitions)
+    for name in without:
+        for faults in (case.weather, case.faults):
+            if hasattr(faults, name):
+                setattr(faults, name, 0)
+    case.other_machine = choices.below(4) == 1
+    case.two_at_once = choices.below(6) == 1
+    cluster.create(SOURCE, partitions)
+    wild = choices.below(3) == 1 and "wild" not in without
+    for number in range(partitions):
+        _fill(choices, cluster, number, case, wild)
+    _draw_span(choices, case)
+    return case
+
+
+def _request(choices: Choices) -> dict[str, Any]:
+    if choices.below(2) == 0:
+        request: dict[str, Any] = {"source": f"kafka:{SOURCE}", "target": f"kafka:{TARGET}"}
+        if choices.below(4) == 1:
+            request["partition"] = "key"
+        return request
+    request = {"source": f"kafka:{SOURCE}", "target": f"postgres:{TABLE}"}
+    rule = choices.pick([None, "update", "ignore", "newer"])
+    if rule is not None:
+        request |= {"on_conflict": rule, "key": ("id",)}
+    tombstones = choices.pick(["skip", None, "delete"])
+    if tombstones is not None and (tombstones != "delete" or rule is not None):
+        request["tombstones"] = tombstones
+    if choices.below(3) > 0 or "tombstones" not in request:
+        request["on_error"] = choices.pick(["skip", f"dlq:{LETTERS}"])
+    return request
+
+
+def _weather(choices: Choices) -> Weather:
+    if choices.below(4) == 0:
+        return Weather()
+    names = Weather.__dataclass_fields__
+    return Weather(**{name: choices.pick(_RATES) for name in names})
+
+
+def _faults(choices: Choices) -> Faults:
+    return Faults(
+        switches=choices.pick((4, 2, 10)),
+        kills=choices.pick((0, 0, 300, 80, 25)),
+        zombies=choices.pick((0, 0, 6, 2)),
+        lost_connection=choices.pick((0, 0, 60, 15)),
+        ghosts=choices.pick((0, 3)),
+    )
+
+
+def _fill(choices: Choices, cluster: Cluster, number: int, case: Case, wild: bool) -> None:
+    """Records alone, and in transactions that were committed or aborted."""
+    place = (SOURCE, number)
+    log = cluster.log(place)
+    assert log is not None
+    for step in range(_MOST_STEPS):
+        if choices.below(5) == 0:
+            return
+        kind = choices.pick(["plain", "plain", COMMIT, ABORT])
+        count = 1 + choices.below(3)
+        transaction = None
+        for _ in range(count):
+            entry = _record(choices, case, (number, log.end), wild)
+            if kind == "plain":
+                cluster.write(None, place, entry)
+                continue
+            if transaction is None:
+                epoch = cluster.begin_producer("theirs", 0)
+                transaction = cluster.transaction_of("theirs", epoch, 0, 1 << 62)
+            cluster.write(transaction, place, entry)
+        if transaction is not None:
+            cluster.decide(transaction, kind)
+            cluster.complete(transaction, (BASE_MS + step * _STEP_MS) * 1_000_000)
+
+
+def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) -> Stored:
+    number, offset = place
+    timestamp_ms = BASE_MS + offset * _STEP_MS
+    if wild and choices.below(4) == 1:
+        timestamp_ms += choices.pick(_WILD_MS)
+    record_id = number * 100 + choices.below(4)
+    key = str(record_id).encode()
+    value: bytes | None = json.dumps({"id": record_id, "v": f"{number}-{offset}"}).encode()
+    odd = choices.below(8)
+    if odd == 1:
+        value = None
+    elif odd == 2 and case.on_error != "fail":
+        value = choices.pick([b"no json", b'{"id": "x", "v": "y"}', b"[1]"])
+    return Stored(0, "record", timestamp_ms, key, value)
+
+
+def _draw_span(choices: Choices, case: Case) -> None:
+    kind = choices.below(3)
+    if kind == 0:
+        return
+    start = BASE_MS + choices.below(10) * _STEP_MS
+    end = start + (1 + choices.below(12)) * _STEP_MS
+    case.span_ms = (start if kind == 1 else None, end)
+    first = "start" if case.span_ms[0] is None else str(start)
+    case.request["span"] = f"{first}..{end}"
+    case.request["lateness_ms"] = choices.pick([600_000, 0, 60_000])

@@ -1,0 +1,180 @@
+"""Plays one schedule: a case is drawn, the product replays it amid faults, and the oracle judges."""
+
+import gc
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from playhead.context import Configuration, Resolved
+from playhead.errors import PlayheadError
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.replay.api import Planned
+from playhead.replay.build import ends
+from playhead.replay.planning import Planner
+from playhead.request import Request
+from simulation import judge, product
+from simulation.cases import TARGET, Case, Faults, draw
+from simulation.choices import Choices
+from simulation.database import Database
+from simulation.judge import Violation
+from simulation.kafka_clients import Kafka, Weather
+from simulation.kafka_cluster import Cluster
+from simulation.oracle import Outcome, outcome
+from simulation.scheduler import Killed, Process, Scheduler, Stuck, Task
+from simulation.threads import at_work
+
+_REPLAY = "r1"
+_RUNS = 3
+_CONFIGURATION = Configuration(
+    None,
+    {
+        "bootstrap_servers": Resolved("broker:9092", "the simulation"),
+        "database": Resolved("postgresql://u@base/d", "the simulation"),
+    },
+    {"bootstrap.servers": Resolved("broker:9092", "the simulation")},
+)
+
+
+@dataclass(slots=True)
+class Played:
+    """What a schedule came to; for the counts of many."""
+
+    proved: int = 0
+    refused: int = 0
+    failed: int = 0
+    killed: int = 0
+
+
+class World:
+    """One schedule's servers, clock and faults."""
+
+    def __init__(
+        self, choices: Choices, story: list[str] | None = None, without: Collection[str] = ()
+    ) -> None:
+        self.choices = choices
+        self.scheduler = Scheduler(choices)
+        self.scheduler.story = story
+        self.cluster = Cluster()
+        self.kafka = Kafka(self.cluster, self.scheduler)
+        self.case: Case = draw(choices, self.cluster, without)
+        self.base = Database(self.scheduler)
+        self.expected = Outcome()
+        self.played = Played()
+        product.use(self.kafka, self.base, self.case.sizes)
+        self.base.prepare(self.case)
+        if not self.case.is_table:
+            self.cluster.create(TARGET, self.case.partitions)
+
+    def storm(self) -> None:
+        """What goes wrong does from now on."""
+        case, one = self.case, self.scheduler
+        self.kafka.weather, self.base.faults = replace(case.weather), case.faults
+        one.switches, one.kills = case.faults.switches, case.faults.kills
+        one.may_kill = lambda process: process.name != "planner"
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong any more, but for what is on its way."""
+        self.kafka.weather, self.base.faults = Weather(), Faults()
+        self.scheduler.kills = 0
+
+    # --- acts
+
+    def plan(self) -> Plan | None:
+        """Make the plan; None where it was refused."""
+        weather, self.kafka.weather = self.kafka.weather, Weather()
+        # A plan that a server does not answer is refused, and made again; what it is told may be wrong.
+        self.kafka.weather.premature_end = weather.premature_end
+        self.kafka.weather.in_pieces = weather.in_pieces
+        task = self.scheduler.spawn(Process("planner"), self._plan)
+        self.scheduler.run_until(lambda: task.is_done)
+        self.kafka.weather = weather
+        if isinstance(task.failure, PlayheadError):
+            self.scheduler.tell(f"the plan was refused: {task.failure}")
+            self.played.refused += 1
+            return None
+        if task.failure is not None:
+            raise task.failure
+        found: Plan = task.result
+        self.scheduler.tell(f"planned {', '.join(map(str, found.slices()))}")
+        return found
+
+    def _plan(self) -> Plan:
+        request = Request(**self.case.request)
+        both = ends(request, _CONFIGURATION)
+        return Planner(request, both, self.scheduler.now_ns).plan(_REPLAY)
+
+    def start(self, plan: Plan, journal: product.Journal, name: str) -> Task:
+        """Somebody runs, or resumes, the plan."""
+        engine = product.Engine(self.case.sizes.slots, self.base.faults.zombies)
+        planned = Planned(plan, _CONFIGURATION, engine, journal)  # type: ignore[arg-type]
+        return self.scheduler.spawn(Process(name), lambda: planned.run(patience_s=30))
+
+    def heed(self, task: Task) -> bool:
+        """What a run has come to; whether it is proved."""
+        failure, one = task.failure, self.scheduler
+        name = task.process.name
+        if failure is None and task.result is not None:
+            proof: Proof = task.result
+            one.tell(f"{name}: {proof.verdict()}")
+            if proof.adds_up:
+                self.played.proved += 1
+                judge.after_proof(self, proof)
+            else:
+                self.played.failed += 1
+                judge.not_proved(self, proof)
+            return proof.adds_up
+        if isinstance(failure, Killed) or (failure is None and task.process.is_dead):
+            self.played.killed += 1
+        elif isinstance(failure, PlayheadError):
+            one.tell(f"{name} failed: {type(failure).__name__}: {failure}")
+            self.played.failed += 1
+            judge.after_failure(self, failure)
+        elif failure is not None:
+            raise failure
+        return False
+
+
+def play(choices: Choices, story: list[str] | None = None, without: Collection[str] = ()) -> Played:
+    """One schedule; raises `Violation` when something was claimed that is not so."""
+    world = World(choices, story, without)
+    world.scheduler.tell(world.case.told())
+    gc.disable()
+    with at_work(world.scheduler):
+        try:
+            _run(world)
+        except Stuck as exc:
+            raise Violation(f"nothing goes on any more: {exc}") from exc
+        except (Violation, Killed):
+            raise
+        except Exception as exc:
+            raise Violation(f"an error that is none of the product's: {exc!r}") from exc
+        finally:
+            world.scheduler.story = None
+            world.scheduler.end()
+    return world.played
+
+
+def _run(world: World) -> None:
+    one, case = world.scheduler, world.case
+    world.storm()
+    plan = world.plan()
+    if plan is None:
+        return
+    number = range(case.partitions)
+    world.expected = outcome(case, [world.cluster.committed(("src", n)) for n in number])
+    journal = product.Journal()
+    is_proved = False
+    for run in range(_RUNS):
+        if run == _RUNS - 1:
+            world.calm()
+            one.finish()
+        if run and case.other_machine:
+            journal = product.Journal()
+        tasks = [world.start(plan, journal, f"run {run}")]
+        if case.two_at_once and run == 0:
+            tasks.append(world.start(plan, product.Journal(), "another"))
+        one.run_until(lambda tasks=tasks: all(each.is_done for each in tasks))
+        for each in tasks:
+            is_proved = world.heed(each) or is_proved
+    one.finish()
+    judge.at_the_end(world, is_proved)

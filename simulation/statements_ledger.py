@@ -1,0 +1,134 @@
+"""The statements of the ledger's table."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from simulation.database import Link, Table, refusal
+from simulation.statements import Answer, shape
+
+_LEDGER = r'"(?P<schema>playhead_ledger)"\."(?P<name>entries)"'
+_OF_ITS_NAME = r"FROM pg_catalog\.pg_class c JOIN pg_catalog\.pg_namespace n .*"
+
+
+@shape(rf"SELECT {_OF_ITS_NAME}")
+def _exists(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    return ([()] if tuple(parameters) in link.base.tables else []), -1
+
+
+@shape(rf"SELECT has_schema_privilege\(n\.oid, 'USAGE'\) AND .* {_OF_ITS_NAME}")
+def _may_write(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    return ([(True,)] if tuple(parameters) in link.base.tables else []), -1
+
+
+@shape(r"SELECT CASE WHEN n\.oid IS NULL THEN has_database_privilege.*")
+def _may_make(link: Link, _: Any, __: Any) -> Answer:
+    return [(True,)], -1
+
+
+@shape(r"SELECT FROM pg_catalog\.pg_namespace WHERE nspname = \$1")
+def _namespace(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    return ([()] if parameters[0] in link.base.schemas else []), -1
+
+
+@shape(r'CREATE SCHEMA "(\w+)"')
+def _make_schema(link: Link, match: Any, __: Any) -> Answer:
+    # Seen by others at once: nothing that is played depends on its being undone.
+    link.base.schemas.add(match[1])
+    return [], -1
+
+
+@shape(rf"CREATE TABLE IF NOT EXISTS {_LEDGER} \(\s*replay text.*\)")
+def _make(link: Link, match: Any, __: Any) -> Answer:
+    place = (match["schema"], match["name"])
+    if place not in link.base.tables:
+        kinds = {
+            "replay": "text",
+            "topic": "text",
+            "partition": "int4",
+            "from_offset": "int8",
+            "to_offset": "int8",
+            "entry": "text",
+        }
+        link.base.create(place, kinds, ("replay", "topic", "partition", "from_offset"))
+    return [], -1
+
+
+def _ledger(link: Link, match: Any) -> Table:
+    table = link.base.tables.get((match["schema"], match["name"]))
+    if table is None:
+        raise refusal("42P01", "there is no ledger")
+    return table
+
+
+def _of(link: Link, match: Any, **wanted: Any) -> list[tuple[int, dict[str, Any]]]:
+    assert link.transaction is not None
+    return [
+        (rid, row)
+        for rid, row in link.base.visible(_ledger(link, match), link.transaction)
+        if all(row[name] == value for name, value in wanted.items())
+    ]
+
+
+@shape(rf"SELECT entry::text FROM {_LEDGER} WHERE replay = \$1")
+def _entries(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    return [(row["entry"],) for _, row in _of(link, match, replay=parameters[0])], -1
+
+
+@shape(
+    rf"SELECT from_offset, to_offset FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
+    r"AND partition = \$3::int8 AND from_offset < \$4 AND to_offset > \$5 LIMIT 1"
+)
+def _overlap(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    replay, topic, partition, end, start = parameters
+    found = _of(link, match, replay=replay, topic=topic, partition=partition)
+    met = [
+        (row["from_offset"], row["to_offset"])
+        for _, row in found
+        if row["from_offset"] < end and row["to_offset"] > start
+    ]
+    return met[:1], -1
+
+
+@shape(rf"SELECT count\(\*\) > 0, .* FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 .*")
+def _others(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    replay, topic, partition, start = parameters
+    found = [
+        json.loads(row["entry"])["details"]
+        for _, row in _of(link, match, replay=replay, topic=topic)
+        if (row["partition"], row["from_offset"]) != (partition, start)
+    ]
+    any_ = [any(each.get(name, 0) > 0 for each in found) for name in ("updated", "tombstones")]
+    return [(bool(found), *any_)], -1
+
+
+@shape(
+    rf"SELECT entry::text FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
+    r"AND partition = \$3::int8 AND to_offset = \$4"
+)
+def _ending(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    replay, topic, partition, end = parameters
+    found = _of(link, match, replay=replay, topic=topic, partition=partition, to_offset=end)
+    return [(row["entry"],) for _, row in found], -1
+
+
+@shape(rf"UPDATE {_LEDGER} SET to_offset = \$5, entry = .* AND from_offset = \$4")
+def _extend(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    assert link.transaction is not None
+    replay, topic, partition, start, end, entry = parameters
+    table = _ledger(link, match)
+    wanted = {"replay": replay, "topic": topic, "partition": partition, "from_offset": start}
+    for rid, row in _of(link, match, **wanted):
+        link.base.update(table, link.transaction, rid, row | {"to_offset": end, "entry": entry})
+    return [], 1
+
+
+@shape(
+    rf"INSERT INTO {_LEDGER} \(replay, topic, partition, from_offset, to_offset, entry\) VALUES .*"
+)
+def _add(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    assert link.transaction is not None
+    names = ("replay", "topic", "partition", "from_offset", "to_offset", "entry")
+    row = dict(zip(names, parameters, strict=True))
+    link.base.insert(_ledger(link, match), link.transaction, row)
+    return [], 1
