@@ -1,10 +1,6 @@
 """One broker over a socket of our own, for the few requests that librdkafka does not know."""
 
-import base64
-import hashlib
-import hmac
 import os
-import secrets
 import socket
 import ssl
 import struct
@@ -17,11 +13,13 @@ from pathlib import Path
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.scram import HASHES, NotScram, Scram
 
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _CLIENT = b"playhead"
-_MOST_BYTES = 1 << 30
-_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_MOST_BYTES = 64 << 20
+# Before we know who it is, nobody has much to say.
+_MOST_BYTES_OF_A_STRANGER = 64 << 10
 
 
 class Wire:
@@ -32,6 +30,8 @@ class Wire:
     ) -> None:
         self._connection, self._address = connection, host_and_port
         self._correlation = 0
+        self._timeout_s, self._most_bytes = timeout_s, _MOST_BYTES_OF_A_STRANGER
+        self._deadline = time.monotonic() + timeout_s
         host, _, port = host_and_port.rpartition(":")
         with self._translated(), ExitStack() as stack:
             plain = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
@@ -41,6 +41,7 @@ class Wire:
                 self._socket = tls_context(connection).wrap_socket(plain, server_hostname=host)
             if connection.protocol.startswith("SASL"):
                 self._log_in()
+            self._most_bytes = _MOST_BYTES
             stack.pop_all()
 
     def close(self) -> None:
@@ -48,16 +49,18 @@ class Wire:
 
     def ask(self, api: int, version: int, body: bytes) -> bytes:
         """One request, and the body of its answer."""
+        self._deadline = time.monotonic() + self._timeout_s
         with self._translated():
             return self._ask(api, version, body)
 
     def _ask(self, api: int, version: int, body: bytes) -> bytes:
         self._correlation += 1
         head = struct.pack(">hhih", api, version, self._correlation, len(_CLIENT)) + _CLIENT
+        self._wait_at_most()
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", self._read(4))
-        if not 4 <= size <= _MOST_BYTES:
-            raise OSError(f"an answer of {size} bytes, which is none of Kafka's")
+        if not 4 <= size <= self._most_bytes:
+            raise OSError(f"an answer of {size:,} bytes; 4 to {self._most_bytes:,} are read")
         answer = self._read(size)
         if struct.unpack(">i", answer[:4]) != (self._correlation,):
             raise OSError("the answer to another request")
@@ -66,6 +69,7 @@ class Wire:
     def _read(self, count: int) -> bytes:
         parts, left = [], count
         while left:
+            self._wait_at_most()
             part = self._socket.recv(min(left, 1 << 20))
             if not part:
                 raise OSError("the broker closed the connection")
@@ -73,12 +77,19 @@ class Wire:
             left -= len(part)
         return b"".join(parts)
 
+    def _wait_at_most(self) -> None:
+        """For what is left of the time: a byte now and then is no answer either."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"no whole answer within {self._timeout_s:g} s")
+        self._socket.settimeout(left_s)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         began = time.monotonic()
         try:
             yield
-        except (OSError, struct.error) as exc:
+        except (OSError, struct.error, UnicodeDecodeError) as exc:
             waited_s = round(time.monotonic() - began, 1)
             reason = str(exc) or type(exc).__name__
             raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc
@@ -87,7 +98,7 @@ class Wire:
 
     def _log_in(self) -> None:
         mechanism = self._connection.mechanism or ""
-        if mechanism != "PLAIN" and mechanism not in _HASHES:
+        if mechanism != "PLAIN" and mechanism not in HASHES:
             raise MissingPiece(
                 "a login by PLAIN or SCRAM",
                 needed_for=f"asking {self._address} for its log directories by {mechanism}",
@@ -101,7 +112,7 @@ class Wire:
         if mechanism == "PLAIN":
             self._authenticate(f"\0{user}\0{password}".encode())
         else:
-            self._scram(_HASHES[mechanism], user, password)
+            self._scram(mechanism, user, password)
 
     def _authenticate(self, token: bytes) -> bytes:
         answer = Fields(self._ask(_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token))
@@ -110,24 +121,13 @@ class Wire:
             raise KafkaRefused("logging in", reason=said or f"error {code}")
         return answer.bytes_()
 
-    def _scram(self, name: str, user: str, password: str) -> None:
-        said_name = user.replace("=", "=3D").replace(",", "=2C")
-        bare = f"n={said_name},r={secrets.token_urlsafe(24)}"
-        first = self._authenticate(f"n,,{bare}".encode()).decode()
-        said = dict(part.split("=", 1) for part in first.split(","))
-        salted = hashlib.pbkdf2_hmac(
-            name, password.encode(), base64.b64decode(said["s"]), int(said["i"])
-        )
-        last = f"c=biws,r={said['r']}"
-        signed = f"{bare},{first},{last}".encode()
-        client = hmac.digest(salted, b"Client Key", name)
-        signature = hmac.digest(hashlib.new(name, client).digest(), signed, name)
-        proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
-        final = self._authenticate(f"{last},p={base64.b64encode(proof).decode()}".encode())
-        wanted = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
-        found = dict(part.split("=", 1) for part in final.decode().split(","))
-        if not hmac.compare_digest(base64.b64decode(found.get("v", "")), wanted):
-            raise KafkaRefused("logging in", reason="the broker does not know the password either")
+    def _scram(self, mechanism: str, user: str, password: str) -> None:
+        scram = Scram(mechanism, user, password)
+        try:
+            challenge = self._authenticate(scram.first())
+            scram.confirm(self._authenticate(scram.last(challenge)))
+        except NotScram as exc:
+            raise KafkaRefused("logging in", reason=str(exc)) from exc
 
 
 def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
