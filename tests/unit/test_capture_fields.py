@@ -3,6 +3,7 @@
 import base64
 import random
 import struct
+import tracemalloc
 from typing import Any
 
 import pyarrow
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from playhead.capture.codecs import unpacked
 from playhead.capture.fields import decoded, response_at
 from playhead.capture.frames import SIZE_BYTES
-from playhead.capture.protocol import Field, Malformed, name_of, read_header, shape_of
-from playhead.capture.records import record_sets
+from playhead.capture.protocol import Field, Malformed, as_varint, name_of, read_header, shape_of
+from playhead.capture.records import Bounds, record_sets
 from tests.kafka_bytes import every_version, frame_of, response_frame
 from tests.their_kafka import MemoryRecordsBuilder, consumer, metadata, producer
 
@@ -180,7 +181,7 @@ def test_records_are_what_they_were_in_every_codec(codec, records):
     data = their_set(records)
     if codec:
         data = repacked(data, codec)
-    (found,), reasons, left = record_sets(data)
+    (found,), reasons, left = record_sets(data, Bounds())
     assert (reasons, left) == ([], 0)
     assert records_of(found) == records
     assert [each.get("offsetDelta", 0) for each in found["records"]] == list(range(len(records)))
@@ -194,10 +195,10 @@ def test_records_are_what_they_were_in_every_codec(codec, records):
 @settings(max_examples=15, deadline=None)
 def test_a_set_that_was_cut_is_left_out_as_clients_do(several, cut):
     sets = [their_set(records) for records in several]
-    whole, reasons, left = record_sets(b"".join(sets))
+    whole, reasons, left = record_sets(b"".join(sets), Bounds())
     assert [records_of(each) for each in whole] == several
     assert (reasons, left) == ([], 0)
-    found, reasons, left = record_sets(b"".join(sets)[: -min(cut, len(sets[-1]) - 1)])
+    found, reasons, left = record_sets(b"".join(sets)[: -min(cut, len(sets[-1]) - 1)], Bounds())
     assert (found, reasons) == (whole[:-1], [])
     assert left == len(sets[-1]) - min(cut, len(sets[-1]) - 1)
 
@@ -208,7 +209,7 @@ def test_what_cannot_be_read_is_there_as_it_is(records, flips):
     data = bytearray(their_set(records))
     for place, byte in flips:
         data[12 + place % (len(data) - 12)] = byte
-    sets, reasons, left = record_sets(bytes(data))
+    sets, reasons, left = record_sets(bytes(data), Bounds())
     assert (len(sets), left) == (1, 0)
     assert bool(reasons) == ("undecoded" in sets[0])
     if reasons:
@@ -219,7 +220,7 @@ def test_a_marker_of_a_transaction_is_no_record():
     body = struct.pack(">bbbb", 0, 0, 0, 8) + struct.pack(">hh", 0, 1) + b"\x0c" + bytes(6) + b"\0"
     records = bytes([len(body) * 2]) + body
     head = struct.pack(">qiibIhiqqqhii", 7, 49 + len(records), 0, 2, 0, 0x30, 0, 5, 5, 9, 0, -1, 1)
-    (found,), reasons, _ = record_sets(head + records)
+    (found,), reasons, _ = record_sets(head + records, Bounds())
     assert reasons == []
     assert found["attributes"] == [
         "ATTRIBUTE_NO_COMPRESSION",
@@ -233,14 +234,51 @@ def test_a_marker_of_a_transaction_is_no_record():
 def test_the_brokers_time_is_every_records_time():
     data = bytearray(their_set([(5, None, b"a", []), (9, None, b"b", [])]))
     data[22] |= 0x08
-    (found,), _, _ = record_sets(bytes(data))
+    (found,), _, _ = record_sets(bytes(data), Bounds())
     assert [each["timestamp"] for each in found["records"]] == ["9", "9"]
 
 
 def test_a_bomb_is_not_unpacked():
     bomb = pyarrow.compress(bytes(300 << 20), codec="zstd", asbytes=True)
-    with pytest.raises(Malformed, match="256 MiB"):
-        unpacked(4, bomb)
+    with pytest.raises(Malformed, match="more than the 1,048,576 bytes"):
+        unpacked(4, bomb, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4, 5])
+def test_many_bombs_together_unpack_to_no_more_than_one(codec):
+    """Each is within the bounds; six of them were a gigabyte and a half, and their records ten times that."""
+    one = repacked(their_set([(0, None, bytes(30 << 20), [])]), codec)
+    tracemalloc.start()
+    try:
+        sets, reasons, left = record_sets(one * 12, Bounds(unpacked_bytes=100 << 20))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(sets), left) == (12, 0)
+    assert len(reasons) == 9
+    assert all("more than the" in each for each in reasons)
+    assert most < 400 << 20
+
+
+def test_records_are_counted_before_they_are_made():
+    one = their_set([(0, None, b"", [])] * 1_000)
+    sets, reasons, _ = record_sets(one * 5, Bounds(entries=3_500))
+    assert [len(each.get("records", ())) for each in sets] == [1_000, 1_000, 1_000, 0, 0]
+    assert all("1,000 entries, where 500 more are read" in each for each in reasons)
+    claims = struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2**31 - 1)
+    _, (reason,), _ = record_sets(claims, Bounds())
+    assert "2,147,483,647 entries" in reason
+
+
+def test_a_list_of_millions_of_small_things_is_refused():
+    """Two bytes of a request become a hundred of memory."""
+    body = (
+        b"\x00\x0f\x00\x08\x00\x00\x00\x01\x00\x01x\x00"
+        + as_varint(8_000_001)
+        + b"\x01\x00" * 8_000_000
+    )
+    with pytest.raises(Malformed, match="8,000,000 entries"):
+        decoded(15, 5, "request", body, 12)
 
 
 def test_several_sets_of_a_partition_stand_beside_each_other():

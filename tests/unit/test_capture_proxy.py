@@ -1,22 +1,26 @@
 """The proxy between sockets: what it passes, what it refuses to pass, and what it writes down."""
 
 import base64
+import contextlib
 import json
 import os
 import random
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
+import playhead.capture.proxy
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
 from playhead.capture.frames import framed
-from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, is_known
+from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, as_varint, is_known
 from playhead.capture.proxy import Proxy, Setting
 from playhead.capture.scribe import Order
 from playhead.clock import SystemClock, wait_until
@@ -376,6 +380,78 @@ def test_block_holds_requests_back_until_somebody_writes_again(bench):
     assert counts.dropped == 0
     assert counts.most_held_bytes < 3 << 20
     assert counts.written == len(found) == counts.pairs >= passed + 2
+
+
+def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(bench, monkeypatch):
+    """Forty clients that begin a frame of 20 MB and never end it; the others' traffic goes on."""
+    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker, memory_bytes=8 << 20)
+    halves = [bench.client(proxy.doors.port) for _ in range(40)]
+    begun = struct.pack(">i", 20 << 20) + b"\0" * (1 << 20)
+    most = 0
+    for half in halves:
+        half.link.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            half.link.send(begun)
+        most = max(most, proxy.halves.total_bytes)
+    client = bench.client(proxy.doors.port)
+    frame = produce_frame(-1, set_of(os.urandom(2_000_000)))
+    for _ in range(3):
+        assert client.ask(frame)
+        most = max(most, proxy.halves.total_bytes)
+    # What the kernel hands over in one piece comes on top, once for each connection.
+    assert most < (8 << 20) + 41 * (256 << 10)
+    until(lambda: proxy.halves.total_bytes <= 8 << 20)
+    counts, _ = bench.ended(proxy)
+    assert any("stood still" in each for each in counts.troubles)
+    assert proxy.halves.total_bytes == 0
+
+
+def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(bench, monkeypatch):
+    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    large = produce_frame(-1, set_of(os.urandom(12 << 20)))
+
+    def much(api: int, version: int, correlation: int, frame: bytes) -> bytes:
+        return struct.pack(">ii", len(large), correlation) + large[4:] if api == 1 else frame
+
+    broker = bench.broker(much)
+    proxy = bench.proxy(broker, memory_bytes=8 << 20)
+    for _ in range(12):
+        bench.client(proxy.doors.port).link.sendall(asked(1, 11))
+    until(lambda: any("stood still" in each for each in proxy.counts().troubles))
+    until(lambda: not proxy.halves.is_full)
+    bench.ended(proxy)
+    assert proxy.halves.total_bytes == 0
+
+
+def test_millions_of_tagged_fields_do_not_stop_who_forwards(bench):
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker)
+    head = struct.pack(">hhih", 36, 2, 1, -1) + as_varint(8_000_000) + b"\0\0" * 8_000_000
+    other = bench.client(proxy.doors.port)
+    assert other.ask(asked(12, 4))
+    assert not bench.client(proxy.doors.port).ask(framed(head))
+    produce = struct.pack(">hhih", 0, 9, 1, -1) + as_varint(8_000_000) + b"\0\0" * 8_000_000
+    assert not bench.client(proxy.doors.port).ask(framed(produce))
+    began = time.monotonic()
+    assert other.ask(asked(12, 4))
+    assert time.monotonic() - began < 2
+
+
+def test_sets_that_unpack_to_gigabytes_are_counted_and_the_recorder_lives(bench):
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker)
+    client = bench.client(proxy.doors.port)
+    bomb = pyarrow.compress(bytes(120 << 20), codec="zstd", asbytes=True)
+    head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(bomb), 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 1)
+    assert client.ask(produce_frame(-1, (head + bomb) * 6))
+    produce_many(client, 1, b"after it")
+    counts, found = bench.ended(proxy)
+    assert counts.written == len(found) == 2
+    assert proxy.scribe_error() is None
+    assert sum(counts.undecodable.values()) == 6
+    assert any("unpacks to more than" in each for each in counts.undecodable)
 
 
 def test_traffic_goes_on_when_the_writing_process_dies(bench):

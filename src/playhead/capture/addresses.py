@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from playhead.capture.frames import SIZE_BYTES, framed
 from playhead.capture.protocol import (
+    MOST_TAGS,
     Field,
     Malformed,
     as_varint,
@@ -217,6 +218,8 @@ def _tags(fields: tuple[Field, ...]) -> _Step:
 
     def walk(on: _Walk, at: int) -> int:
         count, at = varint(on.data, at)
+        if count > MOST_TAGS:
+            raise Malformed(f"{count:,} tagged fields")
         for _ in range(count):
             tag, at = varint(on.data, at)
             size_at = at

@@ -8,9 +8,8 @@ from typing import Any, Final
 from playhead.capture.protocol import Malformed, varint
 
 NAMES: Final = ("NO_COMPRESSION", "GZIP", "SNAPPY", "LZ4", "ZSTD")
-MOST_BYTES: Final = 256 << 20
-"""More than this is not unpacked: a few bytes can say that they are gigabytes."""
 _GZIP: Final = 31
+_PIECE_BYTES: Final = 1 << 20
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD_BYTES: Final = 16
 
@@ -19,32 +18,32 @@ class CodecMissing(Exception):
     """A codec that this installation does not have."""
 
 
-def unpacked(codec: int, data: bytes | memoryview) -> bytes | memoryview:
-    """The records as they were before they were packed."""
+def unpacked(codec: int, data: bytes | memoryview, most: int) -> bytes | memoryview:
+    """The records as they were before they were packed; a few bytes can say that they are gigabytes."""
     if codec == 0:
         return data
     if codec >= len(NAMES):
         raise Malformed(f"codec {codec} is not known")
     try:
-        return _BY_CODEC[codec](bytes(data))
+        return _BY_CODEC[codec](bytes(data), most)
     except (zlib.error, OSError, ValueError, IndexError, struct.error) as exc:
         raise Malformed(f"{NAMES[codec]}: {exc}") from exc
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: bytes, most: int) -> bytes:
     unpacker = zlib.decompressobj(_GZIP)
-    found = unpacker.decompress(data, MOST_BYTES)
-    if unpacker.unconsumed_tail:
-        raise _too_much()
+    found = unpacker.decompress(data, max(most, 1))
+    if unpacker.unconsumed_tail or len(found) > most:
+        raise _too_much(most)
     return found
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: bytes, most: int) -> bytes:
     """Bare, or in the blocks that Java's clients write."""
     if not data.startswith(_XERIAL):
-        return _snappy_block(data, MOST_BYTES)
+        return _snappy_block(data, most)
     parts: list[bytes] = []
-    left = MOST_BYTES
+    left = most
     for block in _xerial_blocks(data):
         parts.append(_snappy_block(block, left))
         left -= len(parts[-1])
@@ -64,26 +63,30 @@ def _xerial_blocks(data: bytes) -> Iterator[bytes]:
 def _snappy_block(block: bytes, most: int) -> bytes:
     size, _ = varint(block, 0)
     if size > most:
-        raise _too_much()
+        raise _too_much(most)
     found: bytes = _arrow().Codec("snappy").decompress(block, size, asbytes=True)
     return found
 
 
-def _lz4(data: bytes) -> bytes:
-    return _stream("lz4", data)
+def _lz4(data: bytes, most: int) -> bytes:
+    return _stream("lz4", data, most)
 
 
-def _zstd(data: bytes) -> bytes:
-    return _stream("zstd", data)
+def _zstd(data: bytes, most: int) -> bytes:
+    return _stream("zstd", data, most)
 
 
-def _stream(codec: str, data: bytes) -> bytes:
+def _stream(codec: str, data: bytes, most: int) -> bytes:
     arrow = _arrow()
     with arrow.CompressedInputStream(arrow.BufferReader(data), codec) as stream:
-        found: bytes = stream.read(MOST_BYTES)
-        if len(found) == MOST_BYTES and stream.read(1):
-            raise _too_much()
-    return found
+        parts: list[bytes] = []
+        # Piece by piece: what is asked for at once is reserved at once.
+        while part := stream.read(min(_PIECE_BYTES, most + 1)):
+            most -= len(part)
+            if most < 0:
+                raise _too_much(most + sum(map(len, parts)) + len(part))
+            parts.append(part)
+    return b"".join(parts)
 
 
 def _arrow() -> Any:
@@ -94,8 +97,8 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _too_much() -> Malformed:
-    return Malformed(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+def _too_much(most: int) -> Malformed:
+    return Malformed(f"it unpacks to more than the {most:,} bytes that are left for it")
 
 
 _BY_CODEC: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}

@@ -20,7 +20,7 @@ from playhead.capture.protocol import (
     shape_of,
     varint,
 )
-from playhead.capture.records import Document, record_sets
+from playhead.capture.records import Bounds, Document, record_sets
 
 _NUMBERS: Final = {
     "int8": struct.Struct(">b"),
@@ -49,6 +49,7 @@ class Reading:
 
     data: bytes
     reasons: list[str] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 _Read = Callable[[Reading, int], tuple[Any, int]]
@@ -111,6 +112,7 @@ def _struct(fields: tuple[Field, ...], is_flexible: bool, names: dict[str, str])
 
 def _tags(on: Reading, at: int, tagged: dict[int, tuple[str, _Read]], into: Document) -> int:
     count, at = varint(on.data, at)
+    on.bounds.take(count)
     for _ in range(count):
         tag, at = varint(on.data, at)
         size, at = varint(on.data, at)
@@ -206,7 +208,7 @@ def _base64(_: Reading, found: memoryview) -> str:
 
 
 def _records(on: Reading, found: memoryview) -> Any:
-    sets, reasons, cut = record_sets(found)
+    sets, reasons, cut = record_sets(found, on.bounds)
     on.reasons += reasons
     return (sets, cut) if sets or cut else None
 
@@ -214,8 +216,7 @@ def _records(on: Reading, found: memoryview) -> Any:
 def _list(each: _Read, size: _Read, holds_records: bool) -> _Read:
     def read(on: Reading, at: int) -> tuple[list[Any], int]:
         count, at = size(on, at)
-        if count > len(on.data):
-            raise Malformed(f"a list of {count}")
+        on.bounds.take(max(count, 0))
         found: list[Any] = []
         for _ in range(count):
             value, at = each(on, at)

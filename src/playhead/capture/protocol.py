@@ -14,6 +14,7 @@ SASL_HANDSHAKE, API_VERSIONS = 17, 18
 _FILE: Final = "definitions.json"
 _HEADER: Final = struct.Struct(">hhih")
 _SHORTEST_HEADER: Final = 8
+MOST_TAGS: Final = 256
 
 
 class Malformed(Exception):
@@ -169,6 +170,9 @@ def read_header(frame: bytes) -> Header:
 def past_tags(data: bytes, at: int) -> int:
     """Where tagged fields end, none of which is looked at."""
     count, at = varint(data, at)
+    if count > MOST_TAGS:
+        # Kafka knows a few of them; who forwards has no time for millions.
+        raise Malformed(f"a head of {count:,} tagged fields")
     for _ in range(count):
         _, at = varint(data, at)
         size, at = varint(data, at)

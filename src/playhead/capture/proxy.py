@@ -15,6 +15,7 @@ from typing import Any, Final
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
 from playhead.capture.doors import Doors
+from playhead.capture.halves import Halves
 from playhead.capture.protocol import apis
 from playhead.capture.relay import Relay
 from playhead.capture.scribe import Order
@@ -22,6 +23,7 @@ from playhead.capture.tap import OnSlow, Tap
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
+_LOOK_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Proxy:
         self._setting = setting
         self.doors = Doors(setting.listen, setting.upstream, setting.advertise)
         self.tap = Tap(setting.memory_bytes, setting.on_slow, self._hold)
+        self.halves = Halves(setting.memory_bytes)
         self.is_holding = False
         self.error: BaseException | None = None
         self.ended = Event()
@@ -159,7 +162,7 @@ class Proxy:
         gc.collect()
         gc.freeze()
         self.doors.open(lambda broker: Relay(self, (broker.host, broker.port), str(broker)).client)
-        await self._stopping.wait()
+        await self._until_stopped(self._stopping)
         self.doors.close()
         for relay in list(self._relays):
             relay.close()
@@ -168,6 +171,12 @@ class Proxy:
         if scribe is not None and listening is not None:
             await asyncio.to_thread(scribe.wait)
             await asyncio.to_thread(listening.join)
+
+    async def _until_stopped(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _LOOK_EVERY_S)
+            self.halves.look()
 
     async def _start_scribe(self) -> None:
         """The process, with a line to it that tells when it is full, and one back."""

@@ -8,6 +8,7 @@ null, and is there when it is empty.
 import struct
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from playhead.capture.codecs import NAMES, CodecMissing, unpacked
@@ -27,7 +28,21 @@ _FLAGS: Final = {
 }
 
 
-def record_sets(data: bytes | memoryview) -> tuple[list[Document], list[str], int]:
+@dataclass(slots=True)
+class Bounds:
+    """What one request or response may still become: a few bytes of it can mean gigabytes."""
+
+    entries: int = 600_000
+    """Records, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
+    unpacked_bytes: int = 128 << 20
+
+    def take(self, entries: int) -> None:
+        if not 0 <= entries <= self.entries:
+            raise Malformed(f"{entries:,} entries, where {self.entries:,} more are read")
+        self.entries -= entries
+
+
+def record_sets(data: bytes | memoryview, bounds: Bounds) -> tuple[list[Document], list[str], int]:
     """The sets, why some of them could not be read, and how many bytes are left of one that was cut.
 
     A broker cuts the last one where its answer is full, and clients leave it out.
@@ -36,7 +51,7 @@ def record_sets(data: bytes | memoryview) -> tuple[list[Document], list[str], in
     sets, reasons, at = list[Document](), list[str](), 0
     for head_at, end in _places(view):
         try:
-            sets.append(_set(view[head_at:end]))
+            sets.append(_set(view[head_at:end], bounds))
         except (Malformed, CodecMissing, struct.error, IndexError) as exc:
             reasons.append(str(exc) or type(exc).__name__)
             sets.append(_as_it_is(view[head_at:end], reasons[-1]))
@@ -70,12 +85,15 @@ def undecoded(found: bytes | memoryview, reason: str) -> Document:
     return {"base64": b64encode(found).decode(), "reason": reason}
 
 
-def _set(view: memoryview) -> Document:
+def _set(view: memoryview, bounds: Bounds) -> Document:
     if view[_MAGIC_AT] != _CURRENT:
         raise Malformed(f"records of the old form {view[_MAGIC_AT]}")
     head = _HEAD.unpack_from(view)
     offset, length, leader, magic, crc, attributes, last, base, most, pid, epoch, seq, count = head
-    plain = unpacked(attributes & _CODEC, view[_HEAD.size :])
+    bounds.take(count)
+    plain = unpacked(attributes & _CODEC, view[_HEAD.size :], bounds.unpacked_bytes)
+    if attributes & _CODEC:
+        bounds.unpacked_bytes -= len(plain)
     is_control = bool(attributes & _CONTROL)
     document: Document = {
         "attributes": _attributes(attributes),

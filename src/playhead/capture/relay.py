@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from playhead.capture.addresses import has_addresses, rewritten
 from playhead.capture.frames import SIZE_BYTES, Framer, NotKafka
+from playhead.capture.halves import Halves
 from playhead.capture.offered import refusal, restricted
 from playhead.capture.pair import Connection
 from playhead.capture.protocol import (
@@ -36,6 +37,7 @@ class Place(Protocol):
     """Where relays belong: it knows the brokers, the tap, and keeps count."""
 
     tap: Tap
+    halves: Halves
     is_holding: bool
 
     def translate(self, host: str, port: int) -> tuple[str, int]: ...
@@ -68,6 +70,7 @@ class _End(asyncio.Protocol):
         return True  # the other direction goes on
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._relay.lost(self)
         self._relay.close()
 
     def pause_writing(self) -> None:
@@ -75,6 +78,17 @@ class _End(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._relay.other(self).let_go("the other side is full")
+        self._relay.weigh(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held of a frame that is not whole yet, and of frames that are not taken."""
+        unsent = self.transport.get_write_buffer_size() if self.transport is not None else 0
+        return self.framer.held_bytes + unsent
+
+    def give_up(self, why: str) -> None:
+        """End the connection and what is on its way."""
+        self._relay.give_up(why)
 
     def hold_back(self, why: str) -> None:
         """Read no more until that is over; there can be several reasons at once."""
@@ -90,6 +104,8 @@ class _End(asyncio.Protocol):
     def write(self, frame: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame)
+            if self.transport.get_write_buffer_size():
+                self._relay.weigh(self)
 
     def end(self) -> None:
         """Close it; what is on its way still goes."""
@@ -161,14 +177,32 @@ class Relay:
         if self.is_closed:
             return
         self.is_closed = True
-        self.client.end()
-        self.broker.end()
+        for end in (self.client, self.broker):
+            end.framer = Framer()
+            end.end()
+            self._place.halves.changed(end)
         now_ns = time.time_ns()
         for exchange in self._in_flight:
             self._place.tap.end(exchange, b"", now_ns)
         self._in_flight.clear()
         self._place.tap.gone(self._number)
         self._place.left(self)
+
+    def lost(self, end: _End) -> None:
+        """A side is closed; what it held is free at once, whoever may still know of this relay."""
+        end.framer = Framer()
+        self._place.halves.gone(end)
+
+    def weigh(self, end: _End) -> None:
+        if not self.is_closed:
+            self._place.halves.changed(end)
+
+    def give_up(self, why: str) -> None:
+        self._place.trouble(f"a connection to {self.broker_name} was ended: {why}")
+        self.close()
+        for each in (self.client, self.broker):
+            if each.transport is not None:
+                each.transport.abort()
 
     def hold_back(self) -> None:
         self.client.hold_back("nobody writes fast enough")
@@ -184,6 +218,7 @@ class Relay:
         try:
             for frame in end.framer.take(data):
                 self._pass(end, frame)
+            self.weigh(end)
         except NotKafka as exc:
             speaks = f"speaks {exc.speaks}" if exc.speaks else f"speaks no Kafka ({exc})"
             who = "a client" if end is self.client else f"broker {self.broker_name}"

@@ -18,7 +18,7 @@ _LONGEST: Final = 8_192
 
 
 class NotScram(Exception):
-    """The peer's message breaks a rule; the text says which."""
+    """The peer breaks a rule; the reason says which."""
 
 
 @dataclass(slots=True)
@@ -67,21 +67,21 @@ class Scram:
             raise NotScram("the broker does not know the password either")
 
 
-def _attributes(message: bytes, *wanted: str) -> tuple[str, dict[str, str]]:
+def _attributes(said: bytes, *wanted: str) -> tuple[str, dict[str, str]]:
     """The text, and its attributes: those that are wanted first and in their order; extensions may follow."""
-    if len(message) > _LONGEST:
-        raise NotScram(f"a message of {len(message):,} bytes")
+    if len(said) > _LONGEST:
+        raise NotScram(f"it says {len(said):,} bytes")
     try:
-        text = message.decode("utf-8")
+        text = said.decode("utf-8")
     except UnicodeDecodeError:
-        raise NotScram("a message that is no text") from None
+        raise NotScram("what it says is no text") from None
     parts = [part.partition("=") for part in text.split(",")]
     if parts[0][0] == "e":
         raise NotScram(f"it says {parts[0][2][:100]!r}")
     if any(name == "m" for name, _, _ in parts):
         raise NotScram("it asks for an extension that is not known here")
     if tuple(name for name, _, _ in parts[: len(wanted)]) != wanted:
-        raise NotScram(f"a message that does not begin with {', '.join(wanted)}")
+        raise NotScram(f"what it says does not begin with {', '.join(wanted)}")
     return text, {name: value for name, _, value in parts[: len(wanted)]}
 
 
