@@ -85,7 +85,12 @@ class Admin(Handle):
                 continue
             settings = {**_DEFAULTS, **topic.settings}
             found[each] = _Answer(
-                {name: SimpleNamespace(name=name, value=value) for name, value in settings.items()}
+                {
+                    name: SimpleNamespace(
+                        name=name, value=value, is_sensitive=False, is_default=False, source=1
+                    )
+                    for name, value in settings.items()
+                }
             )
         return found
 

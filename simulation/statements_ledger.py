@@ -132,3 +132,62 @@ def _add(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     row = dict(zip(names, parameters, strict=True))
     link.base.insert(_ledger(link, match), link.transaction, row)
     return [], 1
+
+
+@shape(rf"SELECT FROM {_LEDGER} WHERE replay = \$1 LIMIT 1")
+def _has_entries(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    return [() for _ in _of(link, match, replay=parameters[0])][:1], -1
+
+
+@shape(
+    rf"SELECT from_offset, to_offset FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
+    r"AND partition = \$3::int8 ORDER BY from_offset DESC LIMIT 1"
+)
+def _last(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    replay, topic, partition = parameters
+    found = _of(link, match, replay=replay, topic=topic, partition=partition)
+    slices = sorted((row["from_offset"], row["to_offset"]) for _, row in found)
+    return slices[-1:], -1
+
+
+# --- terms
+
+_REPLAYS = r'"(?P<schema>playhead_ledger)"\."(?P<name>replays)"'
+
+
+@shape(rf"CREATE TABLE IF NOT EXISTS {_REPLAYS} \(\s*replay text.*\)")
+def _make_replays(link: Link, match: Any, _: Any) -> Answer:
+    place = (match["schema"], match["name"])
+    if place not in link.base.tables:
+        link.base.create(place, {"replay": "text", "terms": "text"}, ("replay",))
+    return [], -1
+
+
+@shape(rf"SELECT terms::text FROM {_REPLAYS} WHERE replay = \$1")
+def _terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    return [(row["terms"],) for _, row in _of(link, match, replay=parameters[0])], -1
+
+
+@shape(rf"INSERT INTO {_REPLAYS} \(replay, terms\) VALUES \(\$1, \$2::text::json\)")
+def _add_terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    assert link.transaction is not None
+    row = dict(zip(("replay", "terms"), parameters, strict=True))
+    link.base.insert(_ledger(link, match), link.transaction, row)
+    return [], 1
+
+
+@shape(rf"UPDATE {_REPLAYS} SET terms = \$2::text::json WHERE replay = \$1")
+def _change_terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    assert link.transaction is not None
+    for rid, row in _of(link, match, replay=parameters[0]):
+        changed = row | {"terms": parameters[1]}
+        link.base.update(_ledger(link, match), link.transaction, rid, changed)
+    return [], 1
+
+
+@shape(
+    r"SELECT c\.oid::int8 FROM pg_catalog\.pg_class c .* WHERE n\.nspname = \$1 AND c\.relname = \$2"
+)
+def _oid(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    table = link.base.tables.get((parameters[0], parameters[1]))
+    return ([] if table is None else [(table.oid,)]), -1
