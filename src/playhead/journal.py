@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from playhead import locks, paths
-from playhead.errors import PlayheadError, UsageError
+from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.instant import show_ms
 from playhead.plan import Plan
 from playhead.target import InUse
 
@@ -51,6 +52,20 @@ class UnknownReplay(UsageError):
             else "`playhead runs` lists those of this machine; a plan saved with --plan runs anywhere"
         )
         super().__init__(text, hint=hint)
+
+
+class OtherPlan(Refused):
+    """This machine's journal has an id with another plan."""
+
+    def __init__(self, replay_id: str, *, known: Plan, found: Plan) -> None:
+        self.replay_id = replay_id
+        ours, theirs = (each.request.target_endpoint.shown() for each in (found, known))
+        where = f" into {theirs}" if ours != theirs else ""
+        super().__init__(
+            f"replay {replay_id} of this machine is another one{where}, made at "
+            f"{show_ms(known.made_at_ms)}",
+            hint=f"another --id; or go on with that one: playhead resume {replay_id}",
+        )
 
 
 class JournalBusy(PlayheadError):
@@ -116,7 +131,7 @@ class Journal:
             raise JournalDamaged(self.file, reason=exc.strerror or str(exc)) from exc
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
-        """Note a plan before it runs; one that is there stays as it is."""
+        """Note a plan before it runs; one that is there stays as it is, and must be of the same work."""
         row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
         with self._opened() as connection:
             connection.execute(
@@ -124,6 +139,9 @@ class Journal:
                 "ON CONFLICT DO NOTHING",
                 row,
             )
+        known = self.get(plan.replay_id)
+        if known is not None and known.plan.digest() != plan.digest():
+            raise OtherPlan(plan.replay_id, known=known.plan, found=plan)
 
     def note(
         self,

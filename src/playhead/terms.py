@@ -139,7 +139,7 @@ def differing(kept: Terms, wanted: Terms) -> list[str]:
     if kept.is_endless != wanted.is_endless:
         kinds = {True: "a live pipeline", False: "a replay"}
         return [f"this is {kinds[wanted.is_endless]}, and that {kinds[kept.is_endless]}"]
-    found = [] if kept.is_endless else _differing_rules(kept, wanted)
+    found = [] if kept.is_endless else differing_rules(kept.rules, wanted.rules)
     if kept.source != wanted.source:
         found.append(f"the source is {wanted.source}; the ledger says {kept.source}")
     found += differing_topics(kept.topics, wanted.topics)
@@ -182,11 +182,12 @@ def without_terms(replay_id: str) -> Note:
     return Note(NO_TERMS, text)
 
 
-def _differing_rules(kept: Terms, wanted: Terms) -> list[str]:
+def differing_rules(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What was asked for otherwise."""
     return [
-        f"{name} is {_said(wanted.rules, name)}; the ledger says {_said(kept.rules, name)}"
-        for name in sorted({*kept.rules, *wanted.rules})
-        if _text(kept.rules.get(name)) != _text(wanted.rules.get(name))
+        f"{name} is {_said(wanted, name)}; the ledger says {_said(kept, name)}"
+        for name in sorted({*kept, *wanted})
+        if _text(kept.get(name)) != _text(wanted.get(name))
     ]
 
 

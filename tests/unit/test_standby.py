@@ -441,7 +441,7 @@ def test_other_servers_than_it_was_made_for_are_refused(room, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("guard", "reason"), [("read_only", "is read-only"), ("production", "nobody is here to type")]
+    ("guard", "reason"), [("read_only", "is read-only"), ("production", "nobody named it")]
 )
 def test_a_guard_of_the_context_holds_where_nobody_can_be_asked(room, tmp_path, guard, reason):
     contexts(tmp_path, f"[contexts.home]\n{guard} = true")
@@ -450,7 +450,17 @@ def test_a_guard_of_the_context_holds_where_nobody_can_be_asked(room, tmp_path, 
     with pytest.raises(Refused, match=reason):
         run("laps", "start..end", face=PLAYED)
     assert room.offsets() == []
-    assert run("laps", "start..end", face=Face(consent=lambda _: None, play=played)).adds_up
+
+    def named(planned):
+        planned.consent = str(room.copy)
+
+    face = Face(consent=named, play=played)
+    if guard == "production":
+        assert run("laps", "start..end", face=face).adds_up
+        return
+    with pytest.raises(Refused, match=reason):
+        run("laps", "start..end", face=face)
+    assert room.offsets() == []
 
 
 def test_a_look_leaves_nothing_behind(room):

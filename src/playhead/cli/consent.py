@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable
 
 from playhead.cli.output import tell
+from playhead.consent import place_of, refuse_read_only
 from playhead.context import Configuration
 from playhead.errors import NeedsConsent, Refused
-from playhead.settings import BY_NAME
 
 
 def _terminal_is_there() -> bool:
@@ -25,32 +25,18 @@ def ask(
     yes: bool,
     has_terminal: Callable[[], bool] = _terminal_is_there,
     read_answer: Callable[[], str] = _read_line,
-) -> None:
-    """Return when `action` on `target` may be done; otherwise say why it may not.
+) -> str | None:
+    """The consent that what writes asks for: the target's name, where somebody had to type it.
 
-    A production context wants the target's name typed, and `--yes` does not stand in for it.
+    Whether it may be written is decided there; here somebody is asked, before anything is begun.
     """
-    place = f"context {configuration.context}" if configuration.context else "this configuration"
-    if configuration.is_on("read_only"):
-        origin = configuration.settings["read_only"].origin
-        raise Refused(
-            f"{place} is read-only ({origin}): {action} was not done",
-            hint=_way_out(origin),
-        )
+    refuse_read_only(action, configuration)
     if configuration.is_on("production"):
-        _ask_for_name(action, target, place, has_terminal, read_answer)
-        return
+        place = place_of(configuration)
+        return _asked_for_name(action, target, place, has_terminal, read_answer)
     if not yes:
         ask_plainly(action, has_terminal=has_terminal, read_answer=read_answer)
-
-
-def _way_out(origin: str) -> str:
-    """How to be allowed to write: a guard stays on until the place that says it is changed."""
-    if origin == "environment":
-        return f"unset {BY_NAME['read_only'].environment}"
-    if origin.startswith("context "):
-        return "choose another context with -c, or change this one: playhead context edit"
-    return f"take read_only out of {origin}"
+    return None
 
 
 def ask_plainly(
@@ -67,25 +53,22 @@ def ask_plainly(
         raise Refused(f"{action} was not done: the answer was not yes")
 
 
-def ask_by_name(action: str, target: str, configuration: Configuration, *, yes: bool) -> None:
+def ask_by_name(action: str, target: str, configuration: Configuration, *, yes: bool) -> str | None:
     """As `ask`, for what cannot be undone: whoever sits at a terminal types the name of what goes."""
     if yes or not _terminal_is_there() or configuration.is_on("production"):
-        ask(action, target, configuration, yes=yes)
-        return
-    if not configuration.is_on("read_only"):
-        tell(f"{action}: this cannot be undone")
-        _ask_for_name(action, target, "", _terminal_is_there, _read_line)
-        return
-    ask(action, target, configuration, yes=yes)
+        return ask(action, target, configuration, yes=yes)
+    refuse_read_only(action, configuration)
+    tell(f"{action}: this cannot be undone")
+    return _asked_for_name(action, target, "", _terminal_is_there, _read_line)
 
 
-def _ask_for_name(
+def _asked_for_name(
     action: str,
     target: str,
     place: str,
     has_terminal: Callable[[], bool],
     read_answer: Callable[[], str],
-) -> None:
+) -> str:
     if not has_terminal():
         raise Refused(
             f"{place} is marked production and there is no terminal to type {target!r} on",
@@ -94,8 +77,10 @@ def _ask_for_name(
     if place:
         tell(f"{place} is marked production: {action}")
     _prompt(f"type {target} to go on: ")
-    if read_answer().strip() != target:
+    typed = read_answer().strip()
+    if typed != target:
         raise Refused(f"{action} was not done: the name typed is not {target!r}")
+    return typed
 
 
 def _prompt(text: str) -> None:

@@ -8,9 +8,9 @@ import typer
 from playhead.cli.complete import topic_names
 from playhead.cli.drawing import paper_for_talk, save_picture
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.playing import run_with_progress, show
+from playhead.cli.playing import run_with_progress, show, show_and_ask
 from playhead.cli.sentence import MACHINE, RULES, SPAN, TRANSFORM, request, share
-from playhead.cli.shown import plan_lines, proof_lines
+from playhead.cli.shown import proof_lines
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
@@ -161,7 +161,6 @@ def _emit(run: Run, found: Gaps) -> None:
 
 def _close(run: Run, search: "Search", before: Gaps) -> None:
     """Plan, show, ask, replay, prove, and look again at the very same offsets."""
-    from playhead.cli.consent import ask
     from playhead.replay import api
 
     for each in before.of("missing")[:_SHOWN]:
@@ -177,10 +176,7 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
     if run.values["dry_run"]:
         show(run, planned)
         raise typer.Exit(EXIT_DIFFERENT)
-    for line in plan_lines(planned.plan):
-        run.output.say(line)
-    target = asked.target_endpoint
-    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=run.values["yes"])
+    show_and_ask(run, planned, yes=run.values["yes"])
     planned.servers.update(kept_servers(planned.configuration))
     proof = run_with_progress(run, planned)
     for line in proof_lines(proof):

@@ -46,7 +46,7 @@ def through_replay(
     for remark in translated.remarks:
         run.output.say(remark)
     with Admin(connection) as admin:
-        yield Desk(admin, connection, run.output.say), translated.offsets
+        yield Desk(admin, configuration, connection, run.output.say), translated.offsets
 
 
 def _connection(end: Endpoint, configuration: Configuration) -> KafkaConnection:

@@ -19,9 +19,9 @@ _MOST_ASKED = 40
 @contextmanager
 def desk(run: Run) -> Iterator[Desk]:
     """The groups of the cluster that the options name."""
-    connection = run.configuration().kafka()
-    with Admin(connection) as admin:
-        yield Desk(admin, connection, run.output.say)
+    configuration = run.configuration()
+    with Admin(configuration.kafka()) as admin:
+        yield Desk(admin, configuration, say=run.output.say)
 
 
 def cloned(here: Desk, group: str, scope: Scope) -> dict[Place, Committed]:
@@ -40,12 +40,13 @@ def within(group: str, held: Mapping[Place, Committed], scope: Scope) -> dict[Pl
     return found
 
 
-def confirm(run: Run, plans: Sequence[GroupPlan], action: str, *, yes: bool) -> None:
+def confirm(run: Run, here: Desk, plans: Sequence[GroupPlan], action: str, *, yes: bool) -> None:
     """Ask for all of the plans at once, with the table before the eyes of who is asked."""
     if not yes and sum(len(plan.moves) for plan in plans) <= _MOST_ASKED:
         table(run, plans)
     names = ", ".join(plan.group for plan in plans)
-    ask(f"{action} {names}", names, run.configuration(), yes=yes)
+    if ask(f"{action} {names}", names, here.configuration, yes=yes) is not None:
+        here.consents.update(plan.group for plan in plans)
 
 
 def write_all(
@@ -54,7 +55,7 @@ def write_all(
     """Nobody reads, somebody said yes: save, write, read back; one group after the other."""
     for plan in plans:
         here.need_idle(plan.group, wait_s=wait_s)
-    confirm(run, plans, "writing the offsets of", yes=yes)
+    confirm(run, here, plans, "writing the offsets of", yes=yes)
     for plan in plans:
         here.write(plan)
         run.output.say(

@@ -140,14 +140,9 @@ def _play(run: Run, wish: Wish) -> None:
             run.output.say(line)
         run.output.emit(_document(wish, planned), [_document(wish, planned)])
         return
-    end = wish.request.target_endpoint
-    ask(
-        f"write into {end.shown()} from now on",
-        end.name,
-        planned.configuration,
-        yes=run.values["yes"],
-    )
     runner = Runner(wish, planned, pipelines, run.output.say, kept_servers(planned.configuration))
+    yes = run.values["yes"]
+    planned.consent = ask(runner.action, planned.target_name, planned.configuration, yes=yes)
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
         done = runner.run()
     lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""

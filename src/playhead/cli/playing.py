@@ -13,6 +13,7 @@ from playhead.cli.options import Run
 from playhead.cli.sentence import share
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
 from playhead.cli.signals import first_signal
+from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.journal import Journal
 from playhead.journal import Run as JournalRun
@@ -50,11 +51,15 @@ def play(run: Run, planned: Planned, *, yes: bool) -> None:
 
 
 def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
-    """Return when the plan that is shown may be run."""
+    """Return when the plan that is shown may be run; the plan then has the consent."""
+    if planned.is_begun:
+        replay_id = planned.plan.replay_id
+        run.output.say(
+            f"the target's ledger has {replay_id} already, with this plan; going on with it"
+        )
     for line in plan_lines(planned.plan):
         run.output.say(line)
-    target = planned.plan.request.target_endpoint
-    ask(f"replay into {target.shown()}", target.name, planned.configuration, yes=yes)
+    planned.consent = ask(planned.action, planned.target_name, planned.configuration, yes=yes)
 
 
 def run_with_progress(run: Run, planned: Planned) -> Proof:
@@ -129,3 +134,9 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     with held_for(saved.replay_id):
         play(with_saved, planned, yes=yes)
+
+
+def resume_from_ledger(run: Run, replay_id: str, target: Endpoint, *, yes: bool) -> None:
+    """Go on with a replay that another machine began, by the plan in the ledger of its target."""
+    part = share(run, target.from_anywhere())
+    play(run, api.resumed(replay_id, target, run.configuration(), share=part), yes=yes)

@@ -6,8 +6,9 @@ import typer
 
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, Run, with_options
-from playhead.cli.playing import resume_saved
+from playhead.cli.playing import resume_from_ledger, resume_saved
 from playhead.cli.sentence import MACHINE
+from playhead.endpoint import Endpoint
 from playhead.journal import Journal
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -20,6 +21,13 @@ def resume(
     replay_id: Annotated[
         str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
     ],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="Where it goes, when another machine began it: its plan is in the ledger there.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
     ] = False,
@@ -27,6 +35,10 @@ def resume(
     """Go on with a replay: its plan minus what its target's ledger has.
 
     The servers are those it was started with, unless others are named. A replay that is finished
-    reads and writes nothing and shows its proof again.
+    reads and writes nothing and shows its proof again. One that this machine does not know goes on
+    from the ledger of its TARGET; then its servers are named here.
     """
-    resume_saved(run, Journal().find(replay_id), yes=yes)
+    if target is None:
+        resume_saved(run, Journal().find(replay_id), yes=yes)
+    else:
+        resume_from_ledger(run, replay_id, Endpoint.parse(target), yes=yes)

@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from playhead.connection import KafkaConnection
+from playhead.consent import need_consent
+from playhead.context import Configuration
 from playhead.errors import UsageError
 from playhead.faults import abort_point
 from playhead.groups.mode import Mode
@@ -39,10 +41,23 @@ class Reset:
 
 
 class Desk:
-    """The groups of one cluster, for whoever changes them."""
+    """The groups of one cluster, for whoever changes them.
 
-    def __init__(self, admin: Admin, connection: KafkaConnection, say: Say) -> None:
-        self._admin, self._connection, self._say = admin, connection, say
+    A read-only context lets nothing be changed; one marked production wants the group named, in
+    `consents`.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        configuration: Configuration,
+        connection: KafkaConnection | None = None,
+        say: Say = lambda _: None,
+    ) -> None:
+        self._admin, self.configuration = admin, configuration
+        self._connection, self._say = connection or configuration.kafka(), say
+        self.consents: set[str] = set()
+        """Groups that somebody has named, because a context is marked production."""
 
     # --- plans
 
@@ -118,6 +133,7 @@ class Desk:
 
     def write(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
         """Save what is there, write, read back, compare."""
+        self._need_consent(plan)
         snapshots = self.snapshots()
         snapshot = snapshots.take(plan, is_undo=is_undo)
         abort_point("groups.snapshot_saved")
@@ -131,6 +147,7 @@ class Desk:
 
     def delete(self, plan: GroupPlan) -> Snapshot:
         """Delete a group; its offsets are saved first, and can be brought back."""
+        self._need_consent(plan)
         snapshots = self.snapshots()
         snapshot = snapshots.take(plan)
         try:
@@ -149,6 +166,11 @@ class Desk:
             with suppress(KafkaRefused):
                 delete(self._admin, plan.group)
         self.snapshots().note_undone(snapshot)
+
+    def _need_consent(self, plan: GroupPlan) -> None:
+        group = plan.group
+        named = group if group in self.consents else None
+        need_consent(f"{plan.does} of group {group}", group, self.configuration, named)
 
     def names(self) -> list[str]:
         """Every group of the cluster."""

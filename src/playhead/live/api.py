@@ -43,11 +43,11 @@ def plan(
         )
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:
-        return api.plan(wish.request, configuration, replay_id=own_id, warm=warm)
+        return api.plan(wish.request, configuration, replay_id=own_id, warm=warm, is_endless=True)
     told, waits = Told(), Waits()
     while True:
         try:
-            return api.plan(wish.request, configuration, replay_id=own_id)
+            return api.plan(wish.request, configuration, replay_id=own_id, is_endless=True)
         except Unavailable as exc:
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to begin: {exc!s}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from playhead.consent import need_consent
 from playhead.errors import Refused, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.source import KafkaSource
@@ -57,8 +58,15 @@ class Runner:
     def _plan(self) -> Plan:
         return self.planned.plan
 
+    @property
+    def action(self) -> str:
+        """What it does, in words."""
+        return f"write into {self.wish.request.target_endpoint.shown()} from now on"
+
     def run(self) -> dict[str, Any]:
         """Play until somebody asks to stop, or all is read that was there; says what was done."""
+        planned = self.planned
+        need_consent(self.action, planned.target_name, planned.configuration, planned.consent)
         try:
             return self._run()
         except InUse as exc:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playhead.consent import need_consent
 from playhead.context import Configuration, configure
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
@@ -13,6 +14,7 @@ from playhead.journal import Journal
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
+from playhead.replay.begun import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.build import as_source, ends, refuse_idle_rules
 from playhead.replay.comparing import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
@@ -65,15 +67,35 @@ class Planned:
     engine: Engine
     journal: Journal = field(default_factory=Journal)
     servers: dict[str, str] = field(default_factory=dict)
+    consent: str | None = None
+    """The target's name as somebody gave it; a context marked production wants it."""
+    is_begun: bool = False
+    """Whether the plan is the one that the target's ledger has under this id."""
+
+    @property
+    def action(self) -> str:
+        """What a run does, in words."""
+        return f"replay into {self.plan.request.target_endpoint.shown()}"
+
+    @property
+    def target_name(self) -> str:
+        """What is named by who agrees to it."""
+        return self.plan.request.target_endpoint.name
 
     def run(
         self,
         *,
+        consent: str | None = None,
         say: Callable[[str], None] = lambda _: None,
         progress: Progress = lambda _done, _total, _entries: None,
         patience_s: float = 120.0,
     ) -> Proof:
-        """Do what the ledger says is left; returns the proof, raises when it could not be finished."""
+        """Do what the ledger says is left; returns the proof, raises when it could not be finished.
+
+        A read-only context refuses it; one marked production wants `consent`, the target's name.
+        """
+        given = consent or self.consent
+        need_consent(self.action, self.target_name, self.configuration, given)
         self.journal.keep(self.plan, self.servers)
 
         def run_job(job: Job) -> list[Mapping[str, Any]]:
@@ -101,6 +123,7 @@ class Planned:
         """Read the target back and compare it with the source; keeps what it found in the journal."""
         both = ends(self.plan.request, self.configuration)
         refuse_another_target(both.target, self.plan)
+        refuse_other_terms(both.target, self.plan)
         found = verify(self.plan, both, self.engine.run_job, self.engine.slots)
         self.journal.note_verification(self.plan.replay_id, found.as_document())
         return found
@@ -132,15 +155,23 @@ def plan(
     replay_id: str | None = None,
     warm: bool = False,
     share: float | None = None,
+    is_endless: bool = False,
 ) -> Planned:
     """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed.
 
-    `share` is how much of the machine's processors the run may have.
+    Under an id that the target's ledger knows it is the plan that was begun, wherever that was; another
+    request under that id is refused. `share` is how much of the machine's processors the run may have.
+    A live pipeline is endless: its plan is that of one start.
     """
     refuse_idle_rules(request)
     request = request.from_anywhere()
     transform = Transform(request.where, request.select)
     pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
+    both = ends(request, configuration, is_endless=is_endless)
+    if replay_id is not None and not is_endless:
+        begun = begun_plan(both.target, request, replay_id)
+        if begun is not None:
+            return planned(begun, configuration, share=share, is_begun=True)
     engine = _engine(configuration, transform, pace, share)
     if warm:
         engine.warm()
@@ -148,7 +179,7 @@ def plan(
     journal = Journal()
     planner = Planner(
         request,
-        ends(request, configuration),
+        both,
         time.time_ns(),
         timezone=configuration.get("timezone") or "UTC",
         transformed=None if transform.changes_nothing else engine.transformed,
@@ -157,11 +188,29 @@ def plan(
     return Planned(planner.plan(replay_id), configuration, engine, journal)
 
 
-def planned(saved: Plan, configuration: Configuration, *, share: float | None = None) -> Planned:
+def planned(
+    saved: Plan,
+    configuration: Configuration,
+    *,
+    share: float | None = None,
+    is_begun: bool = False,
+) -> Planned:
     """A plan that was made before, to be run as it is."""
     transform = Transform(saved.request.where, saved.request.select)
     engine = _engine(configuration, transform, Pace.parse(saved.request.pace), share)
-    return Planned(saved, configuration, engine)
+    return Planned(saved, configuration, engine, is_begun=is_begun)
+
+
+def resumed(
+    replay_id: str,
+    target: Endpoint,
+    configuration: Configuration,
+    *,
+    share: float | None = None,
+) -> Planned:
+    """A replay that another machine has begun: its plan is in the ledger of its target."""
+    plan = plan_from_ledger(replay_id, target, configuration)
+    return planned(plan, configuration, share=share, is_begun=True)
 
 
 def _engine(

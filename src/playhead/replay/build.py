@@ -41,13 +41,15 @@ class Ends:
     decoding: Decoding | None = None
 
 
-def ends(request: Request, configuration: Configuration) -> Ends:
-    """Descriptions only: nothing is connected yet."""
+def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Ends:
+    """Descriptions only: nothing is connected yet. A live pipeline has no end."""
     from_, to = request.source_endpoint, request.target_endpoint
     _refuse_itself(from_, to, request)
     _refuse_capture_options(from_, to, request)
     source = _source(from_, configuration, request)
     target = _target(to, from_, request, configuration)
+    if is_endless and hasattr(target, "is_endless"):
+        target = replace(target, is_endless=True)  # type: ignore[type-var]
     graveyard = _graveyard(request, from_, to, configuration)
     return Ends(source, target, graveyard, decoding_of(request, configuration))
 
@@ -184,6 +186,17 @@ def _target(
     from playhead.files.target import FilesTarget
 
     return FilesTarget(end.name, cast(Form, end.system), typed=request.typed)
+
+
+def target_at(end: Endpoint, configuration: Configuration) -> Target:
+    """A target by its endpoint alone, to be asked what its ledger knows."""
+    if end.system == "kafka":
+        from playhead.kafka.target import KafkaTarget
+
+        return KafkaTarget(connection_of(end, configuration), end.name)
+    unread = Endpoint("kafka", "any")
+    request = Request(source=str(unread), target=str(end.from_anywhere()))
+    return _target(request.target_endpoint, unread, request, configuration)
 
 
 def _kafka_target(

