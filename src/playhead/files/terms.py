@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from playhead.faults import abort_point
 from playhead.files import names
 from playhead.files.archive import Archive
-from playhead.files.trouble import Damaged
 from playhead.note import Note
-from playhead.terms import OtherTerms, Terms, agreed, differing, without_terms
+from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, without_terms
 
 
 def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
@@ -58,5 +57,5 @@ def _all(archive: Archive, replay_id: str) -> list[Terms]:
             found += [] if text is None else [Terms.from_json(text)]
         except (ValueError, KeyError, TypeError) as exc:
             where = f"{archive.store.identity}/{path}"
-            raise Damaged(where, reason=f"these are no terms of a replay: {exc}") from exc
+            raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
     return found
