@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from simulation.choices import Choices
@@ -10,11 +10,12 @@ from simulation.kafka_clients import Weather
 from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Stored
 
 SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
+UPSETS = ("source made again", "target made again", "another target", "ledger expires")
 BASE_MS = 1_767_200_000_000
 _STEP_MS = 60_000
 _MOST_STEPS = 9
 _WILD_MS = (-3_600_000, -600_001, -1, 1, 59_999, 600_001, 3_000_000, 86_400_000)
-_RATES = (0, 60, 12, 4)
+_RATES = (0, 0, 0, 60, 12, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Case:
     span_ms: tuple[int | None, int | None] = (None, None)
     other_machine: bool = False
     two_at_once: bool = False
-    columns: tuple[str, ...] = field(default=())
+    upset: str | None = None
+    """What somebody does between two runs that no replay can go on behind."""
 
     @property
     def is_table(self) -> bool:
@@ -69,7 +71,11 @@ class Case:
 
     def told(self) -> str:
         """For people."""
-        return f"{self.request} {self.sizes} {self.weather} {self.faults}"
+        wrong = vars(self.weather) | {
+            name: getattr(self.faults, name) for name in Faults.__dataclass_fields__
+        }
+        often = {name: one_in for name, one_in in wrong.items() if one_in}
+        return f"{self.request} {self.sizes}, upset: {self.upset}, one in so many: {often}"
 
 
 def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> Case:
@@ -84,6 +90,8 @@ def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> C
                 setattr(faults, name, 0)
     case.other_machine = choices.below(4) == 1
     case.two_at_once = choices.below(6) == 1
+    if choices.below(4) == 1:
+        case.upset = choices.pick(UPSETS)
     cluster.create(SOURCE, partitions)
     wild = choices.below(3) == 1 and "wild" not in without
     for number in range(partitions):
@@ -166,6 +174,14 @@ def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) ->
     elif odd == 2 and case.on_error != "fail":
         value = choices.pick([b"no json", b'{"id": "x", "v": "y"}', b"[1]"])
     return Stored(0, "record", timestamp_ms, key, value)
+
+
+def fill_again(choices: Choices, cluster: Cluster, case: Case) -> None:
+    """Other records in a source topic that was deleted and made again."""
+    cluster.delete(SOURCE)
+    cluster.create(SOURCE, case.partitions)
+    for number in range(case.partitions):
+        _fill(choices, cluster, number, case, wild=False)
 
 
 def _draw_span(choices: Choices, case: Case) -> None:

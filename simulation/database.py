@@ -6,7 +6,7 @@ from typing import Any
 
 import adbc_driver_manager
 
-from simulation.cases import TABLE, Case, Faults
+from simulation.cases import Case, Faults
 from simulation.scheduler import Process, Scheduler
 
 Row = dict[str, Any]
@@ -80,18 +80,17 @@ class Database:
         """Who holds what: a transaction, or a connection."""
         self._waits: dict[Any, Any] = {}
 
-    def prepare(self, case: Case) -> None:
-        """The table that a case writes to."""
-        if case.is_table:
-            kinds = {
-                "id": "int8",
-                "v": "text",
-                "_timestamp": "timestamptz",
-                "_partition": "int4",
-                "_offset": "int8",
-            }
-            key = ("id",) if case.rule else ("_partition", "_offset")
-            self.create(("public", TABLE), kinds, key)
+    def make_table(self, case: Case, name: str) -> None:
+        """The table that a case writes to; one that is there is dropped."""
+        kinds = {
+            "id": "int8",
+            "v": "text",
+            "_timestamp": "timestamptz",
+            "_partition": "int4",
+            "_offset": "int8",
+        }
+        key = ("id",) if case.rule else ("_partition", "_offset")
+        self.create(("public", name), kinds, key)
 
     def create(
         self,
@@ -104,9 +103,9 @@ class Database:
         self.tables[place] = table
         return table
 
-    def rows_of_table(self) -> list[tuple[Any, ...]]:
+    def rows_of_table(self, name: str) -> list[tuple[Any, ...]]:
         """What is committed in the case's table, times in milliseconds."""
-        found = self.tables[("public", TABLE)].rows.values()
+        found = self.tables["public", name].rows.values()
         return [
             (
                 each["id"],

@@ -1,12 +1,17 @@
 """The product's modules, wired to the models instead of to servers, threads and clocks."""
 
+import json
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pyarrow as pa
+from psycopg import conninfo
 
 import playhead.cutter
 import playhead.job
@@ -15,6 +20,7 @@ import playhead.kafka.dead_letters
 import playhead.kafka.source
 import playhead.kafka.target
 import playhead.live.playing
+import playhead.postgres.fast
 import playhead.postgres.session
 import playhead.postgres.target
 import playhead.replay.api
@@ -28,6 +34,7 @@ from playhead.errors import PlayheadError
 from playhead.job import Job
 from playhead.journal import Journal as RealJournal
 from playhead.kafka import clients
+from playhead.plan import Plan
 from playhead.target import InUse
 from simulation import statements_ledger, statements_rows, threads
 from simulation.scheduler import Killed, Process, Task
@@ -59,8 +66,58 @@ def wire() -> None:
         name: {} for name in described
     }
     KafkaConnection.for_librdkafka = lambda self, role=None: dict(_settings(self.bootstrap_servers))  # type: ignore[method-assign]
+    _lighten()
     # What a dead process leaves behind is closed when it is collected, and has nobody to tell.
     sys.unraisablehook = lambda _: None
+
+
+def _lighten() -> None:
+    """The same answers at less cost: a schedule takes milliseconds, and asks the same things often."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    playhead.postgres.fast._SMALLEST_BLOCK = 1 << 12
+    session: Any = playhead.postgres.session
+    parse, make = lru_cache(conninfo.conninfo_to_dict), conninfo.make_conninfo
+    session.conninfo = SimpleNamespace(
+        conninfo_to_dict=lambda text: dict(parse(text)),
+        make_conninfo=lru_cache(make),
+    )
+    playhead.postgres.fast.pj = SimpleNamespace(
+        read_json=_read_json, ReadOptions=lambda **_: None, ParseOptions=lambda **named: named
+    )
+    for name in ("as_json", "as_document"):
+        setattr(Plan, name, _kept(name, getattr(Plan, name)))
+
+
+def _kept(name: str, work: Any) -> Any:
+    """What a plan says once it says again: it never changes."""
+
+    def again(self: Plan) -> Any:
+        key = (id(self), name)
+        found = _plans.get(key)
+        if found is None or found[0] is not self:
+            found = _plans[key] = (self, work(self))
+        return dict(found[1]) if isinstance(found[1], dict) else found[1]
+
+    return again
+
+
+def _read_json(held: Any, read_options: Any, parse_options: Any) -> Any:
+    """What Arrow's reader gives for the few types of the tables here; its start takes longer than a schedule."""
+    columns: dict[str, list[Any]] = {each.name: [] for each in parse_options["explicit_schema"]}
+    for line in held.read().split(b"\n"):
+        try:
+            document = json.loads(line)
+        except ValueError as exc:
+            raise pa.ArrowInvalid(str(exc)) from exc
+        if not isinstance(document, dict):
+            raise pa.ArrowInvalid("no object")
+        for name, values in columns.items():
+            values.append(document.get(name))
+    return pa.table(columns, schema=parse_options["explicit_schema"])
+
+
+_plans: dict[tuple[int, str], tuple[Plan, Any]] = {}
 
 
 @lru_cache
@@ -73,6 +130,7 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     playhead.postgres.session.Link = of_session(base)  # type: ignore[assignment, misc]
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
+    _plans.clear()
     limits = playhead.cutter.Limits(max_records=sizes.records)
     playhead.replay.running._limits = lambda: limits
     playhead.replay.sharing._LEAST_SPLIT = sizes.split

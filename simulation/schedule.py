@@ -13,7 +13,7 @@ from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.request import Request
 from simulation import judge, product
-from simulation.cases import TARGET, Case, Faults, draw
+from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again
 from simulation.choices import Choices
 from simulation.database import Database
 from simulation.judge import Violation
@@ -24,6 +24,7 @@ from simulation.scheduler import Killed, Process, Scheduler, Stuck, Task
 from simulation.threads import at_work
 
 _REPLAY = "r1"
+LEDGER_TOPIC = "playhead.ledger"
 _RUNS = 3
 _CONFIGURATION = Configuration(
     None,
@@ -59,11 +60,13 @@ class World:
         self.case: Case = draw(choices, self.cluster, without)
         self.base = Database(self.scheduler)
         self.expected = Outcome()
+        self.target = TABLE if self.case.is_table else TARGET
+        self.is_upset = False
         self.played = Played()
         product.use(self.kafka, self.base, self.case.sizes)
-        self.base.prepare(self.case)
-        if not self.case.is_table:
-            self.cluster.create(TARGET, self.case.partitions)
+        self.make_target()
+        if self.case.upset == "ledger expires":
+            self.cluster.create(LEDGER_TOPIC, 1, {"cleanup.policy": "delete"})
 
     def storm(self) -> None:
         """What goes wrong does from now on."""
@@ -76,6 +79,38 @@ class World:
         """From now on nothing goes wrong any more, but for what is on its way."""
         self.kafka.weather, self.base.faults = Weather(), Faults()
         self.scheduler.kills = 0
+
+    def make_target(self) -> None:
+        if self.case.is_table:
+            self.base.make_table(self.case, self.target)
+        else:
+            self.cluster.topics.pop(self.target, None)
+            self.cluster.create(self.target, self.case.partitions)
+
+    def upset(self) -> bool:
+        """Somebody does what no replay can go on behind; whether the plan is to be made anew."""
+        upset = self.case.upset
+        if upset is None or self.is_upset:
+            return False
+        self.scheduler.tell(f"meanwhile: {upset}")
+        self.is_upset = True
+        if upset == "source made again":
+            fill_again(self.choices, self.cluster, self.case)
+        elif upset == "target made again":
+            self.make_target()
+        elif upset == "ledger expires":
+            log = self.cluster.log((LEDGER_TOPIC, 0))
+            if log is not None and "compact" not in self.cluster.topics[LEDGER_TOPIC].settings.get(
+                "cleanup.policy", "delete"
+            ):
+                log.start = log.end
+        else:
+            self.target += "2"
+            self.make_target()
+            kind = "postgres" if self.case.is_table else "kafka"
+            self.case.request["target"] = f"{kind}:{self.target}"
+            return True
+        return False
 
     # --- acts
 
@@ -165,6 +200,12 @@ def _run(world: World) -> None:
     journal = product.Journal()
     is_proved = False
     for run in range(_RUNS):
+        if is_proved and not world.choices.happens(3) and not case.upset:
+            break
+        if run and world.choices.below(2) == 0 and world.upset():
+            plan = world.plan()
+            if plan is None:
+                return
         if run == _RUNS - 1:
             world.calm()
             one.finish()
