@@ -37,7 +37,7 @@ ALLOWED_IN_FILE = {
     ("message", "capture/scribe.py"): "the sentence that an error says",
     ("message", "job.py"): "the sentence that an error says",
     ("message", "replay/running.py"): "the sentence that an error says",
-    ("message", "spark/run.py"): "the sentence that an error says",
+    ("message", "spark/failures.py"): "the sentence that an error says",
     ("message", "properties.py"): "Kafka's properties, and what they bound",
     ("batch", "properties.py"): "Kafka's property batch.size, and what it means",
     ("throttling", "files/s3.py"): "AWS's name of an error",
@@ -47,6 +47,7 @@ ALLOWED_IN_FILE = {
     ("range", "traffic/filter_json.py"): "a name in the known filter language's JSON form",
 }
 ALLOWED_TEXT = {
+    "maxBytesPerBatch": "a setting of Spark's",
     "Message": "the class of librdkafka's Python client",
     "max.message": "a setting of Kafka's",
     "message.timestamp": "a setting of Kafka's",

@@ -3,15 +3,16 @@
 import pytest
 
 from playhead.errors import PlayheadError, Unavailable
-from playhead.spark.run import (
-    _MARK,
+from playhead.spark.failures import (
     EngineFailed,
     EngineLost,
+    EngineOutOfMemory,
     TaskAway,
     TaskFailed,
-    _said,
+    TimeOutOfReach,
+    as_text,
 )
-from playhead.spark.run import (
+from playhead.spark.failures import (
     failure as failure_of,
 )
 
@@ -29,7 +30,6 @@ ABORTED = (
         ("Python worker exited unexpectedly (crashed)", "a worker process"),
         ("java.io.EOFException", "a worker process"),
         ("java.net.SocketException: Connection reset", "a worker process"),
-        ("java.lang.OutOfMemoryError: Java heap space", "a worker process"),
         (
             "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
             "an executor",
@@ -46,11 +46,11 @@ def test_what_is_lost_can_be_waited_for(said, lost):
 
 
 def test_what_a_task_has_said_itself_counts_first():
-    away = ABORTED.format("RuntimeError: " + _MARK + _said(Unavailable("no leader", hint="wait")))
+    away = ABORTED.format("RuntimeError: " + as_text(Unavailable("no leader", hint="wait")))
     failure = failure_of(RuntimeError(away + "Python worker exited unexpectedly"))
     assert (type(failure), failure.message, failure.hint) == (TaskAway, "no leader", "wait")
     refused = PlayheadError("too large", hint="skip it")
-    failure = failure_of(RuntimeError(ABORTED.format(_MARK + _said(refused))))
+    failure = failure_of(RuntimeError(ABORTED.format(as_text(refused))))
     assert (type(failure), failure.message, failure.exit_code) == (TaskFailed, "too large", 1)
 
 
@@ -61,3 +61,18 @@ def test_anything_else_is_one_line_and_not_a_stack():
     assert failure.message == (
         "the engine failed with RuntimeError: java.lang.IllegalStateException: broken"
     )
+
+
+def test_memory_that_was_not_enough_is_said_and_not_tried_again():
+    failure = failure_of(
+        RuntimeError(ABORTED.format("java.lang.OutOfMemoryError: Java heap space"))
+    )
+    assert type(failure) is EngineOutOfMemory
+    assert not isinstance(failure, Unavailable)
+    assert "ran out of memory" in failure.message
+    assert "memory" in failure.hint
+
+
+def test_a_time_that_spark_cannot_hold_is_told_apart():
+    text = ABORTED.format("java.lang.ArithmeticException: long overflow")
+    assert type(failure_of(RuntimeError(text))) is TimeOutOfReach

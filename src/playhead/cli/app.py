@@ -3,11 +3,9 @@
 import contextlib
 import os
 import re
-import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +14,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from playhead.cli.output import Output, ReaderGone, tell
+from playhead.cli.signals import Ending, Terminated
 from playhead.cli.tree import Tree
 from playhead.errors import (
     EXIT_DONE,
@@ -41,10 +40,6 @@ app = typer.Typer(
 _VERBOSE = re.compile("-v+|--verbose")
 
 
-class _Terminated(BaseException):
-    """SIGTERM, as an exception, so that what was started is stopped on the way out."""
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         Output().text(f"playhead {__version__}")
@@ -65,8 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
-    with _sigterm_as_exception():
-        code = _run(words)
+    ending = Ending()
+    with ending.listening():
+        code = _run(words, ending)
     _leave(code)
 
 
@@ -77,28 +73,36 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], ending: Ending) -> int:
+    try:
+        return _run_command(words)
+    except (KeyboardInterrupt, Abort):
+        tell("interrupted")
+        return EXIT_INTERRUPTED
+    except Terminated:
+        tell("terminated")
+        return EXIT_TERMINATED
+    except Exception as exc:  # noqa: BLE001  the last net: a sentence, not a traceback
+        if ending.code is not None:  # on the way out much fails, because its engine is gone
+            tell("interrupted" if ending.code == EXIT_INTERRUPTED else "terminated")
+            return ending.code
+        if isinstance(exc, PlayheadError):
+            return _fail(exc.message, exc.hint, exc.exit_code, words)
+        hint = "this is a fault of Playhead's; -vv shows the traceback to report"
+        return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
+
+
+def _run_command(words: list[str]) -> int:
     try:
         if _asks_for_properties(words):
             from playhead.cli.config import list_properties
 
             return list_properties()
         code = app(words, prog_name="playhead", standalone_mode=False)
-    except PlayheadError as exc:
-        return _fail(exc.message, exc.hint, exc.exit_code, words)
     except TyperException as exc:
         return _fail_usage(exc)
-    except (KeyboardInterrupt, Abort):
-        tell("interrupted")
-        return EXIT_INTERRUPTED
-    except _Terminated:
-        tell("terminated")
-        return EXIT_TERMINATED
     except ReaderGone:
         return EXIT_DONE
-    except Exception as exc:  # noqa: BLE001  the last net: a sentence, not a traceback
-        hint = "this is a fault of Playhead's; -vv shows the traceback to report"
-        return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
     if code == EXIT_INTERRUPTED:
         tell("interrupted")
     return code if isinstance(code, int) else EXIT_DONE
@@ -131,18 +135,6 @@ def _fail_usage(exc: TyperException) -> int:
 def _wants_traceback(words: list[str]) -> bool:
     asked = "".join(word.replace("--verbose", "-v") for word in words if _VERBOSE.fullmatch(word))
     return asked.count("v") > 1
-
-
-@contextmanager
-def _sigterm_as_exception() -> Iterator[None]:
-    def raise_it(*_: object) -> None:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, raise_it)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _leave(code: int) -> None:

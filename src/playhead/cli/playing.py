@@ -25,6 +25,9 @@ from playhead.replay.api import Planned
 from playhead.servers import kept_servers
 from playhead.standby.running import held_for
 
+# What was asked to stop in good order is ended after this time: before whoever manages services kills it.
+STOPS_WITHIN_S = 20.0
+
 
 def with_servers(run: Run, saved: dict[str, str]) -> Run:
     """The invocation with the servers of an earlier one where it names none itself."""
@@ -107,7 +110,7 @@ def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[
         if not journal.is_held(replay_id):
             signal.raise_signal(number)
 
-    with first_signal(stop):
+    with first_signal(stop, within_s=STOPS_WITHIN_S):
         yield
 
 

@@ -8,7 +8,7 @@ import typer
 
 from playhead.cli.consent import ask_plainly
 from playhead.cli.options import Run, with_options
-from playhead.cli.playing import run_aloud
+from playhead.cli.playing import STOPS_WITHIN_S, run_aloud
 from playhead.cli.signals import first_signal
 from playhead.errors import EXIT_FAILED, PlayheadError
 from playhead.standby.dropped import (
@@ -61,7 +61,7 @@ def watch(
         watcher.stop()
 
     try:
-        with first_signal(stop):
+        with first_signal(stop, within_s=STOPS_WITHIN_S):
             watcher.run(once=once)
     finally:
         if run.output.form != "jsonl":

@@ -1,5 +1,6 @@
 """Dead letters: records that could not be written, kept in a topic with the reason, each exactly once."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,11 @@ from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
 
+_NO_TIME_MS = -1
+# The client cannot send a 0, and a topic takes no time that is further ahead, unless it is told to.
+_MOST_AHEAD_MS = 3_600_000
+# Of an earlier one the broker computes that it is far ahead.
+_FIRST_MS = -(1 << 62)
 # They must not expire before somebody looks, and a record too large for the target must fit.
 _SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(20 << 20)}
 
@@ -71,7 +77,9 @@ class _Sexton:
 
 
 def _as_record(letter: DeadLetter, replay_id: str) -> Record:
-    # The client cannot send a 0, and the header has it.
-    timestamp_ms = letter.record.timestamp_ms or -1
+    timestamp_ms = letter.record.timestamp_ms
+    last_ms = time.time_ns() // 1_000_000 + _MOST_AHEAD_MS
+    if timestamp_ms == 0 or not _FIRST_MS <= timestamp_ms <= last_ms:
+        timestamp_ms = _NO_TIME_MS  # the header has it
     headers = letter_headers(letter, replay_id)
     return replace(letter.record, timestamp_ms=timestamp_ms, headers=headers)

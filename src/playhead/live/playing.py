@@ -20,6 +20,7 @@ from playhead.record import Slice
 from playhead.replay.build import Ends
 from playhead.rounds import Outcome, Round
 from playhead.source import Place
+from playhead.spark.failures import TimeOutOfReach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,6 +60,8 @@ class Engine:
 
     ends: Callable[[int], Mapping[Place, int]]
     write: Callable[["DataFrame", Round], list[Outcome]]
+    read: Callable[[Round], list[Outcome]]
+    """Have it read by a reader of ours, and written."""
     write_rest: Callable[[Round], list[Outcome]]
     has_died: Callable[[], bool]
 
@@ -74,6 +77,7 @@ class Rounds:
         self._told = Told()
         self._waits = Waits()
         self._is_first = True
+        self._is_odd = False
         self.is_over = Event()
         self.failure: BaseException | None = None
 
@@ -119,7 +123,7 @@ class Rounds:
             return None
         round_ = self._round(due)
         try:
-            outcomes = self._engine.write(frame, round_)
+            outcomes = self._written(frame, round_)
             away = self._noted(outcomes)
             if not round_.is_alone and all(each.is_whole for each in outcomes):
                 # Every task has seen all that Spark gave it: what is left holds no record.
@@ -131,6 +135,21 @@ class Rounds:
                 raise
             self._desk, away = None, str(exc)
         return away
+
+    def _written(self, frame: "DataFrame", round_: Round) -> list[Outcome]:
+        try:
+            return self._engine.write(frame, round_)
+        except TimeOutOfReach:
+            if not self._is_odd:
+                self._ground.say(
+                    "a record's time is out of Spark's reach: reading such rounds ourselves"
+                )
+            self._is_odd, self._desk = True, None
+        # What came before that record may have been committed.
+        if (away := self._ledger_away()) is not None:
+            return [Outcome(away=away)]
+        left = self._standing.due({(s.topic, s.partition): s.to_offset for s in round_.slices})
+        return self._engine.read(self._round(left, is_alone=True)) if left else []
 
     def _round(self, due: Sequence[Slice], *, is_alone: bool = False) -> Round:
         ground = self._ground

@@ -60,7 +60,7 @@ class Queries:
 
     def _judged(self, exc: PlayheadError) -> str:
         """Why the engine failed: a broker that is away is waited for, and what is nobody's fault is not."""
-        from playhead.spark.run import EngineFailed
+        from playhead.spark.failures import EngineFailed
 
         if not isinstance(exc, EngineFailed):
             raise exc
@@ -104,7 +104,7 @@ class Queries:
 
     def _play(self) -> None:
         """One query: until it is stopped, has read all, or fails."""
-        from playhead.spark import live, run, session
+        from playhead.spark import failures, live, session
 
         ground = self.ground
         if not self.sessions.is_there:
@@ -112,16 +112,17 @@ class Queries:
         # Started in the main thread, PySpark takes Ctrl-C for itself.
         with ThreadPoolExecutor(1, thread_name_prefix="engine") as starting:
             spark = starting.submit(self.sessions.session).result().newSession()
-        stream = live.Stream(spark, self.folder)
+        stream, tape = live.Stream(spark, self.folder), self._tape()
         engine = Engine(
             stream.ends,
             live.write_round,
+            lambda round_: live.read_round(spark, round_, ground.ends.source, tape),
             lambda round_: live.write_rest(spark, round_),
             session.has_died,
         )
         rounds = Rounds(ground, engine)
         try:
-            stream.start(pipeline_id(ground.wish.name), self._tape(), rounds)
+            stream.start(pipeline_id(ground.wish.name), tape, rounds)
             abort_point("live.started")
             ground.standing.state, ground.standing.away = RUNNING, None
             ground.say(f"reading, a round every {ground.wish.trigger}")
@@ -129,7 +130,7 @@ class Queries:
         except _OURS:
             raise
         except Exception as exc:
-            raise run.failure(exc) from exc
+            raise failures.failure(exc) from exc
         finally:
             rounds.is_over.set()
             stream.stop()

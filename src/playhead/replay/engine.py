@@ -7,6 +7,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from playhead.context import Configuration
+from playhead.errors import PlayheadError
 from playhead.job import Job
 from playhead.records import Records
 from playhead.transform import Transform
@@ -98,9 +99,15 @@ class Engine:
     def check(self) -> None:
         """Refuse a transform that cannot be understood, before anything runs."""
         if self._transform is not None:
+            from playhead.spark.failures import of_the_engine
             from playhead.spark.transform import check
 
-            check(self.session(), self._transform)
+            try:
+                check(self.session(), self._transform)
+            except PlayheadError:
+                raise
+            except Exception as exc:
+                raise of_the_engine(exc) or exc from exc
 
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
         from playhead.spark import run, session

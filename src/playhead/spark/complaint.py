@@ -3,7 +3,9 @@
 import re
 from typing import TYPE_CHECKING
 
+from playhead.errors import PlayheadError
 from playhead.expression import BadExpression, nearest
+from playhead.spark.failures import of_the_engine
 from playhead.translation import Expression
 
 if TYPE_CHECKING:
@@ -38,10 +40,12 @@ def at_all_of(expression: Expression, reason: str, hint: str | None) -> BadExpre
     return expression.bad(expression.start, reason, hint, length=length)
 
 
-def complaint(expression: Expression, exc: Exception) -> BadExpression:
+def complaint(expression: Expression, exc: Exception) -> PlayheadError:
     """Spark's error as ours; whatever else went wrong on the way is said as it came."""
     from pyspark.errors import PySparkException
 
+    if (lost := of_the_engine(exc)) is not None:
+        return lost
     if not isinstance(exc, PySparkException) or exc.getCondition() is None:
         raised = _RAISED.findall(str(exc))
         return at_all_of(expression, raised[-1].strip() if raised else _first_line(str(exc)), None)

@@ -58,6 +58,14 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 10.0
 _KEPT_LOGS = 10
+# A JVM that lives on after an OutOfMemoryError has lost whatever thread that came to: often the one that
+# everybody waits for.
+_ENDS_WHEN_FULL = "-XX:+ExitOnOutOfMemoryError"
+# What the JVM ends with then, and what Spark ends it with when it meets the error first.
+_FULL = {3, 52}
+_FULL_WORDS = "java.lang.OutOfMemoryError"
+_FULL_SAID_WITHIN = 5_000
+_REASON_ENDING = "this command is ending"
 
 
 class EngineDidNotStart(PlayheadError):
@@ -91,6 +99,13 @@ class Gateway:
     port: int
     secret: str
     log: Path
+    memory: str
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether it has ended because its heap was full."""
+        if self.process.poll() not in _FULL:
+            return False
+        return any(_FULL_WORDS in line for line in _tail(self.log, _FULL_SAID_WITHIN))
 
     def close(self, patience_s: float = _GONE_WITHIN_S) -> None:
         """Let the JVM end (it does so when its stdin closes) and see to it that it has."""
@@ -116,16 +131,37 @@ def blueprint_for(memory: str) -> Blueprint:
     return Blueprint(java, spark_home, (*own, *jars.ensure("engine")), tuple(options), memory)
 
 
+_living: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
+_is_ending = False
+
+
+def kill_all(*, for_good: bool) -> bool:
+    """End the JVMs of this process without asking them; whether there were any.
+
+    For good, no other one is started: what waits for one that was killed would try again.
+    """
+    global _is_ending  # noqa: PLW0603
+    _is_ending = _is_ending or for_good
+    living = [each for each in _living if each.poll() is None]
+    for each in living:
+        each.kill()
+    return bool(living)
+
+
 def launch(
     blueprint: Blueprint, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
 ) -> "Launch":
     """Start a JVM; it is booting while the caller does something useful, see `Launch.wait`."""
     log = _new_log()
+    if _is_ending:
+        raise EngineDidNotStart(reason=_REASON_ENDING, log=log)
     folder = Path(tempfile.mkdtemp(prefix="playhead-jvm-"))
     info = folder / "connection"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _command(blueprint, conf, [*more_options, f"-XX:ErrorFile={log}.crash"]),
+            _command(
+                blueprint, conf, [*more_options, _ENDS_WHEN_FULL, f"-XX:ErrorFile={log}.crash"]
+            ),
             # The JVM ends when its stdin does: however we end, it does not stay.
             stdin=subprocess.PIPE,
             stdout=output,
@@ -134,14 +170,17 @@ def launch(
             # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
             start_new_session=True,
         )
-    return Launch(process, info, log)
+    _living.add(process)
+    return Launch(process, info, log, blueprint.memory)
 
 
 class Launch:
     """A JVM on its way; when nobody waits for it to the end, it is ended with us."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", info: Path, log: Path) -> None:
-        self.process, self.log = process, log
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", info: Path, log: Path, memory: str
+    ) -> None:
+        self.process, self.log, self._memory = process, log, memory
         self._info = info
         self._end = weakref.finalize(self, _end_booting, process, info.parent)
 
@@ -164,7 +203,7 @@ class Launch:
             raise
         self._end.detach()
         shutil.rmtree(self._info.parent, ignore_errors=True)
-        return Gateway(self.process, port, secret, self.log)
+        return Gateway(self.process, port, secret, self.log, self._memory)
 
     def abandon(self) -> None:
         """End a JVM that nobody will use."""

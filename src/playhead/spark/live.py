@@ -2,19 +2,21 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playhead.connection import KafkaConnection
-from playhead.decoding import Decoder, Decoding
+from playhead.decoding import Decoder, Decoding, reading
 from playhead.errors import PlayheadError
+from playhead.record import Slice
 from playhead.rounds import Outcome, Round, write
-from playhead.source import Place
+from playhead.source import Place, Source
+from playhead.spark.failures import OUT_OF_REACH, failure
 from playhead.spark.read import THROUGHPUT
-from playhead.spark.run import REPORT, Task, failure
+from playhead.spark.run import REPORT, Task
 from playhead.transform import Transform
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+# Spark reads a record's time by way of a calendar that was another one long ago, and moves old times by
+# days; what it could not hold at all has failed before.
+_KEPT_TIME = (
+    "CASE WHEN timestamp < TIMESTAMP '1901-01-01 00:00:00' "
+    f"THEN raise_error('{OUT_OF_REACH}') ELSE timestamp END"
+)
 # As `rows.SCHEMA` has it, with a name for headers that the transforms know.
 _SHAPE = (
     "0 AS slice",
@@ -29,7 +37,7 @@ _SHAPE = (
     "topic",
     "partition",
     "offset",
-    "unix_millis(timestamp) AS timestamp_ms",
+    f"unix_millis({_KEPT_TIME}) AS timestamp_ms",
     "timestampType AS timestamp_type",
     "key",
     "value",
@@ -193,6 +201,20 @@ def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
     return _reported(frame, _Committer(round_))
 
 
+def read_round(spark: "SparkSession", round_: Round, source: Source, tape: Tape) -> list[Outcome]:
+    """Write a round that a reader of our own reads: of records with times that Spark's cannot hold."""
+    from playhead.spark import rows
+    from playhead.spark.transform import apply, forgiving
+
+    schema = rows.SCHEMA if tape.decoding is None else rows.DECODED_SCHEMA
+    with forgiving(spark):
+        reader = _Reader(source, round_.slices, tape.decoding)
+        frame = spark.range(0, 1, 1, 1).mapInArrow(reader, schema)
+        if not tape.transform.changes_nothing:
+            frame = apply(frame, tape.transform)
+        return write_round(frame, round_)
+
+
 def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:
     """Write down that slices hold no record at all, which none of several tasks could know."""
     return _reported(spark.range(0, 1, 1, 1), _Closer(round_))
@@ -217,6 +239,21 @@ class _Decoder(Task):
         for part in parts:
             for run in rows.runs(part):
                 yield rows.of(decoder.decoded(run.records), 0, None)
+
+
+class _Reader(Task):
+    def __init__(self, source: Source, slices: Sequence[Slice], decoding: Decoding | None) -> None:
+        self._source, self._slices, self._decoding = source, slices, decoding
+
+    def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from playhead.spark import rows
+
+        for _ in parts:
+            with self._source.open() as source:
+                reader = reading(source, self._decoding)
+                for slice_ in self._slices:
+                    for records in reader.read(slice_):
+                        yield rows.of(records, 0, None)
 
 
 _kept: tuple[Decoding, Decoder] | None = None

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from playhead.clock import SystemClock, wait_until
 from playhead.cutter import Drawn
 from playhead.decoding import reading
-from playhead.errors import PlayheadError, Stopped, Unavailable
+from playhead.errors import PlayheadError, Stopped
 from playhead.job import Job, Report, play
 from playhead.record import Slice
 from playhead.records import Records
+from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
 from playhead.spark.lean import without_pandas
 from playhead.transform import Transform
 
@@ -23,57 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_MARK = "PLAYHEAD-ERROR "
 REPORT = "report string"
-_END_NOTED_WITHIN_S = 2.0
-# What Spark says, in its own words, when something is gone that it cannot replace.
-_LOST = {
-    "a worker process": (
-        "Python worker exited unexpectedly",
-        "PYTHON_WORKER_EXITED",
-        "Python worker failed to connect back",
-        "java.io.EOFException",
-        "Connection reset",
-        "Broken pipe",
-        "OutOfMemoryError",
-    ),
-    "an executor": ("ExecutorLostFailure", "executor loss", "Executor heartbeat timed out"),
-    "its cluster": (
-        "SparkContext was shut down",
-        "stopped SparkContext",
-        "All masters are unresponsive",
-        "StatusCode.UNAVAILABLE",
-        "INVALID_HANDLE.SESSION_NOT_FOUND",
-        "NO_ACTIVE_SESSION",
-    ),
-}
-
-
-class TaskFailed(PlayheadError):
-    """A task of the run failed for a reason that trying again would not change."""
-
-    def __init__(self, message: str, *, hint: str | None, exit_code: int) -> None:
-        super().__init__(message, hint=hint)
-        self.exit_code = exit_code
-
-
-class TaskAway(Unavailable):
-    """A task of the run lost a server; what it had not committed is still to be done."""
-
-
-class EngineLost(Unavailable):
-    """A worker, an executor or the engine itself has ended, and could not say why."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"the engine lost {what}",
-            hint="often it was short of memory: `dmesg`, or the cluster's own log, may tell; "
-            "what is committed stays, and `playhead resume` goes on from there",
-        )
-
-
-class EngineFailed(TaskFailed):
-    """The engine stopped with an error of its own, or of one of its own clients."""
+# A sample larger than this is transformed in several steps: all of it passes through the heap.
+_AT_ONCE_BYTES = 16 << 20
 
 
 def run(
@@ -118,10 +70,13 @@ def transformed(
     from playhead.spark.transform import apply
 
     drawn = []
-    for number, records in enumerate(samples):
+    for number, records in enumerate(part for each in samples for part in _parts_of(each)):
         table = pa.Table.from_batches([rows.of(records, number, None)])
-        with _rules(spark, transform):
-            arrow = apply(spark.createDataFrame(table), transform).toArrow()
+        try:
+            with _rules(spark, transform):
+                arrow = apply(spark.createDataFrame(table), transform).toArrow()
+        except Exception as exc:
+            raise failure(exc) from exc
         for part in arrow.to_batches():
             for each in rows.read(part):
                 if isinstance(each, rows.Run):
@@ -130,59 +85,15 @@ def transformed(
     return drawn
 
 
-def failure(exc: Exception) -> PlayheadError:
-    """What the task itself raised, found in what Spark makes of it; or what Spark has lost."""
-    text = str(exc)
-    at = text.find(_MARK)
-    if at < 0:
-        return _foreign(exc, text)
-    document, _ = json.JSONDecoder().raw_decode(text, at + len(_MARK))
-    if document.pop("is_away"):
-        return TaskAway(document["message"], hint=document["hint"])
-    message = document.pop("message")
-    return TaskFailed(message, **document)
-
-
-def _foreign(exc: Exception, text: str) -> PlayheadError:
-    if _has_ended(exc):
-        return EngineLost("its Java process")
-    for what, phrases in _LOST.items():
-        if any(phrase in text for phrase in phrases):
-            return EngineLost(what)
-    # The JVM's stack is for whoever reports it: it stays in the chain, which -vv shows.
-    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    first = (causes[-1] if causes else text.strip().partition("\n")[0]).removeprefix("Caused by: ")
-    return EngineFailed(
-        f"the engine failed with {type(exc).__name__}: {first[:500]}",
-        hint="-vv shows all that it said; what is committed stays",
-        exit_code=PlayheadError.exit_code,
-    )
-
-
-def _has_ended(exc: Exception) -> bool:
-    """Whether the connection to the engine broke because that has ended; its end may be noted later."""
-    from playhead.spark import session
-
-    if not isinstance(exc, ConnectionError | EOFError) and "py4j" not in type(exc).__module__:
-        return False
-    deadline_s = _END_NOTED_WITHIN_S if not _is_said_by_java(exc) else 0
-    clock = SystemClock()
-    return bool(wait_until(session.has_died, deadline_s=deadline_s, clock=clock, every_s=0.02))
-
-
-def _is_said_by_java(exc: Exception) -> bool:
-    return type(exc).__name__ == "Py4JJavaError"
-
-
-def _said(error: PlayheadError) -> str:
-    return json.dumps(
-        {
-            "message": error.message,
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-            "is_away": isinstance(error, Unavailable),
-        }
-    )
+def _parts_of(records: Records) -> Iterator[Records]:
+    """The records in parts of so many bytes; a record that is larger is a part of its own."""
+    start = size = 0
+    for index, more in enumerate(records.sizes_bytes()):
+        if index > start and size + more > _AT_ONCE_BYTES:
+            yield records.cut(start, index)
+            start, size = index, 0
+        size += more
+    yield records.cut(start, len(records))
 
 
 class Task:
@@ -193,13 +104,15 @@ class Task:
             with without_pandas():
                 yield from self.work(parts)
         except PlayheadError as exc:
-            raise RuntimeError(_MARK + _said(exc)) from exc
+            raise RuntimeError(as_text(exc)) from exc
+        except MemoryError as exc:
+            raise RuntimeError(as_text(WorkerOutOfMemory())) from exc
         except Exception as exc:
             fault = PlayheadError(
                 f"a task failed with {type(exc).__name__}: {exc}",
                 hint="this is a fault of Playhead's; -vv shows the traceback to report",
             )
-            raise RuntimeError(_MARK + _said(fault)) from exc
+            raise RuntimeError(as_text(fault)) from exc
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         raise NotImplementedError

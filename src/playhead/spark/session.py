@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import importlib.util
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ LOCAL = "local[*]"
 DEFAULT_MEMORY = "1g"
 _LOOPBACK = "127.0.0.1"
 _CACHE_WRITTEN_WITHIN_S = 120.0
+_STOPPED_WITHIN_S = 5.0
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
@@ -96,6 +98,33 @@ def has_died() -> bool:
     return _engine is not None and _engine.gateway.process.poll() is not None
 
 
+def ran_out_of_memory() -> bool:
+    """True when this process's own engine is gone, and its heap was full."""
+    return _engine is not None and _engine.gateway.ran_out_of_memory()
+
+
+def memory() -> str | None:
+    """The heap of this process's own engine; None when it is elsewhere, or set up by somebody else."""
+    return _engine.gateway.memory if _engine is not None else None
+
+
+def answers(within_s: float) -> bool:
+    """Whether the engine of this process does what it is told; True when there is none."""
+    if not jvm_is_running():
+        return True
+    heard = threading.Event()
+
+    def ask() -> None:
+        from pyspark import SparkContext
+
+        with contextlib.suppress(Exception):
+            SparkContext._jvm.java.lang.System.nanoTime()
+        heard.set()  # an error is an answer, too
+
+    threading.Thread(target=ask, name="engine", daemon=True).start()
+    return heard.wait(within_s)
+
+
 def slots(spark: "SparkSession") -> int:
     """How many tasks the session runs at once, as Spark itself counts."""
     if hasattr(spark, "_jsparkSession"):
@@ -126,10 +155,8 @@ def shut_down() -> None:
     from pyspark import SparkContext
 
     active = SparkContext._active_spark_context
-    if active is not None and jvm_is_running():
-        with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
-            _stop_accumulators_aside(active)
-            active.stop()
+    if active is not None and jvm_is_running() and not _stops(active):
+        _engine.gateway.process.kill()
     if SparkContext._gateway is not None:
         # Objects that are let go from now on need not be let go in a JVM that is gone, too; of those
         # that another thread made, each would print a traceback about it.
@@ -138,6 +165,20 @@ def shut_down() -> None:
     _engine = None
     SparkContext._gateway = SparkContext._jvm = None
     _forget_dead_sessions()
+
+
+def _stops(active: "SparkContext") -> bool:
+    """Stop what is active, which a JVM that hangs never does."""
+
+    def stop_it() -> None:
+        with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
+            _stop_accumulators_aside(active)
+            active.stop()
+
+    stopping = threading.Thread(target=stop_it, name="engine", daemon=True)
+    stopping.start()
+    stopping.join(_STOPPED_WITHIN_S)
+    return not stopping.is_alive()
 
 
 def _stop_accumulators_aside(context: "SparkContext") -> None:
@@ -304,7 +345,20 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _our_interrupts():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _our_interrupts() -> Iterator[None]:
+    """PySpark takes Ctrl-C for itself, and asks the JVM first, which may hang."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # in every session.
 _SETTINGS = {
     "spark.sql.ansi.enabled": "false",
+    # Ten thousand records, which is its own bound, may be more than any heap.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
@@ -242,10 +244,11 @@ def _check_condition(scope: "DataFrame", condition: Expression) -> None:
     literals = list(compared_literals(solid))
     if not literals:
         return
-    tries = [f"try_cast({literal.text} AS {type_})" for literal, type_ in literals]
+    # Not the values: Python has no time before the year 1, nor most of those after the year 9999.
+    tries = [f"try_cast({literal.text} AS {type_}) IS NULL" for literal, type_ in literals]
     row = scope.selectExpr(*tries).collect()[0]
-    for (literal, type_), value in zip(literals, row, strict=True):
-        if value is None:
+    for (literal, type_), is_none in zip(literals, row, strict=True):
+        if is_none:
             reason = f"{literal.text} is no {type_}"
             raise condition.bad(literal.start, reason, length=len(literal.text))
 
