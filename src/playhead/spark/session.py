@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -339,12 +340,18 @@ def _has_jvm() -> bool:
     return SparkContext._gateway is not None
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
+    return record.module not in ("java_gateway", "clientserver")
+
+
 def _build(settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
+    logging.getLogger().addFilter(_is_ours)
     with _our_interrupts():
         return builder.getOrCreate()
 
