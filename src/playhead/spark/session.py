@@ -3,9 +3,7 @@
 import atexit
 import contextlib
 import importlib.util
-import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from playhead import jars
 from playhead.errors import MissingPiece
-from playhead.spark import aot, jvm
+from playhead.spark import aot, habits, jvm
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -173,23 +171,13 @@ def _stops(active: "SparkContext") -> bool:
 
     def stop_it() -> None:
         with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
-            _stop_accumulators_aside(active)
+            habits.stop_accumulators_aside(active)
             active.stop()
 
     stopping = threading.Thread(target=stop_it, name="engine", daemon=True)
     stopping.start()
     stopping.join(_STOPPED_WITHIN_S)
     return not stopping.is_alive()
-
-
-def _stop_accumulators_aside(context: "SparkContext") -> None:
-    """PySpark's server of accumulators, which we have none of, looks once a second whether it has to stop.
-
-    Nobody needs to wait for that. When the JVM is gone before, it would print a traceback about it.
-    """
-    server, context._accumulatorServer = context._accumulatorServer, None
-    server.handle_error = lambda *_: None
-    threading.Thread(target=server.shutdown, name="accumulators", daemon=True).start()
 
 
 def _forget_dead_sessions() -> None:
@@ -340,32 +328,14 @@ def _has_jvm() -> bool:
     return SparkContext._gateway is not None
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
-    return record.module not in ("java_gateway", "clientserver")
-
-
 def _build(settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    logging.getLogger().addFilter(_is_ours)
-    with _our_interrupts():
+    with habits.kept_away():
         return builder.getOrCreate()
-
-
-@contextmanager
-def _our_interrupts() -> Iterator[None]:
-    """PySpark takes Ctrl-C for itself, and asks the JVM first, which may hang."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and before is not None:
-            signal.signal(signal.SIGINT, before)
 
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":

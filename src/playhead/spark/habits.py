@@ -1,0 +1,39 @@
+"""What PySpark does to the process that it is in, kept away from ours."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@contextmanager
+def kept_away() -> Iterator[None]:
+    """Start a session in here. PySpark takes Ctrl-C for itself, and asks the JVM first, which may hang."""
+    logging.getLogger().addFilter(_is_not_theirs)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _is_not_theirs(record: logging.LogRecord) -> bool:
+    """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
+    return record.module not in ("java_gateway", "clientserver")
+
+
+def stop_accumulators_aside(context: "SparkContext") -> None:
+    """PySpark's server of accumulators, which we have none of, looks once a second whether it has to stop.
+
+    Nobody needs to wait for that. When the JVM is gone before, it would print a traceback about it.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None
+    server.handle_error = lambda *_: None
+    threading.Thread(target=server.shutdown, name="accumulators", daemon=True).start()
