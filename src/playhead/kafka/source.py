@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from playhead.absence import NOT_RECORDED, OneReason
 from playhead.connection import KafkaConnection
 from playhead.errors import BadValue
+from playhead.kafka.absences import LogExplainer
 from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.facts import (
     notes_on_groups,
@@ -91,9 +91,12 @@ class KafkaSource:
             self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
         )
 
-    def absences(self) -> AbstractContextManager[OneReason]:
-        """What an offset without a record means here."""
-        return nullcontext(OneReason(NOT_RECORDED))
+    @contextmanager
+    def absences(self) -> Iterator[LogExplainer]:
+        """A look into the log itself, past the client that reads it."""
+        timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
+        with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as explainer:
+            yield explainer
 
     @contextmanager
     def open(self) -> Iterator[KafkaReader]:

@@ -6,7 +6,7 @@ import ssl
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -53,16 +53,34 @@ class Wire:
         with self._translated():
             return self._ask(api, version, body)
 
+    def ask_all(self, api: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
+        """Several requests, all of them sent before the first answer is read, and their answers."""
+        with self._translated():
+            first, answers = self._correlation + 1, list[bytes]()
+            self._deadline = time.monotonic() + self._timeout_s
+            self._wait_at_most()
+            self._socket.sendall(b"".join(self._request(api, version, each) for each in bodies))
+            for number in range(len(bodies)):
+                self._deadline = time.monotonic() + self._timeout_s
+                answers.append(self._answer(first + number))
+            return answers
+
     def _ask(self, api: int, version: int, body: bytes) -> bytes:
+        self._wait_at_most()
+        self._socket.sendall(self._request(api, version, body))
+        return self._answer(self._correlation)
+
+    def _request(self, api: int, version: int, body: bytes) -> bytes:
         self._correlation += 1
         head = struct.pack(">hhih", api, version, self._correlation, len(_CLIENT)) + _CLIENT
-        self._wait_at_most()
-        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        return struct.pack(">i", len(head) + len(body)) + head + body
+
+    def _answer(self, correlation: int) -> bytes:
         (size,) = struct.unpack(">i", self._read(4))
         if not 4 <= size <= self._most_bytes:
             raise OSError(f"an answer of {size:,} bytes; 4 to {self._most_bytes:,} are read")
         answer = self._read(size)
-        if struct.unpack(">i", answer[:4]) != (self._correlation,):
+        if struct.unpack(">i", answer[:4]) != (correlation,):
             raise OSError("the answer to another request")
         return answer[4:]
 
@@ -101,9 +119,8 @@ class Wire:
         if mechanism != "PLAIN" and mechanism not in HASHES:
             raise MissingPiece(
                 "a login by PLAIN or SCRAM",
-                needed_for=f"asking {self._address} for its log directories by {mechanism}",
-                hint="librdkafka cannot ask for them, and Playhead's own client knows no tokens; "
-                "kafka-log-dirs can",
+                needed_for=f"asking {self._address} by {mechanism} for what librdkafka cannot ask for",
+                hint="Playhead's own client knows no tokens; for log directories kafka-log-dirs does",
             )
         answer = self._ask(_HANDSHAKE, 1, _text(mechanism.encode()))
         if struct.unpack(">h", answer[:2])[0]:
