@@ -2,13 +2,17 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError
 
 from playhead.absence import Blank, Explained, total
 from playhead.connection import KafkaConnection
-from playhead.errors import Unavailable
+from playhead.errors import MissingPiece, Unavailable
 from playhead.kafka.admin import Admin
 from playhead.kafka.facts import settings_of
+from playhead.kafka.intake import Intake
 from playhead.kafka.log_heads import Head, Heads, open_heads
 from playhead.kafka.offsets import bounds_of
 from playhead.record import Slice
@@ -17,6 +21,8 @@ from playhead.source import OutOfBounds, Place
 MARKER = "markers of transactions"
 ABORTED = "records of aborted transactions"
 COMPACTED = "compacted away"
+NOT_SHOWN = "shown by no client, as markers are"
+"""The log could not be looked into, because only the client can log in."""
 
 _ONE_BATCH = 1
 _MANY_BYTES = 1 << 20
@@ -52,6 +58,13 @@ class LogExplainer:
         self._heads.close()
 
     def explain(self, place: Place, blanks: Sequence[Blank], /) -> Explained:
+        """Look into the log; where only the client knows how to log in, ask two further clients."""
+        try:
+            return self._looked(place, blanks)
+        except MissingPiece:
+            return self._asked(place, blanks)
+
+    def _looked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
         """One batch for a blank that stands alone, as a marker mostly does; else all from the first on."""
         search = _Search(place, blanks)
         stretches = list(_stretches(blanks))
@@ -85,6 +98,39 @@ class LogExplainer:
             gone = total(search.nothing)
             return Explained({**absences, COMPACTED: absences.get(COMPACTED, 0) + gone})
         return Explained(absences, tuple(sorted(search.nothing)))
+
+    def _asked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+        """A record that is shown now was not given; one that only is shown uncommitted was aborted."""
+        absences: dict[str, int] = {}
+        for stretch in _stretches(blanks):
+            blank = {at for start, end in stretch for at in range(start, end)}
+            between = stretch[0][0], stretch[-1][1]
+            given = blank & self._shown(place, between, "read_committed")
+            if given:
+                raise RecordsNotGiven(place, (min(given), min(given) + 1))
+            aborted = len(blank & self._shown(place, between, "read_uncommitted"))
+            absences[ABORTED] = absences.get(ABORTED, 0) + aborted
+            absences[NOT_SHOWN] = absences.get(NOT_SHOWN, 0) + len(blank) - aborted
+        return Explained({reason: count for reason, count in absences.items() if count})
+
+    def _shown(self, place: Place, blank: Blank, isolation: str) -> set[int]:
+        """The offsets at which a client of its own gives a record."""
+        intake = Intake(self._connection, patience_s=self._timeout_s, isolation=isolation)
+        shown: set[int] = set()
+        purpose = f"looking into {place[0]}:{place[1]}"
+        with closing(intake):
+            intake.stand({place: blank[0]})
+            reached = blank[0]
+            while reached < blank[1]:
+                for each in intake.wait(purpose):
+                    error = each.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        intake.judge(error, purpose)
+                        continue
+                    if error is None:
+                        shown.add(each.offset())
+                    reached = max(reached, each.offset() + (error is None))
+        return shown
 
     def _is_compacted(self, topic: str) -> bool:
         if topic not in self._compacted:

@@ -40,7 +40,6 @@ _FIXED: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     # A record may be larger than any fetch; the broker's own limit is the one that counts.
     "receive.message.max.bytes": 2_147_483_647,
@@ -67,6 +66,7 @@ class Intake:
         *,
         patience_s: float,
         tuning: Mapping[str, Any] | None = None,
+        isolation: str = "read_committed",
     ) -> None:
         self._servers = connection.bootstrap_servers or ""
         self._patience_s = patience_s
@@ -78,6 +78,7 @@ class Intake:
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
         own = {
             "group.id": f"playhead-{uuid4().hex}",
+            "isolation.level": isolation,
             "statistics.interval.ms": every_ms,
             "error_cb": self._hear,
             "stats_cb": self._keep,
