@@ -17,6 +17,7 @@ import playhead.cutter
 import playhead.job
 import playhead.journal
 import playhead.kafka.dead_letters
+import playhead.kafka.log_heads
 import playhead.kafka.source
 import playhead.kafka.target
 import playhead.live.playing
@@ -37,6 +38,7 @@ from playhead.kafka import clients
 from playhead.plan import Plan
 from playhead.target import InUse
 from simulation import statements_ledger, statements_rows, threads
+from simulation.kafka_log_heads import LogHeads
 from simulation.scheduler import Killed, Process, Task
 from simulation.statements import of_session
 
@@ -131,6 +133,7 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
     _plans.clear()
+    playhead.kafka.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
     limits = playhead.cutter.Limits(max_records=sizes.records)
     playhead.replay.running._limits = lambda: limits
     playhead.replay.sharing._LEAST_SPLIT = sizes.split

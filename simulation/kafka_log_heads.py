@@ -1,0 +1,57 @@
+"""A look into the model cluster's logs, past its clients: the heads of batches of one entry each."""
+
+from collections.abc import Sequence
+
+from playhead.errors import BrokerUnavailable
+from playhead.kafka.log_heads import Head, Heads
+from simulation.kafka_clients import Handle
+from simulation.kafka_cluster import ABORT, RECORD, Place, Stored
+
+_MANY = 7
+
+
+class LogHeads(Handle):
+    """As `playhead.kafka.log_heads.LogHeads`, which speaks to the brokers' sockets."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def look(self, place: Place, offsets: Sequence[int], *, most_bytes: int) -> list[Heads]:
+        self.call()
+        log = self.kafka.cluster.log(place)
+        if log is None or self.kafka.happens(self.kafka.weather.unavailable):
+            raise BrokerUnavailable("simulated", waited_s=0, reason=f"{place} has no leader")
+        found = []
+        for offset in offsets:
+            entries = list(log.between(offset, log.stable_end(place)))
+            entries = entries[: 1 if most_bytes == 1 else _MANY]
+            heads = tuple(map(_head, entries))
+            aborted = {
+                _number(each): each.offset for each in reversed(entries) if _is_aborted(each)
+            }
+            found.append(Heads(heads, tuple(aborted.items()), is_gone=offset < log.start))
+        self.scheduler.point()
+        return found
+
+
+def _head(entry: Stored) -> Head:
+    is_marker = entry.kind != RECORD
+    is_transactional = is_marker or entry.transaction is not None
+    kind = {"is_marker": is_marker, "is_abort": entry.kind == ABORT}
+    return Head(
+        entry.offset,
+        entry.offset + 1,
+        1,
+        producer=-1 if is_marker else _number(entry),
+        is_transactional=is_transactional,
+        **kind,
+    )
+
+
+def _number(entry: Stored) -> int:
+    """Each transaction has a producer of its own here."""
+    return id(entry.transaction)
+
+
+def _is_aborted(entry: Stored) -> bool:
+    return entry.transaction is not None and entry.transaction.is_aborted
