@@ -24,7 +24,7 @@ COMPACTED = "compacted away"
 NOT_SHOWN = "shown by no client, as markers are"
 """The log could not be looked into, because only the client can log in."""
 
-_ONE_BATCH = 1
+_ONE_PACKAGE = 1
 _MANY_BYTES = 1 << 20
 # Blanks that stand closer than this are looked for together, with what lies between them.
 _CLOSE_OFFSETS = 200
@@ -47,7 +47,7 @@ class RecordsNotGiven(Unavailable):
 
 
 class LogExplainer:
-    """Looks at the log's own batches where a reader found nothing; see `playhead.absence.Explainer`."""
+    """Looks at the log's own packages where a reader found nothing; see `playhead.absence.Explainer`."""
 
     def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
         self._connection, self._timeout_s = connection, timeout_s
@@ -65,11 +65,11 @@ class LogExplainer:
             return self._asked(place, blanks)
 
     def _looked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
-        """One batch for a blank that stands alone, as a marker mostly does; else all from the first on."""
+        """One package for a blank that stands alone, as a marker mostly does; else all from the first on."""
         search = _Search(place, blanks)
         stretches = list(_stretches(blanks))
-        for most_bytes in (_ONE_BATCH, _MANY_BYTES):
-            alone = [each for each in stretches if (len(each) == 1) == (most_bytes == _ONE_BATCH)]
+        for most_bytes in (_ONE_PACKAGE, _MANY_BYTES):
+            alone = [each for each in stretches if (len(each) == 1) == (most_bytes == _ONE_PACKAGE)]
             starts = [each[0][0] for each in alone]
             answers = self._heads.look(place, starts, most_bytes=most_bytes)
             for stretch, answer in zip(alone, answers, strict=True):
@@ -148,15 +148,15 @@ class LogExplainer:
 
 @dataclass(slots=True)
 class _Search:
-    """What the batches say of the blanks of one slice."""
+    """What the packages say of the blanks of one slice."""
 
     place: Place
     blanks: Sequence[Blank]
     absences: dict[str, int] = field(default_factory=dict)
     nothing: list[Blank] = field(default_factory=list)
-    """Where there is no batch at all."""
+    """Where there is no package at all."""
     shows_compaction: bool = False
-    """Whether the log holds a batch that has lost records."""
+    """Whether the log holds a package that has lost records."""
 
     def note(self, start: int, end: int, answer: Heads) -> int:
         """Count the blanks from start to end as far as the answer goes; says how far that is."""
@@ -168,15 +168,15 @@ class _Search:
                 self.note_nothing(at, min(head.first, end))
             if head.first >= end:
                 return end
-            self._note_batch(max(at, head.first), min(head.end, end), head, is_aborted)
+            self._note_package(max(at, head.first), min(head.end, end), head, is_aborted)
             at = head.end
         return at
 
     def note_nothing(self, start: int, end: int) -> None:
-        """No batch holds these offsets."""
+        """No package holds these offsets."""
         self.nothing += self._within(start, end)
 
-    def _note_batch(self, start: int, end: int, head: Head, is_aborted: bool) -> None:
+    def _note_package(self, start: int, end: int, head: Head, is_aborted: bool) -> None:
         found = list(self._within(start, end))
         if head.count < head.end - head.first and not head.is_marker:
             self.shows_compaction = True
@@ -193,7 +193,7 @@ class _Search:
         self.absences[reason] = self.absences.get(reason, 0) + total(found)
 
     def _lacks_no_more(self, head: Head) -> bool:
-        """Whether the reader found no fewer records in a batch than compaction has left."""
+        """Whether the reader found no fewer records in a package than compaction has left."""
         absent = total(self._within(head.first, head.end))
         return absent <= head.end - head.first - head.count
 

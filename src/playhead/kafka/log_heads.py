@@ -1,4 +1,4 @@
-"""Reads the heads of a log's batches over a connection of our own: what a log holds, whatever a client gives."""
+"""Reads the heads of a log's packages over a connection of our own: what a log holds, whatever a client gives."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ _ABORT = b"\0\0"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One batch of a log: its offsets, and what kind of records it holds."""
+    """One package of a log, as producers send records: its offsets, and what kind of records it holds."""
 
     first: int
     end: int
@@ -79,7 +79,7 @@ class LogHeads:
         self._wires.clear()
 
     def look(self, place: Place, offsets: Sequence[int], *, most_bytes: int) -> list[Heads]:
-        """The heads from each of the offsets on; of the first batch all, however large it is."""
+        """The heads from each of the offsets on; of the first package all, however large it is."""
         found: list[Heads] = []
         for start in range(0, len(offsets), _AT_ONCE):
             bodies = [_request(place, at, most_bytes) for at in offsets[start : start + _AT_ONCE]]
@@ -161,7 +161,7 @@ def _request(place: Place, offset: int, most_bytes: int) -> bytes:
 
 
 def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
-    """The error, the aborted transactions and the batches of an answer about one partition."""
+    """The error, the aborted transactions and the packages of an answer about one partition."""
     fields = Fields(answer)
     fields.int32()  # for how long the broker holds us back
     code = fields.int16()
@@ -181,7 +181,7 @@ def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
 
 
 def heads_in(data: bytes) -> Iterator[Head]:
-    """The batches that are whole; a broker cuts the last one where its answer is full."""
+    """The packages that are whole; a broker cuts the last one where its answer is full."""
     at = 0
     while len(data) - at > _MAGIC_AT:
         first, length = struct.unpack_from(">qi", data, at)
@@ -189,7 +189,7 @@ def heads_in(data: bytes) -> Iterator[Head]:
         if length <= 0 or end > len(data):
             return
         if data[at + _MAGIC_AT] != _CURRENT:
-            # Of before 0.11: one record, or a package of which only the last offset can be seen.
+            # Of before 0.11: one record, or several of which only the last offset can be seen.
             yield Head(first, first + 1, 1)
         else:
             yield _head(data, at)
