@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from playhead.absence import MOST_BLANKS
+from playhead.absence import MOST_BLANKS, NOT_RECORDED
 from playhead.ledger import Entry, checksum_of, remaining, shown_checksum, total_absences
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
@@ -135,6 +135,21 @@ class Proof:
         word = "proved" if self.adds_up else "NOT PROVED"
         return f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
 
+    @property
+    def evidence(self) -> dict[str, str]:
+        """What this takes from whom; no more is claimed than that."""
+        looked = "nothing was absent"
+        if self.absences or self.total("unexplained"):
+            looked = "why offsets hold no record, when they were read"
+        if NOT_RECORDED in self.absences:
+            looked += "; not where an earlier version read them"
+        content = "" if self.checksum is None else ", and a checksum of what was read"
+        return {
+            "ledger": f"what became of each offset, committed with the data{content}",
+            "source": looked,
+            "target": f"nothing was read back: playhead verify {self.replay_id} does",
+        }
+
     def rows(self) -> list[dict[str, Any]]:
         """One row a partition, for people."""
         return [asdict(each) | {"adds_up": each.adds_up} for each in self.partitions]
@@ -150,6 +165,7 @@ class Proof:
             "details": dict(self.details),
             "absences": dict(self.absences),
             "checksum": shown_checksum(self.checksum),
+            "evidence": self.evidence,
             "partitions": self.rows(),
             "notes": [asdict(note) for note in self.notes],
             "took": self.took.as_document() if self.took else None,

@@ -107,10 +107,12 @@ def proof_lines(proof: Proof) -> list[str]:
         lines.append(
             f"  pace     {', '.join(f'{key} {value}' for key, value in proof.pace.items())}"
         )
+    taken = "; ".join(f"{whom}: {what}" for whom, what in proof.evidence.items())
+    lines.append(f"  evidence {taken}")
     bad = [each for each in proof.partitions if not each.adds_up]
     lines += [
         f"  WRONG    {each.topic}:{each.partition}: planned {each.planned:,}, missing {each.missing:,}, "
-        f"twice {each.duplicate:,}, not planned {each.foreign:,}"
+        f"twice {each.duplicate:,}, not planned {each.foreign:,}, unexplained {each.unexplained:,}"
         for each in bad[:_MOST_PARTITIONS]
     ]
     return lines

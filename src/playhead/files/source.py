@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.absence import OneReason
+from playhead.files.absences import ArchiveExplainer
 from playhead.files.archive import Archive, Committed, Kept
 from playhead.files.description import archive_of, checked_format, settled
 from playhead.files.index import Index, Segment
@@ -56,9 +56,9 @@ class FilesSource:
         index = Index.of(archive)
         return {place: _offset_at(archive, index, place, instant_ms) for place in index.places}
 
-    def absences(self) -> AbstractContextManager[OneReason]:
-        """What an offset without a record means here."""
-        return nullcontext(OneReason("not in the archive"))
+    def absences(self) -> AbstractContextManager[ArchiveExplainer]:
+        """What the ledgers say that the archive was written with."""
+        return nullcontext(ArchiveExplainer(self._index()))
 
     @contextmanager
     def open(self) -> Iterator[Reader]:

@@ -1,0 +1,60 @@
+"""Why offsets of an archive hold no record: what the ledger that it was written with says of them."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from playhead.absence import Blank, Explained, total
+from playhead.files.archive import Committed
+from playhead.files.index import Index
+from playhead.record import Slice
+from playhead.source import Place
+
+ABSENT = "absent already when it was archived"
+LEFT_OUT = "left out or absent when it was archived"
+
+
+class ArchiveExplainer:
+    """Every data file is held against its checksum: what it lacks, it was written without."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def explain(self, place: Place, blanks: Sequence[Blank], /) -> Explained:
+        """What an entry of the archive could not explain, it does not explain now."""
+        absences: dict[str, int] = {}
+        unexplained: list[Blank] = []
+        whole = Slice(*place, blanks[0][0], blanks[-1][1])
+        for segment in self._index.segments(whole):
+            part = list(_within(blanks, segment.slice))
+            nothing = list(_unexplained(part, segment.entries))
+            unexplained += nothing
+            reason = ABSENT if segment.entries[0].is_complete else LEFT_OUT
+            absences[reason] = absences.get(reason, 0) + total(part) - total(nothing)
+        found = {reason: count for reason, count in absences.items() if count}
+        return Explained(found, tuple(unexplained))
+
+
+def _within(blanks: Sequence[Blank], slice_: Slice) -> Iterator[Blank]:
+    index = bisect_left(blanks, slice_.from_offset, key=lambda blank: blank[1] - 1)
+    while index < len(blanks) and blanks[index][0] < slice_.to_offset:
+        start, end = blanks[index]
+        yield max(start, slice_.from_offset), min(end, slice_.to_offset)
+        index += 1
+
+
+def _unexplained(part: Sequence[Blank], entries: Sequence[Committed]) -> Iterator[Blank]:
+    """What no entry that has these offsets could explain."""
+    for start, end in part:
+        doubtful = [_doubtful(each, start, end) for each in entries]
+        yield from min(doubtful, key=total)
+
+
+def _doubtful(committed: Committed, start: int, end: int) -> list[Blank]:
+    entry = committed.entry
+    if total(entry.unexplained_at) < entry.unexplained:
+        return [(start, end)]  # more of them than the entry names
+    return [
+        (max(start, first), min(end, last))
+        for first, last in entry.unexplained_at
+        if first < end and start < last
+    ]
