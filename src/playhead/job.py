@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Protocol
 
+from playhead.absence import MOST_BLANKS, total
 from playhead.account import Account, Bury, ErrorRule
 from playhead.allocation import give_back, keep_memory
 from playhead.clock import Clock, SystemClock
@@ -332,6 +333,7 @@ def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, E
         if desk.is_stopped():
             return
         for portion in cutter.portions(slice_, draw(slice_)):
+            explain(portion.account, desk.explainer)
             runs = without_undecoded(Account(slice_, ErrorRule("skip")), portion.runs)
             found = desk.writer.compare(entries[slice_], runs)
             desk.report.findings.append(_with_source(found, entries[slice_], portion.account))
@@ -339,12 +341,17 @@ def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, E
 
 def _with_source(found: Findings, entry: Entry, account: Account) -> Findings:
     """And whether the source still is what was read; entries of old do not know."""
-    if entry.checksum in (None, account.checksum) or account.checksum is None:
-        return found
-    slice_ = entry.slice
-    now = f"{account.read:,} records now, {entry.read:,} when it was read"
-    if account.read == entry.read:
-        now = f"{entry.read:,} records as before, of which some have changed"
-    text = f"the source is not what was read: {slice_} has {now}"
-    more = Difference("source", slice_.topic, slice_.partition, slice_.from_offset, text)
-    return replace(found, differences=(more, *found.differences), different=found.different + 1)
+    texts = []
+    if entry.checksum not in (None, account.checksum) and account.checksum is not None:
+        now = f"{account.read:,} records now, {entry.read:,} when it was read"
+        if account.read == entry.read:
+            now = f"{entry.read:,} records as before, of which some have changed"
+        texts.append(f"the source is not what was read: {entry.slice} has {now}")
+    unexplained = account.explained.unexplained
+    if unexplained:
+        named = ", ".join(f"{start}-{end}" for start, end in unexplained[:MOST_BLANKS])
+        texts.append(f"{total(unexplained):,} offsets of the source gave no record: {named}")
+    place = entry.slice.topic, entry.slice.partition, entry.slice.from_offset
+    more = tuple(Difference("source", *place, text) for text in texts)
+    different = found.different + len(more)
+    return replace(found, differences=(*more, *found.differences), different=different)
