@@ -50,6 +50,8 @@ class Case:
     span_ms: tuple[int | None, int | None] = (None, None)
     other_machine: bool = False
     two_at_once: bool = False
+    guard: str | None = None
+    """A switch of the context that forbids the run."""
     upset: str | None = None
     """What somebody does between two runs that no replay can go on behind."""
 
@@ -75,7 +77,7 @@ class Case:
             name: getattr(self.faults, name) for name in Faults.__dataclass_fields__
         }
         often = {name: one_in for name, one_in in wrong.items() if one_in}
-        return f"{self.request} {self.sizes}, upset: {self.upset}, one in so many: {often}"
+        return f"{self.request} {self.sizes}, upset: {self.upset}, guard: {self.guard}, one in so many: {often}"
 
 
 def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> Case:
@@ -90,6 +92,8 @@ def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> C
                 setattr(faults, name, 0)
     case.other_machine = choices.below(4) == 1
     case.two_at_once = choices.below(6) == 1
+    if choices.below(24) == 1:
+        case.guard = choices.pick(("read_only", "production"))
     if choices.below(4) == 1:
         case.upset = choices.pick(UPSETS)
     cluster.create(SOURCE, partitions)

@@ -17,6 +17,8 @@ class Violation(Exception):
 
 def after_proof(world: "World", proof: Proof) -> None:
     """A proof must be so, in what the target holds and in what it counts."""
+    if world.case.guard is not None:
+        raise Violation(f"a context that is {world.case.guard} was written to: {proof.verdict()}")
     if world.expected.fails:
         raise Violation(f"proved, and a record cannot be written: {proof.verdict()}")
     _compare(world, f"after {proof.verdict()!r}")
@@ -45,7 +47,8 @@ def after_failure(world: "World", failure: PlayheadError) -> None:
 
 def at_the_end(world: "World", is_proved: bool) -> None:
     """The last run met no faults: it has to have come to the outcome."""
-    if world.expected.fails or world.is_upset:
+    may_refuse = world.is_upset or world.case.upset == "ledger expires" or world.case.guard
+    if world.expected.fails or may_refuse:
         return
     if not is_proved:
         raise Violation("the last run met no faults, and did not come to the outcome")

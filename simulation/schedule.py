@@ -9,6 +9,7 @@ from playhead.errors import PlayheadError
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.api import Planned
+from playhead.replay.begun import plan_from_ledger
 from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.request import Request
@@ -31,6 +32,8 @@ _CONFIGURATION = Configuration(
     {
         "bootstrap_servers": Resolved("broker:9092", "the simulation"),
         "database": Resolved("postgresql://u@base/d", "the simulation"),
+        "read_only": Resolved("false", "the simulation"),
+        "production": Resolved("false", "the simulation"),
     },
     {"bootstrap.servers": Resolved("broker:9092", "the simulation")},
 )
@@ -141,8 +144,25 @@ class World:
     def start(self, plan: Plan, journal: product.Journal, name: str) -> Task:
         """Somebody runs, or resumes, the plan."""
         engine = product.Engine(self.case.sizes.slots, self.base.faults.zombies)
-        planned = Planned(plan, _CONFIGURATION, engine, journal)  # type: ignore[arg-type]
-        return self.scheduler.spawn(Process(name), lambda: planned.run(patience_s=30))
+        configuration = _CONFIGURATION
+        if self.case.guard is not None:
+            switched = {self.case.guard: Resolved("true", "the simulation")}
+            settings = {**configuration.settings, **switched}
+            configuration = replace(configuration, settings=settings)
+
+        def run() -> Proof:
+            known = self._plan_of_the_ledger(plan) if self.case.other_machine else plan
+            planned = Planned(known, configuration, engine, journal)  # type: ignore[arg-type]
+            return planned.run(patience_s=30)
+
+        return self.scheduler.spawn(Process(name), run)
+
+    def _plan_of_the_ledger(self, plan: Plan) -> Plan:
+        """As a machine gets it that has no journal of the replay; before the ledger has it, by hand."""
+        try:
+            return plan_from_ledger(_REPLAY, plan.request.target_endpoint, _CONFIGURATION)
+        except PlayheadError:
+            return plan
 
     def heed(self, task: Task) -> bool:
         """What a run has come to; whether it is proved."""

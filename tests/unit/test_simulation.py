@@ -1,9 +1,12 @@
 """The simulation itself: one seed plays the same schedules, and what fails becomes smaller."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from simulation import mutants
 from simulation.choices import Choices
 from simulation.shrink import shrunk
 
@@ -44,3 +47,22 @@ def test_what_fails_becomes_smaller() -> None:
         return sum(each > 4 for each in given) >= 2
 
     assert shrunk([0, 7, 1, 3, 9, 0, 6, 2], fails) in ([9, 6], [7, 6], [5, 5], [7, 9])
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_still_fits_the_product(mutant: mutants.Mutant, tmp_path: Path) -> None:
+    for each in mutant.changes:
+        file = tmp_path / each.file
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists():
+            shutil.copy(_ROOT / "src" / "playhead" / each.file, file)
+    mutant.apply(tmp_path)
+    for each in mutant.changes:
+        compile((tmp_path / each.file).read_bytes(), each.file, "exec")
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_is_found(mutant: mutants.Mutant) -> None:
+    # Ten minutes for all of them together, on a machine with nothing else to do.
+    assert mutants.found(mutant, seconds=90, seed="1") is not None

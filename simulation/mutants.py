@@ -1,0 +1,189 @@
+"""Bugs that were found once, each as a patch that puts it back; the simulation has to find them all."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+_PACKAGE = _ROOT / "src" / "playhead"
+_WITHIN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A text of a file, and what it becomes."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One bug."""
+
+    name: str
+    about: str
+    changes: tuple[Change, ...]
+
+    def apply(self, package: Path) -> None:
+        """Put it back; a text that is not there exactly once is an error."""
+        for each in self.changes:
+            file = package / each.file
+            text = file.read_text(encoding="utf-8")
+            if text.count(each.old) != 1:
+                raise LookupError(
+                    f"mutant {self.name}: {each.file} has {text.count(each.old)} times: {each.old}"
+                )
+            file.write_text(text.replace(each.old, each.new), encoding="utf-8")
+
+
+MUTANTS = (
+    Mutant(
+        "order",
+        "slices of one partition commit as they come, also where the last record of a key wins",
+        (
+            Change(
+                "postgres/tables.py",
+                '    if tombstones == "delete":\n        return True\n    # Two',
+                "    return False\n    # Two",
+            ),
+        ),
+    ),
+    Mutant(
+        "zombie order",
+        "a partition has one lane, but a task that was believed lost may commit out of order",
+        (
+            Change(
+                "postgres/ledger.py",
+                "            refuse_wrong_order(replay_id, slice_, follows=account.follows, last=last)\n",
+                "            del last\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "ledger read short",
+        "the ledger is believed when its reader is told an end too early",
+        (
+            Change(
+                "kafka/ledger_reading.py",
+                "    while doubts:\n",
+                "    while doubts and not doubts:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "forgetful ledger",
+        "a ledger topic that deletes is accepted, and a finished replay plays again",
+        (
+            Change(
+                "kafka/ledger_topic.py",
+                '    if "delete" in policy.split(","):\n        raise ForgetfulLedger(policy)\n',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "other terms",
+        "the same id goes on with another plan, source or target",
+        (
+            Change(
+                "terms.py", "    if differences:\n", "    if differences and not differences:\n"
+            ),
+            Change(
+                "postgres/target.py",
+                "        if told is not None:\n",
+                "        if told is not None and not told:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "no guard",
+        "a replay from Python asks nobody whether the context is read-only",
+        (
+            Change(
+                "replay/api.py",
+                "        need_consent(self.action, self.target_name, self.configuration, given)\n",
+                "        del given\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "reader read short",
+        "a reader believes in an end without records at once, and what it missed counts as absent",
+        (
+            Change(
+                "kafka/reader.py",
+                "        if end - self._seen == 1 or self._doubted == self._seen:\n",
+                "        if end >= self._seen:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "overlap",
+        "a slice that was committed meanwhile is committed once more into a topic",
+        (
+            Change(
+                "kafka/commits.py",
+                "        self._refuse_overlap(account.slice)\n",
+                "",
+            ),
+        ),
+    ),
+)
+
+
+def found(mutant: Mutant, *, seconds: float, seed: str, more: Sequence[str] = ()) -> str | None:
+    """What the simulation says of a copy of the product with the bug in it; None when it finds nothing."""
+    with tempfile.TemporaryDirectory(prefix="playhead-mutant-") as folder:
+        package = Path(folder) / "playhead"
+        shutil.copytree(_PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        mutant.apply(package)
+        paths = os.pathsep.join((folder, str(_ROOT)))
+        done = subprocess.run(
+            [sys.executable, "-m", "simulation", "--seconds", str(seconds), "--seed", seed, *more],
+            check=False,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=seconds + 300,
+        )
+    if done.stderr:
+        raise RuntimeError(f"mutant {mutant.name}: {done.stderr[-2_000:]}")
+    return done.stdout if done.returncode else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look for all, or for those that are named."""
+    parser = argparse.ArgumentParser(prog="python -m simulation.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=_WITHIN_S)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--story", action="store_true")
+    parser.add_argument("--without", default="")
+    given = parser.parse_args(arguments)
+    missed = 0
+    for mutant in MUTANTS:
+        if given.names and mutant.name not in given.names:
+            continue
+        began = time.monotonic()
+        more = ("--without", given.without) if given.without else ()
+        story = found(mutant, seconds=given.seconds, seed=given.seed, more=more)
+        missed += story is None
+        word = "found" if story else "NOT FOUND"
+        print(f"{mutant.name}: {word} within {time.monotonic() - began:.0f} s", flush=True)
+        if story and given.story:
+            print(story, flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
