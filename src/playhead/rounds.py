@@ -22,6 +22,8 @@ from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.job import Graveyard, explain, seldom_collecting
 from playhead.record import Slice
+from playhead.records import Records
+from playhead.same import SameTopics
 from playhead.source import LazyExplainer, Place, Source
 from playhead.target import AlreadyCommitted, InUse, Target, Writer
 
@@ -45,7 +47,7 @@ class Round:
     """Who wrote last. A target that keeps the slices of a partition in order fences all others off."""
     stop_file: Path | None = None
     source: Source | None = None
-    """Where to look for the reasons of offsets that gave no record."""
+    """Where to look for the reasons of offsets that gave no record, and for the ids of topics."""
 
     def is_stopped(self) -> bool:
         """Whether somebody asked."""
@@ -100,6 +102,7 @@ class _Desk:
     bury: Bury | None
     decoder: Decoder | None
     explainer: LazyExplainer
+    same: SameTopics
     stack: ExitStack
     id: str = field(default_factory=lambda: uuid4().hex)
     is_new: bool = True
@@ -186,8 +189,9 @@ class _Part:
             writer = stack.enter_context(round_.target.open(round_.pipeline_id))
             decoder = round_.decoding.open() if round_.decoding is not None else None
             explainer = stack.enter_context(closing(LazyExplainer(round_.source)))
+            same = stack.enter_context(closing(SameTopics(round_.pipeline_id, round_.source)))
             run = round_.pipeline_id, round_.run
-            _kept = _Desk(run, writer, bury, decoder, explainer, stack.pop_all())
+            _kept = _Desk(run, writer, bury, decoder, explainer, same, stack.pop_all())
         self._outcome.is_new = True
         return _kept
 
@@ -223,8 +227,7 @@ class _Part:
 
         A server that was restarted in between, and a table that was altered, are no reason to stop.
         """
-        explain(portion.account, self._desk.explainer)
-        runs = list(without_undecoded(portion.account, portion.runs))
+        runs = self._read(portion)
         try:
             self._desk.writer.commit(portion.account, runs)
         except (AlreadyCommitted, InUse, RecordRefused):
@@ -236,6 +239,19 @@ class _Part:
             self._desk = self._opened()
             self._outcome.desk = self._desk.id
             self._desk.writer.commit(portion.account, runs)
+
+    def _read(self, portion: Portion) -> list[Records]:
+        """All that was read, and it is certain by now that it was of the topic that we began with."""
+        topic = portion.account.slice.topic
+        try:
+            explain(portion.account, self._desk.explainer)
+        except PlayheadError:
+            self._desk.same.confirm(topic)  # says more than that its offsets cannot be read
+            raise
+        runs = list(without_undecoded(portion.account, portion.runs))
+        self._desk.same.confirm(topic)
+        abort_point("live.confirmed")
+        return runs
 
     def _note(self, account: Account) -> None:
         slice_, kept = account.slice, account.read - account.filtered

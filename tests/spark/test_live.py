@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from playhead.errors import PlayheadError, Refused
+from playhead.kafka.topics import delete
 from playhead.live.running import PipelineInUse
 from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.terms import OtherTerms
 from playhead.testing.proxy import LinkProxy
 from tests.fix_live import COLUMNS, Live, Playing, whole
 from tests.fix_replay import T0_MS, Deck, contents, lap, new_name, within
@@ -203,6 +205,34 @@ def test_a_log_that_is_not_what_it_was_is_refused(deck: Deck, live: Live) -> Non
         (0, 10),
         (15, 20),
     ]
+
+
+def test_a_topic_that_was_made_again_is_not_read_on(deck: Deck, live: Live, tmp_path: Path) -> None:
+    """Running, started again, and started where nobody knows it: none of the new records is skipped."""
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    ends_ = f"kafka:{topic}", f"postgres:{table}"
+    it = live(*ends_).start().reads()
+    come(deck, table, 10)
+    with deck.admin() as admin:
+        delete(admin, topic)
+        admin.create_topic(topic, partitions=1)
+    more(deck, topic, 0, 30, 1)
+    with pytest.raises(
+        PlayheadError, match=f"source topic {topic} has the id .*made again"
+    ) as ended:
+        it.ended()
+    assert ended.value.exit_code == 6
+    with pytest.raises(OtherPipeline):
+        live(*ends_, name=it.name).start().ended()
+    folder = tmp_path / "elsewhere"
+    with pytest.raises(OtherTerms, match=f"source topic {topic} has the id"):
+        live(*ends_, name=it.name, folder=folder).start().ended()
+    assert numbers(deck, table) == [*range(10)]
+    anew = live(
+        f"kafka:{topic}", f"postgres:{deck.table(COLUMNS, 'anew')}", trigger="available-now"
+    )
+    anew.start().ended()
+    assert deck.rows(f"{deck.schema}.anew", "count(*)") == [(30,)]
 
 
 def test_while_the_database_is_away_it_waits_and_then_catches_up(

@@ -1,10 +1,11 @@
 """Topics of a Kafka cluster as a source: what they hold, and slices of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.errors import BadValue
 from playhead.kafka.absences import LogExplainer
@@ -21,6 +22,7 @@ from playhead.kafka.offsets import (
     Described,
     bounds_of,
     describe,
+    describe_those,
     entries_at,
     places_of,
     stable_ends,
@@ -30,6 +32,7 @@ from playhead.kafka.reader import KafkaReader
 from playhead.source import Bounds, Place, SourceFacts
 
 DEFAULT_PATIENCE_S = 60.0
+_HEARD_OF_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,22 @@ class KafkaSource:
         timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
         with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as explainer:
             yield explainer
+
+    @contextmanager
+    def topic_ids(self) -> Iterator[Callable[[str], str | None]]:
+        """Says which id a topic has now; None when it is gone, and not only unknown to a broker as yet."""
+        with self._asking() as admin:
+
+            def found(topic: str) -> str | None:
+                described = wait_until(
+                    lambda: describe_those(admin, [topic]).get(topic),
+                    deadline_s=_HEARD_OF_WITHIN_S,
+                    clock=SystemClock(),
+                    every_s=0.2,
+                )
+                return described.topic_id if described else None
+
+            yield found
 
     @contextmanager
     def open(self) -> Iterator[KafkaReader]:

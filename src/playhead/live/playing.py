@@ -41,6 +41,8 @@ class Ground:
     hold: Hold
     move_group: Callable[[Mapping[Place, int]], None]
     slots: int
+    refusal: Callable[[], BaseException | None] = lambda: None
+    """Why the pipeline may not go on, found by who looks from outside its rounds."""
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def is_stopped(self) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,6 +16,7 @@ from playhead.live.standing import LedgerWentBack
 from playhead.live.waiting import Told, Waits, sleep_unless
 from playhead.pipelines import RUNNING, WAITING, pipeline_id
 from playhead.replay.engine import Engine as Sessions
+from playhead.same import SameTopics
 from playhead.transform import Transform
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Queries:
         if not isinstance(exc, EngineFailed):
             raise exc
         try:
+            self._confirm_topics()
             self.ground.ends.source.bounds()
         except Unavailable as away:
             return str(away)
@@ -88,6 +91,7 @@ class Queries:
 
     def _look_again(self) -> None:
         ground, standing = self.ground, self.ground.standing
+        self._confirm_topics()
         entries = ground.ends.target.entries(pipeline_id(ground.wish.name))
         bounds = ground.ends.source.bounds()
         ledger = ledger_ends(entries)
@@ -102,11 +106,19 @@ class Queries:
             standing.at.setdefault(place, held.earliest)
         ground.hold.renew()
 
+    def _confirm_topics(self) -> None:
+        """No query begins at the old offsets of a topic that was made again."""
+        with closing(
+            SameTopics(pipeline_id(self.ground.wish.name), self.ground.ends.source)
+        ) as same:
+            same.confirm_all()
+
     def _play(self) -> None:
         """One query: until it is stopped, has read all, or fails."""
         from playhead.spark import failures, live, session
 
         ground = self.ground
+        self._confirm_topics()
         if not self.sessions.is_there:
             ground.say("starting the engine")
         # Started in the main thread, PySpark takes Ctrl-C for itself.
@@ -147,8 +159,9 @@ class Queries:
 
     def _watch(self, stream: "Stream", rounds: Rounds) -> None:
         while True:
-            if rounds.failure is not None:
-                raise rounds.failure
+            failure = rounds.failure or self.ground.refusal()
+            if failure is not None:
+                raise failure
             if self.ground.is_stopped():
                 rounds.finish(_ROUND_ENDS_WITHIN_S)
                 return

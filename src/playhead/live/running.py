@@ -25,6 +25,7 @@ from playhead.pipelines import DONE, FAILED, STOPPED, Pipeline, Pipelines, pipel
 from playhead.plan import Plan
 from playhead.replay.api import Planned
 from playhead.replay.build import Ends, ends, expecting
+from playhead.same import SameTopics
 from playhead.target import InUse
 
 
@@ -95,13 +96,21 @@ class Runner:
         source = cast(KafkaSource, both.source)
         with (
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
-            Watch(source, standing, self._note, self._tell),
+            Watch(source, standing, self._note, self._tell, SameTopics(self._id, source)) as watch,
         ):
             group.move(standing.at)
             engine = self.planned.engine
             stop_file = self.pipelines.journal.stop_file(self._id)
             ground = Ground(
-                self.wish, both, standing, stop_file, self._tell, hold, group.move, engine.slots
+                self.wish,
+                both,
+                standing,
+                stop_file,
+                self._tell,
+                hold,
+                group.move,
+                engine.slots,
+                lambda: watch.refusal,
             )
             Queries(ground, engine, self._stream_folder).play()
 

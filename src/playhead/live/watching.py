@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
@@ -9,7 +10,9 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.live.standing import Standing
 from playhead.live.waiting import Told
 from playhead.pipelines import RUNNING
+from playhead.same import SameTopics
 from playhead.source import Source
+from playhead.terms import OtherTerms
 
 _NOTE_EVERY_S = 1.0
 _LOOK_EVERY_S = 5.0
@@ -25,9 +28,13 @@ class Watch:
         standing: Standing,
         note: Callable[[Mapping[str, Any]], None],
         say: Callable[[str], None],
+        same: SameTopics,
     ) -> None:
         self._source, self._standing, self._note, self._say = source, standing, note, say
+        self._same = same
         self.lag: int | None = None
+        self.refusal: OtherTerms | None = None
+        """Why the pipeline may not go on: a topic is not the one that it began with."""
         self._is_over = Event()
         self._told = Told()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
@@ -48,6 +55,10 @@ class Watch:
         self._note(self._standing.as_document() | {"lag": self.lag, "at_ms": at_ms})
 
     def _run(self) -> None:
+        with closing(self._same):
+            self._keep_looking()
+
+    def _keep_looking(self) -> None:
         looked = said = time.monotonic()
         records = 0
         while not self._is_over.wait(_NOTE_EVERY_S):
@@ -64,11 +75,15 @@ class Watch:
 
     def _look(self) -> None:
         try:
+            self._same.confirm_all()
             self.lag = self._standing.lag(self._source.bounds())
         except Unavailable as exc:
             self.lag = None
             if self._told.is_time():
                 self._say(f"{self._told.since()} for the broker: {exc!s}")
+            return
+        except OtherTerms as exc:
+            self.lag, self.refusal = None, exc
             return
         except PlayheadError as exc:
             self.lag = None
