@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Protocol
@@ -212,11 +213,11 @@ def _play_lanes(
             cutter = Cutter(job.limits, job.filter, _accounts(job, bury))
             explainer = stack.enter_context(closing(LazyExplainer(job.source)))
             desk = _Desk(job, writer, cutter, explainer, report, is_over)
+            if job.compares is not None:
+                _compare_lanes(desk, lanes, draw, job.compares)
+                return report
             for lane in lanes:
-                if job.compares is None:
-                    _play_lane(desk, lane, draw)
-                else:
-                    _compare_lane(desk, lane, draw, job.compares)
+                _play_lane(desk, lane, draw)
     except Stopped:
         pass  # what was committed is in the ledger, and the rest is for a resume
     except (Unavailable, AlreadyCommitted) as exc:
@@ -326,17 +327,25 @@ def explain(account: Account, explainer: LazyExplainer) -> None:
     account.explained = explainer.explain(place, account.absent)
 
 
-def _compare_lane(desk: _Desk, lane: Lane, draw: Draw, entries: Mapping[Slice, Entry]) -> None:
+def _compare_lanes(
+    desk: _Desk, lanes: Iterable[Lane], draw: Draw, entries: Mapping[Slice, Entry]
+) -> None:
+    """Slice by slice; what is not said of one at once is said when the writer concludes."""
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     cutter = Cutter(whole, desk.job.filter, Account)
-    for slice_ in lane:
+    read: dict[Slice, Account] = {}
+    said: list[Findings] = []
+    for slice_ in chain.from_iterable(lanes):
         if desk.is_stopped():
             return
         for portion in cutter.portions(slice_, draw(slice_)):
             explain(portion.account, desk.explainer)
             runs = without_undecoded(Account(slice_, ErrorRule("skip")), portion.runs)
             found = desk.writer.compare(entries[slice_], runs)
-            desk.report.findings.append(_with_source(found, entries[slice_], portion.account))
+            read[slice_] = portion.account
+            said += [] if found is None else [found]
+    said += desk.writer.conclude()
+    desk.report.findings += [_with_source(it, entries[it.slice], read[it.slice]) for it in said]
 
 
 def _with_source(found: Findings, entry: Entry, account: Account) -> Findings:

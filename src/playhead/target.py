@@ -92,7 +92,8 @@ class Inspection:
 class Difference:
     """One thing that is not in the target as it is in the source."""
 
-    kind: Literal["missing", "extra", "changed", "source"]
+    kind: Literal["missing", "extra", "changed", "source", "unknown"]
+    """`unknown` is what cannot be told; it is not counted among those that differ."""
     topic: str
     partition: int
     offset: int | None
@@ -101,7 +102,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """A slice of the source held against the target; the checksums do not depend on order."""
+    """A slice of the source held against the target; the checksums do not depend on order.
+
+    Each record that was expected is the same, different, or one of which it cannot be told. Each
+    checksum is made of what its own side holds, and never of what is expected there.
+    """
 
     slice: Slice
     expected: int
@@ -109,9 +114,12 @@ class Findings:
     expected_checksum: str
     found_checksum: str
     differences: tuple[Difference, ...] = ()
-    """The first so many of them."""
+    """The first so many of them, with those of which it cannot be told."""
     different: int = 0
-    """How many there are in all."""
+    """How many records differ in all, with those that should not be there."""
+    same: int = 0
+    unknown: int = 0
+    """Records of which it cannot be told whether the target has them as it should."""
     missing: tuple[tuple[int, int, int], ...] = ()
     """Where records were looked for, and no more: from offset, to offset and records of each run without one."""
     unlike: int = 0
@@ -148,8 +156,15 @@ class Writer(Protocol):
         """
         ...
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
-        """Hold what a commit of these records should have left against what the target has now."""
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings | None:
+        """Hold what a commit of these records should have left against what the target has now.
+
+        None when that can be said only after all slices of the replay, by `conclude`.
+        """
+        ...
+
+    def conclude(self) -> Sequence[Findings]:
+        """What `compare` could not say yet: the findings of all slices for which it gave None."""
         ...
 
 
@@ -213,6 +228,13 @@ class Target(Protocol):
         A look that fails says nothing of the next one.
         """
         yield lambda: self.entries(replay_id)
+
+    def compares_in_order(self, _topics: Sequence[str], /) -> bool:
+        """Whether one writer has to compare all slices of a replay, those of a partition in order.
+
+        So it is where what a slice left depends on what came later.
+        """
+        return False
 
     def open(self, replay_id: str, /) -> AbstractContextManager[Writer]:
         """Connect; the writer's block disconnects."""

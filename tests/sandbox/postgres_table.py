@@ -14,7 +14,7 @@ from playhead.ledger import Entry
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.target import Inspection
+from playhead.target import Findings, Inspection
 from playhead.testing.target_case import terms
 
 NOON_MS = 1_628_080_200_000
@@ -94,10 +94,14 @@ class Table:
 
     def differences(self, entry: Entry, rows: Sequence[Record]) -> list[tuple[str, int | None]]:
         """Kind and offset of each that a comparison finds."""
+        findings = self.compared((entry, rows))
+        return [(each.kind, each.offset) for found in findings for each in found.differences]
+
+    def compared(self, *slices: tuple[Entry, Sequence[Record]]) -> list[Findings]:
+        """What a comparison of all of them finds."""
         with self.target.open(REPLAY) as writer:
-            findings = writer.compare(entry, [Records.of(rows)])
-        assert findings.different == len(findings.differences)
-        return [(each.kind, each.offset) for each in findings.differences]
+            found = [writer.compare(entry, [Records.of(rows)]) for entry, rows in slices]
+            return [*(each for each in found if each is not None), *writer.conclude()]
 
     def refused(self, rows: Sequence[Record]) -> list[tuple[int, str]]:
         """Offset and kind of each record that is; `fail` names the first, and a comparison agrees."""

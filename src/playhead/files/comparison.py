@@ -46,6 +46,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Find
         found_checksum=_checksum(found.values()),
         differences=tuple(differences[:_SHOWN]),
         different=len(differing) + (damage is not None and not differing),
+        same=sum(needed[offset] == found.get(offset) for offset in needed),
     )
 
 

@@ -1,7 +1,7 @@
 """The writer of an archive: one data file and one ledger file for each slice, in this order."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.account import Account
@@ -50,6 +50,10 @@ class FilesWriter:
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
         return compared(self._archive, entry, records)
+
+    def conclude(self) -> Sequence[Findings]:
+        """Nothing: each slice was compared by itself."""
+        return ()
 
     def _publish(self, account: Account, file: File | None) -> None:
         slice_, store = account.slice, self._archive.store

@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import inf
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from playhead.connection import KafkaConnection
 from playhead.kafka.failures import LedgerWaits
 from playhead.kafka.offset_map import OffsetMap, Run
 from playhead.kafka.offsets import NoSuchTopic
-from playhead.kafka.routes import Refusal, Route, sendable
+from playhead.kafka.routes import Route, sendable
 from playhead.kafka.source import KafkaSource
 from playhead.ledger import Entry
 from playhead.record import Headers, Slice
@@ -40,10 +40,11 @@ class _Sums:
     found: int = 0
     expected_sum: int = 0
     found_sum: int = 0
+    same: int = 0
     differences: list[Difference] = field(default_factory=list)
 
     def differs(
-        self, kind: Literal["missing", "extra", "changed"], offset: int | None, text: str
+        self, kind: Literal["missing", "extra", "changed", "unknown"], offset: int, text: str
     ) -> None:
         place = self.slice.topic, self.slice.partition
         self.differences.append(Difference(kind, *place, offset, text))
@@ -57,8 +58,14 @@ class _Sums:
             f"{self.expected_sum % _MODULUS:0{width}x}",
             f"{self.found_sum % _MODULUS:0{width}x}",
             tuple(self.differences[:_SHOWN]),
-            len(self.differences),
+            len(self.differences) - self.unknown,
+            same=self.same,
+            unknown=self.unknown,
         )
+
+    @property
+    def unknown(self) -> int:
+        return sum(each.kind == "unknown" for each in self.differences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +81,35 @@ class Comparison:
     def compare(self, records: Iterable[Records]) -> Findings:
         """Read the target's topics where the entry's map says, and compare what records carry."""
         map_ = OffsetMap.from_details(self.entry.details)
-        expected = self._expected(records)
         sums = _Sums(self.entry.slice)
+        refused = self._named()
+        # A stand-in for the account of the commit, which refused the same records.
+        account = Account(self.entry.slice, ErrorRule("skip"))
+        expected = self._expected(records, account, sums)
         for place in sorted({*expected, *((end.topic, end.partition) for end in map_.ends)}):
             there = self._there(map_, place)
             runs = [run for run in map_.runs if (run.topic, run.partition) == place]
             _Match(place, runs, there, map_.exact, sums).match(expected.get(place, {}))
-        self._forgive_the_unnamed(sums)
+        left = self.entry.dead + self.entry.skipped - len(refused | account.refused_offsets)
+        _doubt(sums, left)
         return sums.findings()
 
-    def _expected(self, records: Iterable[Records]) -> dict[Place, dict[int, int]]:
+    def _named(self) -> frozenset[int]:
+        """Offsets of the refused records that the entry names."""
         spans = self.entry.details.get("refused", [])
-        refused: dict[int, Refusal] = {
-            offset: ("refused", "")
-            for first, count in spans
-            for offset in range(first, first + count)
-        }
-        # A stand-in for the account of the commit, which refused the same records.
-        account = Account(self.entry.slice, ErrorRule("skip"))
+        return frozenset(o for first, count in spans for o in range(first, first + count))
+
+    def _expected(
+        self, records: Iterable[Records], account: Account, sums: _Sums
+    ) -> dict[Place, dict[int, int]]:
+        named = self._named()
         expected: dict[Place, dict[int, int]] = {}
         for run in records:
-            for columns in self.route.ways(sendable(run, self.route, account, refused)):
+            left = sendable(run, self.route, account, {})
+            if by_cluster := named.intersection(left.offsets):
+                left = left.pick([i for i, o in enumerate(left.offsets) if o not in by_cluster])
+                self._doubt_skipped(by_cluster, sums)
+            for columns in self.route.ways(left):
                 held = columns.headers or [None] * len(columns)
                 headers = [tuple(each or ()) for each in held]
                 rows = columns.timestamps_ms, columns.keys, columns.values, headers
@@ -137,13 +152,14 @@ class Comparison:
             times = [None] * len(timestamps_ms)
         return map(_digest, zip(times, keys, values, headers, strict=True))
 
-    def _forgive_the_unnamed(self, sums: _Sums) -> None:
-        """Of very many refused records the entry names only some: so many may be missing."""
-        named = sum(count for _, count in self.entry.details.get("refused", []))
-        unnamed = self.entry.dead + self.entry.skipped - named
-        if unnamed > 0:
-            missing = [each for each in sums.differences if each.kind == "missing"][:unnamed]
-            sums.differences = [each for each in sums.differences if each not in missing]
+    def _doubt_skipped(self, offsets: Iterable[int], sums: _Sums) -> None:
+        """Records that the cluster refused, and that were let go; a dead letter says of its own record why."""
+        if not self.entry.skipped:
+            return
+        for offset in sorted(offsets):
+            sums.expected += 1
+            text = "it was skipped: only the ledger says that the cluster refused it"
+            sums.differs("unknown", offset, text)
 
 
 @dataclass(slots=True)
@@ -204,6 +220,8 @@ class _Match:
             if self.there[found] != digest:
                 text = f"its copy, {topic}:{partition} offset {found}, carries something else"
                 self.sums.differs("changed", offset, text)
+            else:
+                self.sums.same += 1
 
     def _count(self, found: int) -> None:
         self._ours.add(found)
@@ -220,6 +238,15 @@ class _Match:
                     self._count(found)
                     text = f"{topic}:{partition} offset {found} is a copy of it, and should not be there"
                     self.sums.differs("extra", run.source_offset + distance, text)
+
+
+def _doubt(sums: _Sums, unnamed: int) -> None:
+    """Of very many refused records the entry names only some: so many that are missing may be others."""
+    for index, each in enumerate(sums.differences):
+        if unnamed > 0 and each.kind == "missing":
+            text = f"{each.text}; perhaps it was refused: the ledger does not name them all"
+            sums.differences[index] = replace(each, kind="unknown", text=text)
+            unnamed -= 1
 
 
 def _bounds_with(source: KafkaSource, place: Place, last: int) -> Bounds | None:

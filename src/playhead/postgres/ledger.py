@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from playhead.account import Account
 from playhead.commit_order import refuse_wrong_order
 from playhead.ledger import Entry, joined
+from playhead.postgres.conflict import literal, named
+from playhead.postgres.layout import OFFSET, PARTITION, TOPIC
 from playhead.postgres.own import OwnTable
 from playhead.postgres.session import Place, Session
+from playhead.postgres.table import Table
+from playhead.postgres.wanted import number
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
 
@@ -26,15 +29,6 @@ CREATE TABLE IF NOT EXISTS {table} (
     PRIMARY KEY (replay, topic, partition, from_offset)
 )
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Others:
-    """What other slices of a replay and a topic have done to rows that were there."""
-
-    wrote: bool
-    replaced: bool
-    deleted: bool
 
 
 class Ledger:
@@ -109,17 +103,19 @@ class Ledger:
         )
         return Slice(slice_.topic, slice_.partition, *found[0]) if found else None
 
-    def others(self, replay_id: str, slice_: Slice) -> Others:
-        """What may have come over the rows of a slice since; nothing, when there is no such table."""
+    def by_others(self, replay_id: str, table: Table) -> str:
+        """The condition that another replay has committed the offset that `t`, a row of a table, says to be."""
         if not self.exists():
-            return Others(wrote=False, replaced=False, deleted=False)
-        [(wrote, replaced, deleted)] = self._session.run(
-            f"SELECT count(*) > 0, {_any('updated')}, {_any('tombstones')} "  # noqa: S608 - ours
-            f"FROM {self._table.quoted} "
-            "WHERE replay = $1 AND topic = $2 AND (partition, from_offset) <> ($3::int8, $4::int8)",
-            (replay_id, slice_.topic, slice_.partition, slice_.from_offset),
+            return "false"
+        return (
+            f"EXISTS (SELECT FROM {self._table.quoted} l WHERE l.replay <> {literal(replay_id)} "
+            f"AND l.topic = t.{named(TOPIC)}::text AND l.partition = {number(table, PARTITION)} "
+            f"AND l.from_offset <= {number(table, OFFSET)} AND l.to_offset > {number(table, OFFSET)})"
         )
-        return Others(wrote, replaced, deleted)
+
+    def unless_others(self, replay_id: str, table: Table) -> str:
+        """That none has, to go on with a condition."""
+        return f" AND NOT {self.by_others(replay_id, table)}"
 
     def extend(self, replay_id: str, entry: Entry) -> None:
         """Join it to the entry that ends where it begins; where there is none it is added.
@@ -156,7 +152,3 @@ def _row(replay_id: str, entry: Entry) -> Sequence[object]:
     slice_ = entry.slice
     place = slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset
     return (replay_id, *place, entry.as_json())
-
-
-def _any(detail: str) -> str:
-    return f"coalesce(bool_or((entry->'details'->>'{detail}')::int8 > 0), false)"

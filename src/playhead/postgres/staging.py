@@ -132,10 +132,8 @@ class Stage:
             self._read_tombstones()
 
     def expect(self) -> None:
-        """Beside them the rows that a commit should have left, in the table's own types."""
-        if self.has_tombstones:
-            self._supersede()
-        self._session.run(self.merge.make_expected())
+        """Beside them the same rows in the table's own types, with all of its columns."""
+        self._session.run(self.merge.make_expected(self._table.layout.fields))
         self._apply(self.merge.expected, STAGE, self._sweeps())
 
     def _sweeps(self) -> Sequence[str]:

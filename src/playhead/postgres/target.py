@@ -21,7 +21,7 @@ from playhead.postgres.session import Place, Session, open_session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.tables import Habits, OpenTable, depends_on_order
 from playhead.postgres.terms import Beginning, Replays, whereto
-from playhead.postgres.writer import PostgresWriter
+from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.records import Records
 from playhead.target import Inspection, InUse, Look, Target
 from playhead.terms import OtherTerms, Terms, differing_place
@@ -169,6 +169,12 @@ class PostgresTarget(Target):
                     raise
 
             yield entries
+
+    def compares_in_order(self, topics: Sequence[str], /) -> bool:
+        if self.known_by:
+            return False
+        with self._session() as session:
+            return any(needs_all_slices(self._open_table(session, each)) for each in topics)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:

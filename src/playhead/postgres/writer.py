@@ -11,10 +11,14 @@ from playhead.faults import abort_point
 from playhead.ledger import Entry
 from playhead.postgres import apart
 from playhead.postgres.absence import Absence
-from playhead.postgres.compare import Comparison
+from playhead.postgres.appended import AppendedRows
+from playhead.postgres.compare import Comparison, rows_by
 from playhead.postgres.decode import Decoded
 from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
+from playhead.postgres.final_rows import FinalRows
+from playhead.postgres.judged import Judgement
 from playhead.postgres.ledger import Ledger
+from playhead.postgres.session import Place as TablePlace
 from playhead.postgres.session import Session
 from playhead.postgres.staging import Stage
 from playhead.postgres.tables import OpenTable, copied
@@ -71,6 +75,7 @@ class PostgresWriter:
         self._session, self._ledger, self._replay_id = session, ledger, replay_id
         self._table_of, self._known_by = table_of, known_by
         self._courses: dict[str, Course] = {}
+        self._compared: dict[TablePlace, FinalRows | AppendedRows] = {}
 
     def expect(self, _place: Place, /) -> Callable[[], None]:
         return at_once
@@ -95,14 +100,31 @@ class PostgresWriter:
         else:
             course.was_clean()
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings | None:
         table = self._table_of(entry.slice.topic)
         whole = gathered(entry.slice, records)
         if self._known_by:
             return Absence(self._session, table, self._known_by, entry).findings(whole)
-        return Comparison(self._session, self._ledger, self._replay_id, table, entry).findings(
-            whole
-        )
+        if not needs_all_slices(table):
+            by = rows_by(table)
+            comparison = Comparison(self._session, self._ledger, self._replay_id, table, by, entry)
+            return comparison.findings(whole)
+        rows = self._compared.get(table.place)
+        if rows is None:
+            kind = FinalRows if table.habits.is_keyed else AppendedRows
+            rows = self._compared[table.place] = kind(self._session, table, len(self._compared))
+        rows.add(entry, whole)
+        return None
+
+    def conclude(self) -> Sequence[Findings]:
+        found: list[Findings] = []
+        for rows in self._compared.values():
+            if isinstance(rows, FinalRows):
+                rows_found = Judgement(self._session, self._ledger, self._replay_id, rows)
+                found += rows_found.findings()
+            else:
+                found += rows.findings()
+        return found
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
         with self._begun(table, account):
@@ -187,6 +209,11 @@ class PostgresWriter:
         keep = self._ledger.extend if account.is_endless else self._ledger.add
         keep(self._replay_id, entry)
         abort_point("postgres.ledger.added")
+
+
+def needs_all_slices(table: OpenTable) -> bool:
+    """Whether a slice can be compared only together with all others of its replay."""
+    return table.habits.is_keyed or not rows_by(table)
 
 
 def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:

@@ -17,7 +17,14 @@ from playhead.records import Records
 from playhead.replay.build import Ends, expecting
 from playhead.replay.running import RunJob
 from playhead.replay.sharing import lanes_of
-from playhead.replay.verifying import MOST_DIFFERENCES, PartitionCheck, Verification, checked, parts
+from playhead.replay.verifying import (
+    MOST_DIFFERENCES,
+    PartitionCheck,
+    Verification,
+    checked,
+    parts,
+    slots_of,
+)
 from playhead.source import Place, Reader, Source
 from playhead.target import Difference
 
@@ -51,8 +58,9 @@ def against_table(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verifi
     """Row by row, by the rows' key or place. Rows that no record of the span accounts for are not looked for."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
     pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
-    works = tuple(tuple(lanes_of(part)) for part in parts(pieces, slots))
     compares = {piece: Entry(piece, 0, 0) for piece in pieces}
+    slots = slots_of(ends.target, compares.values(), slots)
+    works = tuple(tuple(lanes_of(part)) for part in parts(pieces, slots))
     source = expecting(ends.source, plan.source)
     decoding = ends.decoding
     job = Job(
@@ -94,6 +102,7 @@ class _Pair:
     expected: _Sum = field(default_factory=_Sum)
     found: _Sum = field(default_factory=_Sum)
     different: int = 0
+    same: int = 0
     differences: list[Difference] = field(default_factory=list)
 
     def compare(
@@ -105,6 +114,7 @@ class _Pair:
         for offset in sorted(needed.keys() | there.keys()):
             one, other = needed.get(offset), there.get(offset)
             if one == other:
+                self.same += 1
                 continue
             self.different += 1
             if len(self.differences) < MOST_DIFFERENCES:
@@ -119,7 +129,7 @@ class _Pair:
     def check(self, place: Place) -> PartitionCheck:
         agree = self.expected == self.found and not self.different
         counts = (self.expected.count, self.found.count, self.different)
-        return PartitionCheck(*place, 1, *counts, agree)
+        return PartitionCheck(*place, 1, *counts, agree, self.same)
 
 
 def _by_offset(reader: Reader, filter_: Filter, slice_: Slice | None) -> dict[int, Record]:
@@ -211,8 +221,12 @@ def _inside(reader: Reader, filter_: Filter, slice_: Slice) -> Iterator[Records]
 
 def _check_topic(topic: str, expected: _Sum, found: _Sum) -> PartitionCheck:
     agree = expected == found
+    same = expected.count if agree else 0
     different = max(abs(expected.count - found.count), 0 if agree else 1)
-    return PartitionCheck(topic, None, 1, expected.count, found.count, different, agree)
+    # At least so many; which of the others are there sums do not tell.
+    unknown = max(0, expected.count - same - different)
+    counts = (expected.count, found.count, different)
+    return PartitionCheck(topic, None, 1, *counts, agree, same, unknown)
 
 
 def _as_document(difference: Difference) -> Mapping[str, object]:

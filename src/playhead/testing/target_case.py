@@ -13,7 +13,7 @@ from playhead.ledger import Entry
 from playhead.record import Headers, Record, Slice
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Look, Target, Writer
+from playhead.target import Findings, Look, Target, Writer
 from playhead.terms import Terms
 from playhead.testing.source_contract import sample_records
 
@@ -117,6 +117,23 @@ def look() -> Look:
     runs = [Records.of([each for each in samples if each.partition == n]) for n in range(2)]
     oldest_ms = min(record.timestamp_ms for record in samples)
     return Look(SourceFacts("contract", topics), {"contract": 2, "other": 1}, runs, oldest_ms)
+
+
+def compared(writer: Writer, entry: Entry, runs: Iterable[Records]) -> Findings:
+    """What a writer finds of one slice, that minute or when it concludes."""
+    found = writer.compare(entry, runs)
+    if found is None:
+        [found] = writer.conclude()
+    else:
+        assert not writer.conclude(), "conclude() repeats what compare() has said"
+    return found
+
+
+def assert_all_told(found: Findings) -> None:
+    """Each record is the same, different, or one of which it cannot be told."""
+    told = found.same + found.different + found.unknown
+    assert told >= found.expected, f"compare() leaves some records out: {found}"
+    assert found.same + found.unknown <= found.expected, f"compare() says too much: {found}"
 
 
 def runs_of(account: Account, records: Sequence[Record]) -> Iterator[Records]:

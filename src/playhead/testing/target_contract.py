@@ -14,10 +14,12 @@ from playhead.testing.target_case import (
     Fault,
     MakeTarget,
     Onlooker,
+    assert_all_told,
     assert_ledger,
     caused_by_fault,
     commit,
     commit_alone,
+    compared,
     failure_of,
     look,
     runs_of,
@@ -306,6 +308,7 @@ def _skips(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     assert_ledger(make_target(), case, [entry], "after a bad record, rule skip")
     found = _compare(make_target(), case, case.with_bad(bad))
     assert not found.different, f"compare() misses a record that was skipped: {found}"
+    assert not found.unknown, f"compare() does not see why a record was skipped: {found}"
 
 
 def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
@@ -354,7 +357,7 @@ def _keeps_the_dead_out_when_burying_fails(
 def _compare(target: Target, case: Case, records: Sequence[Record]) -> Findings:
     [entry] = target.entries(case.replay_id)
     with target.open(case.replay_id) as writer:
-        return writer.compare(entry, runs_of(Account(case.slice), records))
+        return compared(writer, entry, runs_of(Account(case.slice), records))
 
 
 def _finds_what_is_not_as_it_was(make_target: MakeTarget, onlooker: Onlooker) -> None:
@@ -363,6 +366,8 @@ def _finds_what_is_not_as_it_was(make_target: MakeTarget, onlooker: Onlooker) ->
     commit_alone(target, case)
     same = _compare(make_target(), case, case.records)
     assert not same.different, f"compare() sees a difference after a good commit: {same}"
+    assert same.same == same.expected, f"compare() cannot tell after a good commit: {same}"
+    assert_all_told(same)
     assert (same.expected, same.expected_checksum) == (same.found, same.found_checksum), (
         f"compare() sees no difference, and counts or checksums differ: {same}"
     )
@@ -382,4 +387,8 @@ def _finds_damage(make_target: MakeTarget, damage: Damage) -> None:
 
 def _assert_different(findings: Findings, when: str) -> None:
     assert findings.different, f"compare() sees no difference, though {when}: {findings}"
+    assert findings.expected_checksum != findings.found_checksum, (
+        f"compare() makes both checksums of one side, though {when}: {findings}"
+    )
+    assert_all_told(findings)
     assert findings.differences, f"compare() shows no difference, though {when}: {findings}"

@@ -1,0 +1,282 @@
+"""The rows that a whole replay should have left: of every key what the last word on it says."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from playhead.ledger import Entry
+from playhead.postgres.compare import accounted, written
+from playhead.postgres.conflict import AT, GONE, named
+from playhead.postgres.decode import ORDER
+from playhead.postgres.forms import FORM
+from playhead.postgres.session import Session
+from playhead.postgres.skipped import Skipped
+from playhead.postgres.staging import Stage
+from playhead.postgres.tables import OpenTable
+from playhead.postgres.wanted import (
+    BITS,
+    LAYER,
+    WANTED,
+    bit_text,
+    make_wanted,
+    named_columns,
+    none,
+)
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import Place
+
+PLACE, LAST, IS_GONE = "playhead:place", "playhead:last", "playhead:gone"
+COUNT, IS_MIXED = "playhead:count", "playhead:mixed"
+_ORDER, _FORM, _LAYER, _BITS, _AT = map(named, (ORDER, FORM, LAYER, BITS, AT))
+_PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
+
+
+@dataclass(slots=True)
+class Compared:
+    """One slice that was taken in, and how often its commit may have met what nobody here knows."""
+
+    entry: Entry
+    place: int
+    unshown: Sequence[int]
+    """Skipped records of which nothing shows that they were refused."""
+    met: int | None = None
+    """So many of its records may have been left alone for rows of others; None where nobody counted."""
+    spared: int | None = None
+    """So many of its tombstones may have spared a later row."""
+
+
+class FinalRows:
+    """Slices of a replay taken in, those of a partition in the order of their offsets.
+
+    A temporary table has one row for each key and partition, as the rule for conflicts would have
+    left it in an empty table. It is on the server, and as large as the rows are that the replay has
+    left. Which partition comes last is not for a replay to say, so that where several have a key each
+    of theirs may be the one; but under `newer` only the latest.
+    """
+
+    def __init__(self, session: Session, table: OpenTable, number: int) -> None:
+        self._session, self._table = session, table
+        self.name = f"playhead_final_{number}"
+        self.key = table.habits.key
+        self.slices: list[Compared] = []
+        self.places: dict[Place, int] = {}
+        self.has_forms = self.has_tombstones = False
+        self._is_made = False
+
+    @property
+    def table(self) -> OpenTable:
+        return self._table
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return [each.name for each in self._table.layout.fields]
+
+    def add(self, entry: Entry, whole: Records) -> None:
+        """Take in the records of a slice."""
+        place = self.places.setdefault((entry.slice.topic, entry.slice.partition), len(self.places))
+        unshown = Skipped(self._session, self._table, entry).unshown(whole)
+        compared = Compared(entry, place, unshown)
+        rows, account = written(entry, whole), accounted(entry)
+        decoded = self._table.decode(rows, account)
+        with self._session.transaction():
+            if not self._is_made:
+                self._make()
+            stage = Stage(self._session, self._table, decoded, rows, account)
+            stage.fill()
+            stage.expect()
+            _Taken(self, self._session, stage, compared).take()
+        self._is_made = True
+        self.slices.append(compared)
+
+    def _make(self) -> None:
+        own = [(PLACE, "int4"), (LAST, "int8"), (IS_GONE, "bool"), (AT, "timestamptz")]
+        own += [(BITS, f"bit({len(self.fields)})"), (COUNT, "int8"), (IS_MIXED, "bool")]
+        columns = [f"{named(name)} {kind}" for name, kind in own]
+        for each in self._table.layout.fields:
+            # Below domains: a row that is gone has nothing in columns that may not be null.
+            collation = f" COLLATE {each.column.collation}" if each.column.collation else ""
+            columns.append(f"{named(each.name)} {each.column.base_type}{collation}")
+        keys = ", ".join([*map(named, self.key), _PLACE])
+        self._session.run(f"CREATE TEMPORARY TABLE {self.name} ({', '.join(columns)})")
+        self._session.run(f"CREATE UNIQUE INDEX ON {self.name} ({keys})")
+
+    def spans(self) -> list[Slice]:
+        """What the slices are together."""
+        found: list[Slice] = []
+        for slice_ in sorted(each.entry.slice for each in self.slices):
+            last = found[-1] if found else None
+            if last is not None and _follows(last, slice_):
+                found[-1] = Slice(last.topic, last.partition, last.from_offset, slice_.to_offset)
+            else:
+                found.append(slice_)
+        return found
+
+
+def _follows(first: Slice, second: Slice) -> bool:
+    end = (first.topic, first.partition, first.to_offset)
+    return end == (second.topic, second.partition, second.from_offset)
+
+
+class _Taken:
+    """One slice on its way in."""
+
+    def __init__(self, into: FinalRows, session: Session, stage: Stage, compared: Compared) -> None:
+        self._into, self._session, self._stage, self._compared = into, session, stage, compared
+        self._layout = into.table.layout.fields
+        self._rule, self._version = into.table.habits.rule, into.table.habits.version
+        self._is_update = self._rule in ("update", "newer")
+        self._keys = ", ".join(map(named, into.key))
+
+    def take(self) -> None:
+        merge, run = self._stage.merge, self._session.run
+        run(make_wanted(merge, self._layout, is_update=self._is_update))
+        [(rows,)] = run(f"SELECT count(*) FROM {WANTED}")  # noqa: S608
+        superseded = self._bury() if self._stage.has_tombstones else 0
+        parts = run(
+            f"SELECT {_LAYER}::int8, {_FORM}::int8 FROM {WANTED} GROUP BY {_LAYER}, {_FORM} "  # noqa: S608
+            f"ORDER BY {_LAYER}, min({_ORDER})"
+        )
+        taken = sum(self._put(layer, form) for layer, form in parts)
+        self._into.has_forms |= bool(merge.forms)
+        self._into.has_tombstones |= self._stage.has_tombstones
+        details = self._compared.entry.details
+        if "inserted" in details:
+            # Those that the replay's own records left alone are none that somebody else's row did.
+            own = max(0, rows - superseded - taken)
+            self._compared.met = max(0, int(details.get("left_alone", 0)) - own)
+            buried = int(details.get("tombstones", 0)) - int(details.get("deleted", 0))
+            self._compared.spared = max(0, buried)
+
+    def _put(self, layer: int, form: int) -> int:
+        """Rows of one form; says how many of them have the word now."""
+        merge = self._stage.merge
+        given = merge.forms[form] if merge.forms else merge.fields
+        takes = self._takes()
+        known = bit_text(
+            named_columns(
+                merge, self._layout, form if merge.forms else None, is_update=self._is_update
+            )
+        )
+        own = (
+            f"{_LAST} = CASE WHEN {takes} THEN EXCLUDED.{_LAST} ELSE s.{_LAST} END, "
+            f"{_BITS} = CASE WHEN NOT {takes} THEN s.{_BITS} WHEN s.{_GONE} THEN EXCLUDED.{_BITS} "
+            f"ELSE s.{_BITS} & ~{known} | EXCLUDED.{_BITS} END, "
+            f"{_GONE} = s.{_GONE} AND NOT {takes}, {_COUNT} = s.{_COUNT} + EXCLUDED.{_COUNT}, "
+            f"{_MIXED} = s.{_MIXED} OR EXCLUDED.{_MIXED}{self._null_version_there()}"
+        )
+        columns = [named(each.name) for each in self._layout]
+        sets = [
+            f"{named(each.name)} = CASE WHEN {takes}{self._and_gone(each.name, given)} "
+            f"THEN EXCLUDED.{named(each.name)} ELSE s.{named(each.name)} END"
+            for each in self._layout
+        ]
+        names = ", ".join([_PLACE, _LAST, _GONE, _COUNT, _MIXED, _BITS, *columns])
+        key = f"(PARTITION BY {self._keys})"
+        chosen = (
+            f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, false, "  # noqa: S608
+            f"count(*) OVER {key}, {self._is_mixed(key)}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
+            f"WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {self._keys}, {self._wins()}"
+        )
+        [(taken,)] = self._session.run(
+            f"WITH put AS (INSERT INTO {self._into.name} AS s ({names}) {chosen} "  # noqa: S608
+            f"ON CONFLICT ({self._keys}, {_PLACE}) DO UPDATE SET {own}, {', '.join(sets)} "
+            f"RETURNING s.{_LAST}) SELECT count(*) FROM put "
+            f"WHERE {_LAST} >= {self._compared.entry.slice.from_offset}"
+        )
+        return int(taken)
+
+    def _and_gone(self, name: str, given: Sequence[object]) -> str:
+        """A key stays as it was first written; what a record does not name, as it was, unless all is new."""
+        is_given = any(getattr(each, "name", None) == name for each in given)
+        return "" if is_given and name not in self._into.key else f" AND s.{_GONE}"
+
+    def _takes(self) -> str:
+        """Whether a record has the word after the one that has it."""
+        if self._rule == "ignore":
+            return f"s.{_GONE}"
+        if self._rule != "newer":
+            return "true"
+        version = named(self._version)
+        is_after = f"s.{version} IS NULL OR s.{version} <= EXCLUDED.{version}"
+        if self._into.table.habits.tombstones == "delete":
+            # Only then is a version a time.
+            is_after = f"CASE WHEN s.{_GONE} THEN s.{_AT} <= EXCLUDED.{version} ELSE {is_after} END"
+        return f"coalesce({is_after}, false)"
+
+    def _wins(self) -> str:
+        """Of the rows of one key and form that follow each other."""
+        if self._rule == "ignore":
+            return _ORDER
+        if self._rule == "newer":
+            return f"{named(self._version)} DESC NULLS LAST, {_ORDER} DESC"
+        return f"{_ORDER} DESC"
+
+    def _is_mixed(self, key: str) -> str:
+        """Whether what comes of it may depend on where slices were cut: then nobody can tell it anew."""
+        if self._rule != "newer":
+            return "false"
+        if self._stage.has_tombstones and self._stage.merge.forms:
+            return "true"
+        version = named(self._version)
+        return f"count(*) OVER {key} > 1 AND bool_or({version} IS NULL) OVER {key}"
+
+    def _null_version_there(self) -> str:
+        if self._rule != "newer":
+            return ""
+        version = named(self._version)
+        return f" OR EXCLUDED.{version} IS NULL OR NOT s.{_GONE} AND s.{version} IS NULL"
+
+    # --- tombstones
+
+    def _bury(self) -> int:
+        """Keys that are gone, and none of the rows that a tombstone of the slice comes after."""
+        order = f"{_AT} DESC, {_ORDER} DESC" if self._rule == "newer" else f"{_ORDER} DESC"
+        takes = "true"
+        if self._rule == "newer":
+            takes = (
+                f"CASE WHEN s.{_GONE} THEN s.{_AT} <= EXCLUDED.{_AT} "
+                f"ELSE NOT coalesce(s.{named(self._version)} > EXCLUDED.{_AT}, false) END"
+            )
+        nothing = none(self._layout)
+        sets = ", ".join(
+            f"{name} = CASE WHEN {takes} THEN EXCLUDED.{name} ELSE s.{name} END"
+            for name in (_LAST, _GONE, _AT, _BITS)
+        )
+        chosen = (
+            f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, true, {_AT}, "  # noqa: S608
+            f"count(*) OVER (PARTITION BY {self._keys}), {'true' if self._cuts_matter() else 'false'}, "
+            f"{nothing}, {self._keys} FROM {GONE} ORDER BY {self._keys}, {order}"
+        )
+        self._session.run(
+            f"INSERT INTO {self._into.name} AS s "
+            f"({_PLACE}, {_LAST}, {_GONE}, {_AT}, {_COUNT}, {_MIXED}, {_BITS}, {self._keys}) {chosen} "
+            f"ON CONFLICT ({self._keys}, {_PLACE}) DO UPDATE SET {sets}, "
+            f"{_COUNT} = s.{_COUNT} + EXCLUDED.{_COUNT}, {_MIXED} = s.{_MIXED} OR EXCLUDED.{_MIXED}"
+        )
+        return self._supersede()
+
+    def _cuts_matter(self) -> bool:
+        return self._rule == "newer" and bool(self._stage.merge.forms)
+
+    def _supersede(self) -> int:
+        later = f"w.{_ORDER} < g.{_ORDER}"
+        if self._rule == "newer":
+            later = f"(w.{named(self._version)}, w.{_ORDER}) < (g.{_AT}, g.{_ORDER})"
+        keys = [named(name) for name in self._into.key]
+        same = " AND ".join(f"w.{name} = g.{name}" for name in keys)
+        theirs = " AND ".join(f"s.{name} = n.{name}" for name in keys)
+        [(count,)] = self._session.run(
+            f"WITH lost AS (DELETE FROM {WANTED} w USING {GONE} g WHERE {same} AND {later} "  # noqa: S608
+            f"RETURNING {', '.join(f'w.{name}' for name in keys)}), "
+            f"numbers AS (SELECT {self._keys}, count(*) AS n FROM lost GROUP BY {self._keys}), "
+            f"noted AS (UPDATE {self._into.name} s SET {_COUNT} = s.{_COUNT} + n.n FROM numbers n "
+            f"WHERE {theirs} AND s.{_PLACE} = {self._compared.place} RETURNING n.n) "
+            "SELECT coalesce(sum(n), 0)::int8 FROM noted"
+        )
+        return int(count)
+
+
+def by_place(slices: Sequence[Compared]) -> Iterator[tuple[int, list[Compared]]]:
+    """The slices of each partition."""
+    for place in sorted({each.place for each in slices}):
+        yield place, [each for each in slices if each.place == place]
