@@ -318,16 +318,38 @@ def placed(sandbox: Endpoints, schema: str) -> Table:
     return Table.made(sandbox.database_url, schema, PLACED, tombstones="delete")
 
 
+logs = st.lists(st.lists(steps, min_size=1, max_size=5), min_size=1, max_size=4)
+befores = st.sets(st.integers(1, 4), max_size=2)
+
+
+def few(examples: int) -> Any:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+
+
 @pytest.mark.parametrize("rule", ["ignore", "update", "newer"])
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    log=st.lists(st.lists(steps, min_size=1, max_size=5), min_size=1, max_size=4),
-    before=st.sets(st.integers(1, 4), max_size=2),
-    tampered=tampering,
-)
+@few(8)
+@given(log=logs, before=befores, tampered=tampering)
 def test_it_never_says_that_all_is_well_when_it_is_not(
+    placed: Table, rule: str, log: Any, before: Any, tampered: Any
+) -> None:
+    holds(placed, rule, log, before, tampered)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("rule", ["ignore", "update", "newer"])
+@few(300)
+@given(log=logs, before=befores, tampered=tampering)
+def test_nor_after_many_more(
+    placed: Table, rule: str, log: Any, before: Any, tampered: Any
+) -> None:
+    holds(placed, rule, log, before, tampered)
+
+
+def holds(
     placed: Table,
     rule: str,
     log: list[list[Step]],

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from playhead.cli.app import app
 from playhead.errors import UsageError
+from playhead.replay.verifying import PartitionCheck, Verification
 
 
 def refused(*words: str) -> UsageError:
@@ -49,3 +50,41 @@ def test_what_a_source_and_a_target_need_is_not_for_writing(monkeypatch, tmp_pat
 def test_a_source_must_be_one(tmp_path):
     assert "postgres cannot be a source" in refused("postgres:laps", f"json:{tmp_path}").message
     assert "--decode" in refused("kafka:laps", "kafka:copy", "--decode", "maybe").message
+
+
+class TestTheVerdict:
+    def verified(self, uncovered=0, **counts):
+        same = counts.pop("same", 0)
+        counted = {"expected": same + sum(counts.values()), "found": same} | {"different": 0}
+        check = PartitionCheck(
+            "laps", 0, 1, checksums_agree=not counts, same=same, **(counted | counts)
+        )
+        return Verification("7f3a", (check,), (), uncovered)
+
+    def test_all_is_the_same(self):
+        found = self.verified(same=1000)
+        assert found.agrees
+        assert found.verdict() == "verified: 1,000 records read back, 0 differences"
+
+    def test_one_differs(self):
+        found = self.verified(same=9, different=1, unknown=2)
+        assert not found.agrees
+        assert found.verdict() == (
+            "DIFFERENT: 12 records read back, 1 differences, 2 of which it cannot be told"
+        )
+
+    def test_it_never_agrees_with_something_excused(self):
+        found = self.verified(same=9, unknown=1)
+        assert not found.agrees
+        assert found.verdict() == (
+            "CANNOT BE TOLD: 10 records read back, 0 differences, 1 of which it cannot be told"
+        )
+        counts = {name: found.as_document()[name] for name in ("same", "different", "unknown")}
+        assert counts == {"same": 9, "different": 0, "unknown": 1}
+
+    def test_what_was_not_read_back(self):
+        found = self.verified(same=9, uncovered=3)
+        assert found.verdict() == (
+            "CANNOT BE TOLD: 9 records read back, 0 differences, "
+            "3 offsets not replayed yet, or not read back"
+        )

@@ -1,6 +1,5 @@
 """A source and a target in memory, with faults that a test writes down where they happen."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -315,13 +314,11 @@ class ListTarget(Target):
         known.append(entry)
 
     def compare(self, replay_id: str, entry: Entry, records: Iterable[Records], /) -> Findings:
-        """What an open writer does."""
         wanted = [each for each in _drawn(entry.slice, records) if self._refuses(each) is None]
         with self._lock:
-            rows = list(self._rows)
-        found = [each for replay, each in rows if replay == replay_id and each in entry.slice]
+            rows = [each for replay, each in self._rows if replay == replay_id]
+        found = [each for each in rows if each in entry.slice]
         differences = tuple(_differences(wanted, found))
-        as_wanted = Counter(found)
         return Findings(
             entry.slice,
             len(wanted),
@@ -330,7 +327,7 @@ class ListTarget(Target):
             _checksum(found),
             differences,
             len(differences),
-            same=sum(as_wanted[each] == 1 for each in wanted),
+            same=len(wanted) - sum(each.kind != "extra" for each in differences),
         )
 
     def _refused(self, account: Account, record: Record) -> bool:
@@ -372,10 +369,6 @@ class _ListWriter(Writer):
     def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
         self._need_usable()
         return self._target.compare(self._replay_id, entry, records)
-
-    def conclude(self) -> Sequence[Findings]:
-        """Nothing: each slice was compared by itself."""
-        return ()
 
     def _need_usable(self) -> None:
         if not self.is_usable:
