@@ -177,12 +177,34 @@ class Sighting:
     slice: Slice
     young_from: int | None = None
     """From this offset on records may still be on their way."""
-    _parts: dict[Kind, "_Part"] = field(default_factory=dict)
+    outside: int = 0
+    """Records in it that are not of the span, by their own time."""
+    _parts: list[tuple[Kind, "_Part"]] = field(default_factory=list)
+    _is_broken: bool = False
+    """Whether one outside of the span came last, which is not to be replayed with the others."""
 
-    def see(self, records: Records) -> None:
-        """Records of the partition, in order; those outside the run do not count."""
+    def see(self, records: Records, outside: Sequence[int] | None = None) -> None:
+        """Records of the partition, in order; those beside the run do not count.
+
+        `outside` says of each whether it is not of the span; None when all are.
+        """
         start = bisect_left(records.offsets, self.slice.from_offset)
         stop = bisect_left(records.offsets, self.slice.to_offset)
+        while start < stop:
+            is_out = bool(outside and outside[start])
+            end = start + 1
+            if outside is None:
+                end = stop
+            while end < stop and outside and bool(outside[end]) == is_out:
+                end += 1
+            if is_out:
+                self.outside += end - start
+                self._is_broken = True
+            else:
+                self._see_inside(records, start, end)
+            start = end
+
+    def _see_inside(self, records: Records, start: int, stop: int) -> None:
         middle = stop
         if self.young_from is not None:
             middle = min(max(bisect_left(records.offsets, self.young_from), start), stop)
@@ -196,8 +218,12 @@ class Sighting:
         seen = _Part(
             records.offsets[0], records.offsets[-1] + 1, len(records), min(times), max(times)
         )
-        held = self._parts.get(kind)
-        self._parts[kind] = seen if held is None else held.followed_by(seen)
+        last = self._parts[-1] if self._parts else None
+        if last is not None and last[0] == kind and not self._is_broken:
+            self._parts[-1] = (kind, last[1].followed_by(seen))
+        else:
+            self._parts.append((kind, seen))
+        self._is_broken = False
 
     def gaps(self) -> list[Gap]:
         """From its first record to its last; what holds none at its edges is no part of it."""
@@ -206,12 +232,12 @@ class Sighting:
             Gap(
                 Slice(*place, each.start, each.end), kind, each.records, each.first_ms, each.last_ms
             )
-            for kind, each in self._parts.items()
+            for kind, each in self._parts
         ]
 
     @property
     def records(self) -> int:
-        return sum(each.records for each in self._parts.values())
+        return sum(each.records for _, each in self._parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from playhead.ledger import Entry, checksum_of, remaining, shown_checksum, total
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
 from playhead.source import UNREAD, Place, TopicFacts
+from playhead.time_span import LOOKED, READ_ON, SAMPLED
 
 _NEAR_THE_EDGE = 0.8
 
@@ -278,6 +279,8 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
+    # What a plan could not look at wholly, its proof does not know either.
+    notes += [note for note in plan.notes if note.code == SAMPLED]
     notes += [note for note in plan.source.notes if note.code == UNREAD]
     return tuple(notes)
 
@@ -319,7 +322,15 @@ def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:
     last_ms = max(entry.last_late_ms or 0 for entry in entries)
     lateness_ms = plan.request.lateness_ms
     text = f"{late:,} records of the span came late, the last {last_ms / 1000:g} s after its end"
-    if last_ms >= _NEAR_THE_EDGE * lateness_ms:
+    if not _is_all_known(plan) and last_ms >= _NEAR_THE_EDGE * lateness_ms:
         more = f"close to the {lateness_ms / 1000:g} s that were waited for; there may be more: --lateness"
         return Note("late", f"{text}, {more}", "warn")
     return Note("late", text, "info")
+
+
+def _is_all_known(plan: Plan) -> bool:
+    """Whether nothing of the span can stand behind what was planned."""
+    codes = {note.code for note in plan.notes}
+    is_looked_at = LOOKED in codes or READ_ON in codes
+    is_to_end = all(each.to_offset == each.stable_end for each in plan.partitions)
+    return is_to_end or (is_looked_at and SAMPLED not in codes)

@@ -19,6 +19,8 @@ class Request:
     target: str
     span: str = "start..end"
     lateness_ms: int = 600_000
+    read_on: str = "auto"
+    """How far behind the end of a span by time: `end`, or a duration; `auto` looks how far it takes."""
     where: str | None = None
     select: str | None = None
     pace: str = "max"

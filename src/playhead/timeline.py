@@ -11,6 +11,8 @@ from playhead.instant import show_ms
 from playhead.record import Slice
 from playhead.source import Place
 
+_CLOCKS_DIFFER_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -31,6 +33,27 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
+class Disorder:
+    """Of so many records so many have a time from before the bucket in which they stand."""
+
+    looked_at: int
+    earlier: int
+    first: tuple[Place, int, int] | None = None
+    """The first of them: its place, offset and time."""
+
+    def text(self) -> str | None:
+        """A sentence; None where nothing is out of order."""
+        if self.first is None:
+            return None
+        (topic, partition), offset, time_ms = self.first
+        return (
+            f"clocks disagree: of {self.looked_at:,} records that were looked at {self.earlier:,} are older "
+            f"than the bucket in which they count, first {topic}:{partition} offset {offset} of "
+            f"{show_ms(time_ms)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Instants, and at which offset of each partition the first record stands that is not before them.
 
@@ -45,6 +68,8 @@ class Timeline:
     """As many as there are edges; they never fall."""
     held: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
     """What each partition holds in all, half-open."""
+    disorder: "Disorder | None" = None
+    """How well the times of some records agree with where they stand; None where none was looked at."""
 
     def __post_init__(self) -> None:
         wrong = [place for place, at in self.offsets.items() if len(at) != len(self.edges_ms)]
@@ -72,6 +97,21 @@ class Timeline:
                 inside = min(at[index + 1], slice_.to_offset) - max(at[index], slice_.from_offset)
                 found[index] += max(0, inside)
         return found
+
+    def disorder_in(
+        self, place: Place, offsets: Sequence[int], times_ms: Sequence[int]
+    ) -> Disorder:
+        """How many of some records have a time from before the bucket in which they stand."""
+        at = self.offsets[place]
+        step_ms = (self.edges_ms[-1] - self.edges_ms[0]) // (len(self.edges_ms) - 1)
+        differ_ms = max(step_ms, _CLOCKS_DIFFER_MS)
+        earlier = [
+            (place, offset, time_ms)
+            for offset, time_ms in zip(offsets, times_ms, strict=True)
+            if (index := bisect_right(at, offset) - 1) >= 0
+            and 0 <= time_ms < self.edges_ms[index] - differ_ms
+        ]
+        return Disorder(len(offsets), len(earlier), earlier[0] if earlier else None)
 
     @property
     def counted(self) -> int:
@@ -106,6 +146,7 @@ class Timeline:
             "before": self.before,
             "after": self.after,
             "partitions": len(self.offsets),
+            "clocks": self.disorder.text() if self.disorder else None,
             "buckets": [each.row() for each in self.buckets()],
         }
 

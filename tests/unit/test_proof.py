@@ -186,7 +186,7 @@ def test_what_a_source_could_not_give_is_said_again():
 
 @pytest.mark.parametrize(("last_late_ms", "weight"), [(79_999, "info"), (80_000, "warn")])
 def test_late_records_near_the_edge_warn(last_late_ms, weight):
-    plan = plan_of(partition_plan(0, 9), request=request(lateness_ms=100_000))
+    plan = plan_of(partition_plan(0, 9, stable_end=20), request=request(lateness_ms=100_000))
     ledger = [entry(0, 5), entry(5, 9, late=2, last_late_ms=last_late_ms)]
     [note] = prove(plan, ledger).notes
     assert (note.code, note.weight) == ("late", weight)

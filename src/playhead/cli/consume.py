@@ -18,18 +18,18 @@ from playhead.cli.options import (
     with_options,
 )
 from playhead.cli.output import ReaderGone, tell
-from playhead.cli.sentence import SPAN, span
+from playhead.cli.sentence import SPAN, read_on, span
 from playhead.errors import BadValue, UsageError
 from playhead.instant import show_ms
 
 if TYPE_CHECKING:
     from playhead.kafka.scan import Scan, Stretch
     from playhead.kafka.source import KafkaSource
+    from playhead.note import Note
     from playhead.span import Resolved
     from playhead.traffic.regexes import Pattern
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_LATENESS_MS = 600_000
 _TELL_TROUBLE_EVERY_S = 15.0
 CONSUME_SPAN: Parameters = SPAN | {
     "from_beginning": (
@@ -90,13 +90,15 @@ def consume(
     source = _source(run, topics)
     resolved = _resolved(run)
     picked.from_ms, picked.to_ms = resolved.from_ms, resolved.to_ms
-    found = _stretches(run, source, resolved)
+    found, notes = _stretches(run, source, resolved)
     if partition:
         found = _only(found, partition)
     scan = Scan(source.connection, found, source.patience_s)
     planned = "and what comes" if scan.planned is None else f"{scan.planned:,} offsets"
     told = _told_span(resolved) if _says_from(run) or not run.values["follow"] else "from now on"
     run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
+    for note in notes:
+        run.output.say(f"  {note.weight:<5} {note.text}")
     _read(run, scan, picked, shown)
 
 
@@ -177,18 +179,23 @@ def _resolved(run: Run) -> "Resolved":
     return asked.resolve(time.time_ns())
 
 
-def _stretches(run: Run, source: "KafkaSource", resolved: "Resolved") -> "list[Stretch]":
+def _stretches(
+    run: Run, source: "KafkaSource", resolved: "Resolved"
+) -> "tuple[list[Stretch], tuple[Note, ...]]":
     from playhead.duration import parse_duration_ms
     from playhead.kafka.permissions import needing
     from playhead.kafka.scan import from_now, stretches
+    from playhead.time_span import LATENESS_MS, ReadOn
 
     values = run.values
     late = values["lateness"]
-    lateness_ms = _LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
+    lateness_ms = LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
+    asked = ReadOn.parse(read_on(run))
     with needing("Read", f"topic {', '.join(source.topics) or source.pattern}"):
         if values["follow"] and not _says_from(run):
-            return from_now(source)
-        return stretches(source, resolved, lateness_ms=lateness_ms, is_open=values["follow"])
+            return from_now(source), ()
+        is_open = values["follow"]
+        return stretches(source, resolved, lateness_ms=lateness_ms, read_on=asked, is_open=is_open)
 
 
 def _says_from(run: Run) -> bool:

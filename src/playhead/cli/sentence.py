@@ -9,10 +9,12 @@ from playhead.cli.options import Parameters, Run, text_option
 from playhead.decoding import REPLAYED_FORMS
 from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
-from playhead.errors import BadValue
+from playhead.errors import BadValue, UsageError
+from playhead.pace import Pace
 from playhead.pipelines import Pipelines
 from playhead.request import Request
 from playhead.span import Span
+from playhead.time_span import LATENESS_MS, ReadOn
 
 _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
@@ -57,7 +59,17 @@ SPAN: Parameters = {
     ),
     "lateness": (
         text_option(
-            "--lateness", text="Read on so long for late records; 10 minutes.", metavar="DURATION"
+            "--lateness",
+            text="Read on at least so long for late records; 10 minutes.",
+            metavar="DURATION",
+        ),
+        None,
+    ),
+    "read_on": (
+        text_option(
+            "--read-on",
+            text="Read on to the `end`, or just so long; as far as it takes.",
+            metavar="WHERETO",
         ),
         None,
     ),
@@ -220,7 +232,8 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
-        "lateness_ms": _duration("--lateness", values.get("lateness"), 600_000),
+        "lateness_ms": _duration("--lateness", values.get("lateness"), LATENESS_MS),
+        "read_on": read_on(run),
         "max_gap_ms": _duration("--max-gap", values.get("max_gap"), None),
         "on_conflict": _known("--on-conflict", values["on_conflict"], _CONFLICTS),
         "tombstones": _known("--tombstones", values["tombstones"], _TOMBSTONES),
@@ -242,7 +255,22 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules |= {name: values[name] for name in same if name in values}
     if "to" in values:  # a live pipeline has no span
         rules["span"] = str(span(run))
-    return Request(source=str(source), target=str(target), **rules)
+    asked = Request(source=str(source), target=str(target), **rules)
+    Pace.parse(asked.pace, max_gap_ms=asked.max_gap_ms)  # before anybody is asked
+    return asked
+
+
+def read_on(run: Run) -> str:
+    """How far is read behind the end of a span, in the form of a request."""
+    text = run.values.get("read_on")
+    if text is None:
+        return "auto"
+    if ReadOn.parse(text).fixed_ms is not None and run.values.get("lateness") is not None:
+        raise UsageError(
+            "--read-on and --lateness contradict each other",
+            hint="--read-on says how far is read, --lateness how far at least",
+        )
+    return str(text)
 
 
 def span(run: Run) -> Span:

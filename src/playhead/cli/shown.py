@@ -10,6 +10,7 @@ from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.planning import shown_span
+from playhead.time_span import ReadOn
 
 _MOST_PARTITIONS = 16
 _MOST_WIDE = 160
@@ -19,8 +20,10 @@ def plan_lines(plan: Plan) -> list[str]:
     """What will be done, and why it may be."""
     request, estimate = plan.request, plan.estimate
     ends = f"{request.source_endpoint.shown()} → {request.target_endpoint.shown()}"
-    late = f", reading on {request.lateness_ms / 1000:g} s for late records" if plan.to_ms else ""
-    lines = [f"replay {plan.replay_id}: {ends}", f"  span     {shown_span(plan)}{late}"]
+    lines = [
+        f"replay {plan.replay_id}: {ends}",
+        f"  span     {shown_span(plan)}{_reading_on(plan)}",
+    ]
     decode = None if request.decode == "json" else request.decode
     asked = {
         "filter": request.filter,
@@ -37,6 +40,16 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"  creates  {each}" for each in plan.target.creates]
     lines += [f"  {note.weight:<8} {note.text}" for note in plan.notes]
     return lines
+
+
+def _reading_on(plan: Plan) -> str:
+    if plan.to_ms is None:
+        return ""
+    asked = ReadOn.parse(plan.request.read_on)
+    if asked.is_to_end:
+        return ", reading on to the end for late records"
+    lateness_ms = plan.request.lateness_ms if asked.fixed_ms is None else asked.fixed_ms
+    return f", reading on {lateness_ms / 1000:g} s for late records"
 
 
 def _partition_lines(plan: Plan) -> list[str]:

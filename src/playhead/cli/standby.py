@@ -33,8 +33,8 @@ Name = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-_LATENESS: Parameters = {"lateness": SPAN["lateness"]}
-_WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name != "lateness"}
+_LATENESS: Parameters = {name: SPAN[name] for name in ("lateness", "read_on")}
+_WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name not in _LATENESS}
 
 
 @app.command()

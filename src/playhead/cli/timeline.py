@@ -1,4 +1,4 @@
-"""`playhead timeline`: how many records a topic has of each stretch of time, without reading one."""
+"""`playhead timeline`: how many records a topic has of each stretch of time, without reading them all."""
 
 import sys
 import time
@@ -43,12 +43,12 @@ def timeline(
         Path | None, typer.Option("--picture", help="Draw it as SVG, too.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Count the records of TOPIC by their time, and draw the counts; no record is read.
+    """Count the records of TOPIC by their time, and draw the counts, without reading them all.
 
-    Kafka is asked at which offset each bucket begins in each partition, and nothing else. So the
-    counts are approximate: a transaction's marker counts as a record, what was compacted away may
-    count, and a record out of order counts where it stands. Without a span it is from the first
-    record to the last.
+    Kafka is asked at which offset each bucket begins in each partition. So the counts are
+    approximate: a transaction's marker counts as a record, what was compacted away may count, and a
+    record out of order counts where it stands; a short look says when clocks disagree. Without a span
+    it is from the first record to the last.
     """
     found = _asked(run, _endpoint(topic), _checked(run, buckets))
     _show(run, found)
@@ -78,6 +78,8 @@ def _show(run: Run, found: Timeline) -> None:
     for count, where in ((found.before, "before"), (found.after, "after")):
         if count:
             run.output.say(f"{count:,} offsets stand {where} it")
+    if found.disorder is not None and (text := found.disorder.text()) is not None:
+        run.output.say(text)
 
 
 def _endpoint(text: str) -> Endpoint:

@@ -48,6 +48,8 @@ class Facts:
     committed: int | None
     at_instant: int | None = None
     """The first record not before the mode's instant; None when all are before it."""
+    earlier: tuple[int, int] | None = None
+    """Offset and time of a record that stands behind that one, and was written long before the instant."""
 
 
 class Answer(NamedTuple):
@@ -161,6 +163,10 @@ class AtInstant:
                 if facts.bounds.high_watermark > facts.bounds.earliest
                 else "empty: the end",
             )
+        if facts.earlier is not None:
+            offset, time_ms = facts.earlier
+            note = f"early, for clocks disagree: offset {offset} behind it is of {show_ms(time_ms)}"
+            return Answer(facts.at_instant, note)
         is_first = facts.at_instant == facts.bounds.earliest
         return Answer(facts.at_instant, "the first record there is" if is_first else None)
 

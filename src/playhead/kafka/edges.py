@@ -1,6 +1,7 @@
-"""Asks a cluster where many instants lie in its topics, all at once; no record is read for it."""
+"""Asks a cluster where many instants lie in its topics, all at once, and looks at a few records beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -9,15 +10,20 @@ from confluent_kafka.admin import OffsetSpec
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.instant import show_ms
-from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
+from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin, KafkaRefused
+from playhead.kafka.glance import glance
 from playhead.kafka.offsets import bounds_of, describe, places_of, topics_like
+from playhead.record import Slice
 from playhead.source import Bounds, Place
 from playhead.span import Resolved
-from playhead.timeline import Timeline, edges_between
+from playhead.tail import probes
+from playhead.timeline import Disorder, Timeline, edges_between
 
 # On their way at a time: a question is a request to each broker.
 _AT_ONCE = 128
 _NONE = -1
+_STRIDES, _MOST_PROBES = 24, 512
+_LOOK_S, _LOOK_BYTES, _PATIENCE_S = 0.5, 1 << 18, 10.0
 
 
 class NoTimes(PlayheadError):
@@ -49,7 +55,31 @@ def timeline(
         edges = edges_between(*_sides(admin, places, resolved, now_ms, title), buckets)
         found = instants(admin, bounds, edges)
     held = {place: (each.earliest, each.stable_end) for place, each in bounds.items()}
-    return Timeline(title, edges, found, held)
+    made = Timeline(title, edges, found, held)
+    return replace(made, disorder=_disorder(connection, made))
+
+
+def _disorder(connection: KafkaConnection, made: Timeline) -> Disorder | None:
+    """Whether the times of records agree with where they stand, as far as a short look shows it."""
+    tails = [
+        Slice(*place, made.offsets[place][0], end)
+        for place, (_, end) in made.held.items()
+        if made.offsets[place][0] < end
+    ]
+    strides = max(1, min(_STRIDES, _MOST_PROBES // max(1, len(tails))))
+    wanted = [probe for each in tails for probe in probes(each, strides)]
+    try:
+        seen = glance(
+            connection, wanted, within_s=_LOOK_S, most_bytes=_LOOK_BYTES, patience_s=_PATIENCE_S
+        )
+    except KafkaRefused:
+        return None  # who may ask for offsets need not be one who may read
+    total, earlier, first = 0, 0, None
+    for part, times in sorted(seen, key=lambda each: each[0]):
+        found = made.disorder_in((part.topic, part.partition), times.offsets, times.timestamps_ms)
+        total, earlier = total + found.looked_at, earlier + found.earlier
+        first = first or found.first
+    return Disorder(total, earlier, first)
 
 
 def instants(

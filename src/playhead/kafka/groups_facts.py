@@ -12,9 +12,12 @@ from playhead.kafka.admin import Admin
 from playhead.kafka.groups_times import times_of
 from playhead.kafka.instants import first_records_at
 from playhead.kafka.offsets import Described, bounds_of, describe, describe_those, entries_at
+from playhead.kafka.source import KafkaSource
 from playhead.source import Bounds, Place
+from playhead.tail import Sought, Tail, look
 
 PATIENCE_S = 10.0
+_CLOCKS_DIFFER_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +52,37 @@ def split(admin: Admin, places: Mapping[Place, object]) -> tuple[list[Place], li
     return sorted(there), sorted(set(places) - set(there))
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a partition holds, the first record not before the mode's instant, and one that is misplaced."""
+
+    bounds: Bounds
+    at_instant: int | None = None
+    earlier: tuple[int, int] | None = None
+
+
 def gather(
     admin: Admin,
     connection: KafkaConnection,
     mode: Mode,
     places: Sequence[Place],
-) -> dict[Place, tuple[Bounds, int | None]]:
-    """What each partition holds, and the first record not before the mode's instant."""
+) -> dict[Place, Gathered]:
+    """What each partition holds, and what there is to say of the mode's instant."""
     with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in places}))):
         bounds = bounds_of(admin, places)
         if mode.instant_ms is None:
-            return {place: (held, None) for place, held in bounds.items()}
+            return {place: Gathered(held) for place, held in bounds.items()}
         entries = entries_at(admin, places, mode.instant_ms)
     ends = {place: held.stable_end for place, held in bounds.items()}
     with needing(*(Need("Read", "topic", topic) for topic in sorted({t for t, _ in places}))):
         found = first_records_at(
             connection, entries, ends, instant_ms=mode.instant_ms, patience_s=PATIENCE_S
         )
-    return {place: (held, _at(found[place], held)) for place, held in bounds.items()}
+        earlier = _earlier(connection, found, ends, mode.instant_ms)
+    return {
+        place: Gathered(held, _at(found[place], held), earlier.get(place))
+        for place, held in bounds.items()
+    }
 
 
 def _at(found: int, held: Bounds) -> int | None:
@@ -76,16 +92,41 @@ def _at(found: int, held: Bounds) -> int | None:
     return None
 
 
+def _earlier(
+    connection: KafkaConnection,
+    found: Mapping[Place, int],
+    ends: Mapping[Place, int],
+    instant_ms: int,
+) -> dict[Place, tuple[int, int]]:
+    """Records that stand behind an answer, and were written long before the instant: then it is too early."""
+    sought = Sought(None, instant_ms - _CLOCKS_DIFFER_MS, 0)
+    tails = [
+        Tail(place, found[place], end, sought)
+        for place, end in sorted(ends.items())
+        if found[place] < end
+    ]
+    topics = tuple(sorted({each.place[0] for each in tails}))
+    if tails:
+        look(KafkaSource(connection, topics=topics, patience_s=PATIENCE_S), tails)
+    strays = {each.place: each.first for each in tails}
+    return {
+        place: (stray.offset, stray.timestamp_ms)
+        for place, stray in strays.items()
+        if stray is not None
+    }
+
+
 def facts(
     group: str,
-    gathered: Mapping[Place, tuple[Bounds, int | None]],
+    gathered: Mapping[Place, Gathered],
     committed: Mapping[Place, Committed],
 ) -> list[Facts]:
     """The same for the mode to decide on."""
     found = []
-    for place, (bounds, at_instant) in gathered.items():
+    for place, each in gathered.items():
         held = committed.get(place)
-        found.append(Facts(group, place, bounds, held.offset if held else None, at_instant))
+        offset = held.offset if held else None
+        found.append(Facts(group, place, each.bounds, offset, each.at_instant, each.earlier))
     return found
 
 

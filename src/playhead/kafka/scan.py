@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from confluent_kafka import KafkaError, Message
@@ -11,10 +11,12 @@ from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.intake import Intake
 from playhead.kafka.reader import UnreadableHeader
+from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, Place, Source, offsets_of
+from playhead.source import Bounds, Place, Source
 from playhead.span import OffsetSpan, Resolved
+from playhead.time_span import ReadOn, time_span
 
 _LOOK_S = 0.2
 
@@ -61,20 +63,23 @@ class Stretch:
 
 
 def stretches(
-    source: Source, resolved: Resolved, *, lateness_ms: int, is_open: bool = False
-) -> list[Stretch]:
-    """What a span means in offsets now; with `is_open` no partition has an end."""
+    source: Source,
+    resolved: Resolved,
+    *,
+    lateness_ms: int,
+    read_on: ReadOn | None = None,
+    is_open: bool = False,
+) -> tuple[list[Stretch], tuple[Note, ...]]:
+    """What a span means in offsets now, and what has to be said of it; with `is_open` no partition has an end."""
     bounds = source.bounds()
     if resolved.offsets:
-        return [_by_offsets(each, bounds, is_open) for each in resolved.offsets]
-    to_ms = None if resolved.to_ms is None else resolved.to_ms + lateness_ms
-    first, last = offsets_of(source, resolved.from_ms, to_ms)
-    found = []
-    for place, held in sorted(bounds.items()):
-        start = max(first.get(place, held.earliest), held.earliest)
-        end = min(last.get(place, held.stable_end), held.stable_end)
-        found.append(Stretch(*place, start, None if is_open else max(start, end)))
-    return found
+        return [_by_offsets(each, bounds, is_open) for each in resolved.offsets], ()
+    asked = replace(resolved, to_ms=None) if is_open else resolved
+    found = time_span(source, bounds, asked, lateness_ms=lateness_ms, read_on=read_on)
+    return [
+        Stretch(*place, each.from_offset, None if is_open else each.to_offset)
+        for place, each in found.partitions.items()
+    ], found.notes
 
 
 def from_now(source: Source) -> list[Stretch]:

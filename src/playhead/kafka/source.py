@@ -1,7 +1,7 @@
 """Topics of a Kafka cluster as a source: what they hold, and slices of them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from playhead.kafka.facts import (
     settings_of,
     topic_facts,
 )
+from playhead.kafka.glance import glance
 from playhead.kafka.instants import first_records_at
 from playhead.kafka.log_dirs import sizes_at_leaders
 from playhead.kafka.offsets import (
@@ -29,7 +30,9 @@ from playhead.kafka.offsets import (
     topics_like,
 )
 from playhead.kafka.reader import KafkaReader
+from playhead.record import Slice
 from playhead.source import Bounds, Place, SourceFacts
+from playhead.tail import Times
 
 DEFAULT_PATIENCE_S = 60.0
 _HEARD_OF_WITHIN_S = 3.0
@@ -92,6 +95,18 @@ class KafkaSource:
             found = entries_at(admin, places, instant_ms)
         return first_records_at(
             self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
+        )
+
+    def glance(
+        self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
+    ) -> Iterable[tuple[Slice, Times]]:
+        """The times of records in short probes, of all partitions at the same time."""
+        return glance(
+            self.connection,
+            probes,
+            within_s=within_s,
+            most_bytes=most_bytes,
+            patience_s=self.patience_s,
         )
 
     @contextmanager

@@ -39,7 +39,7 @@ def plan(
     if configuration.get("spark_remote"):
         raise UsageError(
             "a live pipeline does not run through Spark Connect",
-            hint="leave --spark-remote out, or name a cluster by --spark-master",
+            hint="leave --spark-remote out, or name a cluster by --master",
         )
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:

@@ -24,6 +24,7 @@ from playhead.replay.running import Progress, Runner
 from playhead.replay.verifying import Verification, verify
 from playhead.request import Request
 from playhead.span import Span
+from playhead.time_span import ReadOn
 from playhead.transform import Transform
 
 
@@ -166,7 +167,9 @@ def plan(
     refuse_idle_rules(request)
     request = request.from_anywhere()
     transform = Transform(request.where, request.select)
-    pace = Pace.parse(request.pace)  # refused now rather than after the servers were asked
+    # Refused now rather than after the servers were asked.
+    pace = Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
+    ReadOn.parse(request.read_on)
     both = ends(request, configuration, is_endless=is_endless)
     if replay_id is not None and not is_endless:
         begun = begun_plan(both.target, request, replay_id)

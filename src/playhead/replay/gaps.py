@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from playhead.context import Configuration
+from playhead.cutter import Filter
 from playhead.errors import Refused
 from playhead.gap import Gap, Gaps, Settling
 from playhead.note import Note
+from playhead.plan import PartitionPlan
 from playhead.proof import absent_note
 from playhead.record import Slice
 from playhead.replay.build import Ends, ends, expecting
@@ -66,6 +68,8 @@ class Search:
     gone: tuple[Slice, ...] = field(init=False)
     """What was named, and stands before the log's start."""
     resolved: Resolved = field(init=False)
+    looked: tuple[Note, ...] = field(init=False)
+    """What was seen behind the end of a span by time."""
     _way: str = field(init=False)
     _engine: Engine = field(init=False)
 
@@ -80,7 +84,10 @@ class Search:
         timezone = self.configuration.get("timezone") or "UTC"
         self.resolved = Span.parse(request.span, timezone=timezone).resolve(time.time_ns())
         self.gone, held = _gone(self.resolved, bounds)
-        frozen = () if held is None else freeze(source, bounds, held, 0)
+        nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
+        frozen, self.looked = (
+            nothing if held is None else freeze(source, bounds, held, request, self.facts.topics)
+        )
         self.spans = tuple(slice_ for each in frozen if (slice_ := each.slice()) is not None)
         self._way = way_of(request, self.question.by, self._has_offsets)
         if self._way == "key":
@@ -102,8 +109,9 @@ class Search:
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left)), key=_in_order)
-            return Gaps(**common, found=tuple(found), absent=None, notes=tuple(lacking.notes))  # type: ignore[arg-type]
-        told = seen(expecting(self.ends.source, self.facts), left, settling)
+            notes = (*lacking.notes, *self.looked, *self._untimed())
+            return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
+        told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
         absent = [
             absent_note(topic, count, self.facts.topics.get(topic))
@@ -113,8 +121,23 @@ class Search:
             **common,  # type: ignore[arg-type]
             found=tuple(sorted((*expired, *gaps), key=_in_order)),
             absent=sum(told.absent.values()),
-            notes=(*lacking.notes, *told.notes, *absent, *self._committed(gaps)),
+            notes=(
+                *lacking.notes,
+                *self.looked,
+                *told.notes,
+                *absent,
+                *self._committed(gaps),
+            ),
         )
+
+    def _in_time(self) -> Filter:
+        return Filter(self.resolved.from_ms, self.resolved.to_ms)
+
+    def _untimed(self) -> Sequence[Note]:
+        if self.resolved.from_ms is None and self.resolved.to_ms is None:
+            return ()
+        text = "times were not looked at: offsets of records outside of the span may be among them"
+        return (Note("untimed", text, "info"),)
 
     def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
         if self._way == "ledger":
@@ -161,7 +184,8 @@ class Search:
             self.say("starting the engine, which reads and decodes the records")
         engine.check()
         is_transformed = not Transform(request.where, request.select).changes_nothing
-        return Rows(self.ends, self.facts, engine.run_job, engine.slots, is_transformed)
+        slots, in_time = engine.slots, self._in_time()
+        return Rows(self.ends, self.facts, engine.run_job, slots, is_transformed, in_time)
 
     def _has_offsets(self) -> bool:
         from playhead.postgres.held import has_offsets

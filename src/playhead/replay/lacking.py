@@ -75,6 +75,8 @@ class Rows:
     run_job: RunJob
     slots: int
     is_transformed: bool = False
+    in_time: Filter = field(default_factory=Filter)
+    """Which records are of the span, by their own times."""
 
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> Lacking:
         """The engine reads and decodes the records of the spans, and the database looks for each."""
@@ -84,7 +86,7 @@ class Rows:
         works = tuple(tuple(lanes_of(part)) for part in parts(pieces, self.slots))
         compares = {piece: Entry(piece, 0, 0) for piece in pieces}
         decoding = self.ends.decoding
-        job = Job(_JOB, source, target, works, Filter(), decoding=decoding, compares=compares)
+        job = Job(_JOB, source, target, works, self.in_time, decoding=decoding, compares=compares)
         reports = self.run_job(job) if works else []
         away = next((report["away"] for report in reports if report["away"]), None)
         if away is not None:

@@ -8,7 +8,6 @@ from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import TimestampType
 from playhead.records import Records
-from playhead.replay.sampling import Overlooked
 from playhead.source import Place, SourceFacts
 from playhead.span import Resolved
 
@@ -93,29 +92,12 @@ def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
     notes = []
     for each in partitions:
         open_offsets = each.high_watermark - each.stable_end
-        if open_offsets and each.span_end == each.stable_end:
+        if open_offsets and each.to_offset == each.stable_end:
             text = (
                 f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} offsets after "
                 "it belong to transactions that are still open, and are not replayed"
             )
             notes.append(Note(OPEN_TRANSACTION, text))
-    return notes
-
-
-def beyond(found: Sequence[Overlooked]) -> list[Note]:
-    """Records of the span that will not be read, since the log counts as past the span before them."""
-    notes = []
-    for each in found[:_MOST_SAID]:
-        place = f"{each.place[0]}:{each.place[1]}"
-        text = (
-            f"{place} is read up to offset {each.end_offset}, whose time is "
-            f"{show_ms(each.end_ms)}; at least offset {each.offset} behind it is of the span "
-            f"({show_ms(each.timestamp_ms)}) and will NOT be replayed: read on with a longer "
-            f"--lateness, or name the offsets: --offsets {place}:FROM-TO"
-        )
-        notes.append(Note("beyond", text))
-    if len(found) > _MOST_SAID:
-        notes.append(Note("beyond", f"so it is in {len(found) - _MOST_SAID} more partitions"))
     return notes
 
 

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from playhead.cutter import Filter
 from playhead.decoding import Kinds
 from playhead.errors import Refused, UsageError
 from playhead.instant import show_ms
@@ -15,13 +16,15 @@ from playhead.records import Records
 from playhead.replay import sampling
 from playhead.replay.build import Ends
 from playhead.replay.decoded import sampled
-from playhead.replay.notes import OPEN_TRANSACTION, beyond, expired, future, timestamps, unstable
+from playhead.replay.notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
 from playhead.request import Request
-from playhead.source import Bounds, Place, Source, SourceFacts, offsets_of
+from playhead.source import Bounds, Place, Source, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.target import Look
+from playhead.time_span import ReadOn, time_span
 
 _GUESSED_RATE = 100_000
+_MOST_SHOWN, _MOST_ITEMS = 2_000, 100
 
 Transformed = Callable[[Sequence[Records]], Sequence[Records]]
 
@@ -49,7 +52,7 @@ class Planner:
         bounds = source.bounds()
         facts = source.facts()
         resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
-        partitions = freeze(source, bounds, resolved, self.request.lateness_ms)
+        partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
         arriving = self.transformed(decoded.records) if self.transformed else decoded.records
@@ -60,8 +63,8 @@ class Planner:
         notes = (
             *timestamps(facts, samples, resolved),
             *expired(partitions, samples, resolved),
-            *beyond(sampling.overlooked(source, partitions, resolved)),
-            *self._future(partitions),
+            *looked,
+            *self._future(partitions, resolved),
             *unstable(partitions),
             *decoded.notes,
             # Of open transactions the plan itself says more exactly which ones matter.
@@ -87,13 +90,14 @@ class Planner:
         rows: list[Mapping[str, object]] = []
         for records in arriving[:8]:
             rows += self.ends.target.preview(_first_and_last(records))
-        return tuple(rows)
+        return tuple({name: _shortened(value) for name, value in row.items()} for row in rows)
 
-    def _future(self, partitions: Sequence[PartitionPlan]) -> list[Note]:
+    def _future(self, partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:
         if Pace.parse(self.request.pace).times is None:
             return []
         horizon_ms = horizon_of(self.now_ns // 1_000_000)
-        return future(sampling.of_the_future(self.ends.source, partitions, horizon_ms))
+        inside = Filter(max(horizon_ms, resolved.from_ms or 0), resolved.to_ms)
+        return future(sampling.of_the_future(self.ends.source, partitions, horizon_ms, inside))
 
     def _estimate(
         self, partitions: Sequence[PartitionPlan], facts: SourceFacts, samples: Sequence[Records]
@@ -126,6 +130,19 @@ def _paced_seconds(
     return round(float((max(times) - min(times)) / pace.times / 1_000), 3)
 
 
+def _shortened(value: object) -> object:
+    """A value as it is shown: a plan is kept and sent on, and must not grow with the records."""
+    if isinstance(value, str) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]}…"
+    if isinstance(value, bytes):
+        return value[:_MOST_SHOWN]
+    if isinstance(value, Mapping):
+        return {name: _shortened(each) for name, each in [*value.items()][:_MOST_ITEMS]}
+    if isinstance(value, list | tuple):
+        return [_shortened(each) for each in value[:_MOST_ITEMS]]
+    return value
+
+
 def _first_and_last(records: Records) -> Records:
     count = len(records)
     if count <= 2 * sampling.AT_EACH_END:
@@ -135,27 +152,27 @@ def _first_and_last(records: Records) -> Records:
 
 
 def freeze(
-    source: Source, bounds: Mapping[Place, Bounds], resolved: Resolved, lateness_ms: int
-) -> tuple[PartitionPlan, ...]:
-    """What a span means in offsets of each partition now."""
+    source: Source,
+    bounds: Mapping[Place, Bounds],
+    resolved: Resolved,
+    request: Request,
+    topics: Mapping[str, TopicFacts],
+) -> tuple[tuple[PartitionPlan, ...], tuple[Note, ...]]:
+    """What a span means in offsets of each partition now, and what has to be said of that."""
     if resolved.offsets:
-        return _by_offsets(bounds, resolved)
-    is_late = resolved.to_ms is not None and lateness_ms > 0
-    late_ms = (resolved.to_ms or 0) + lateness_ms if is_late else None
-    first, end, late = offsets_of(source, resolved.from_ms, resolved.to_ms, late_ms)
-    read_to = late if is_late else end
-    partitions = []
-    for place, held in sorted(bounds.items()):
-        from_offset = _clamped(first.get(place, held.earliest), held)
-        span_end = max(from_offset, _clamped(end.get(place, held.stable_end), held))
-        to_offset = max(span_end, _clamped(read_to.get(place, held.stable_end), held))
-        partitions.append(_partition(place, held, (from_offset, span_end, to_offset)))
-    return tuple(partitions)
-
-
-def _clamped(offset: int, held: Bounds) -> int:
-    # The log may have moved between two questions: what was not there at the first is not planned.
-    return min(max(offset, held.earliest), held.stable_end)
+        return _by_offsets(bounds, resolved), ()
+    found = time_span(
+        source,
+        bounds,
+        resolved,
+        lateness_ms=request.lateness_ms,
+        read_on=ReadOn.parse(request.read_on),
+        topics=topics,
+    )
+    return tuple(
+        _partition(place, bounds[place], (each.from_offset, each.span_end, each.to_offset))
+        for place, each in found.partitions.items()
+    ), found.notes
 
 
 def _partition(place: Place, held: Bounds, offsets: tuple[int, int, int]) -> PartitionPlan:

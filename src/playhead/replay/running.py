@@ -59,7 +59,7 @@ class TooFewSlots(Refused):
         super().__init__(
             f"the pace {pace} with --where or --select needs {partitions} tasks at once, one for each "
             f"partition; the engine runs {slots}",
-            hint=f"give it more (--spark-master 'local[{partitions}]'), replay the partitions in groups "
+            hint=f"give it more (--master 'local[{partitions}]'), replay the partitions in groups "
             "(--offsets), or leave the pace out",
         )
 
@@ -108,6 +108,7 @@ class Runner:
         """Do what is left; the proof says what became of all of it."""
         began = time.monotonic()
         replay_id = self.plan.replay_id
+        self._asked_pace()  # one that cannot be is refused before anything is written
         with self.journal.held(replay_id), self.ends.target.hold(replay_id):
             self.journal.note(replay_id, RUNNING)
             try:

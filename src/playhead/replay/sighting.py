@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from playhead.cutter import Filter
 from playhead.gap import Gap, Settling, Sighting
 from playhead.instant import show_ms
 from playhead.note import Note
@@ -25,9 +26,15 @@ class Seen:
     notes: list[Note] = field(default_factory=list)
 
 
-def seen(source: Source, missing: Sequence[Slice], settling: Settling) -> Seen:
+def seen(
+    source: Source,
+    missing: Sequence[Slice],
+    settling: Settling,
+    in_time: Filter | None = None,
+) -> Seen:
     """Of each missing run its records: how many there are, when they were written, whether they may be on
-    their way. Only these runs are read, and what stands closely between them."""
+    their way. Only these runs are read, and what stands closely between them. Records outside of the span
+    by their own time are no gap."""
     found = Seen()
     if not missing:
         return found
@@ -35,9 +42,9 @@ def seen(source: Source, missing: Sequence[Slice], settling: Settling) -> Seen:
         young = _young(source, reader, missing, settling)
         for cover, parts in _covers(missing):
             place = (cover.topic, cover.partition)
-            for each in _sighted(reader, cover, parts, young[place]):
+            for each in _sighted(reader, cover, parts, young[place], in_time or Filter()):
                 found.gaps += each.gaps()
-                lacking = len(each.slice) - each.records
+                lacking = len(each.slice) - each.records - each.outside
                 if lacking:
                     found.absent[cover.topic] = found.absent.get(cover.topic, 0) + lacking
     found.notes = [note for each in young.values() if (note := each.note()) is not None]
@@ -115,7 +122,9 @@ def _whole(parts: Sequence[Slice]) -> Slice:
     return Slice(first.topic, first.partition, first.from_offset, parts[-1].to_offset)
 
 
-def _sighted(reader: Reader, cover: Slice, parts: Sequence[Slice], young: _Young) -> list[Sighting]:
+def _sighted(
+    reader: Reader, cover: Slice, parts: Sequence[Slice], young: _Young, in_time: Filter
+) -> list[Sighting]:
     sightings = [Sighting(part) for part in parts]
     starts = [part.from_offset for part in parts]
     ends = [part.to_offset for part in parts]
@@ -123,7 +132,8 @@ def _sighted(reader: Reader, cover: Slice, parts: Sequence[Slice], young: _Young
         young.look_at(records)
         first = bisect_right(ends, records.offsets[0])
         stop = bisect_right(starts, records.offsets[-1])
+        verdicts = in_time.verdicts(records)
         for each in sightings[first:stop]:
             each.young_from = young.since
-            each.see(records)
+            each.see(records, verdicts)
     return sightings

@@ -1,0 +1,275 @@
+"""Looks behind the end that Kafka's index gives a time span: whether records of the span stand there."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Thread
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from playhead.record import Slice, TimestampType
+from playhead.records import Records
+from playhead.source import Place, Reader, Source
+
+WHOLE_OFFSETS, WHOLE_BYTES = 250_000, 48 << 20
+"""Tails are read wholly as long as there are no more offsets and bytes in them, all together."""
+WITHIN_S = 1.0
+"""How long is spent on samples; what was on its way then still counts."""
+_NEAR, _STRIDE, _LAST = 2_000, 200, 500
+_STRIDES, _MOST_PROBES, _FEW = 64, 2_048, 3
+_READERS = 4
+_PROBE_BYTES = 1 << 20
+_BY_BROKER = {TimestampType.LOG_APPEND_TIME.value, TimestampType.NONE.value}
+
+
+class Times(NamedTuple):
+    """Records of a partition in the order of their offsets, without what is in them."""
+
+    offsets: list[int]
+    timestamps_ms: list[int]
+    timestamp_types: list[int]
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """A source that shows the times of many short probes faster than a reader could."""
+
+    def glance(
+        self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
+    ) -> Iterable[tuple[Slice, Times]]:
+        """Of each probe the part that was looked at, from its start on, and all records of that part.
+
+        Probes for which there is no time are left out, and one with more bytes ends early.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Records of which times are looked for, and by how much clocks may differ without a word."""
+
+    from_ms: int | None
+    to_ms: int
+    lateness_ms: int
+
+    def has(self, time_ms: int) -> bool:
+        return time_ms < self.to_ms and (self.from_ms is None or self.from_ms <= time_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A record where no record of its time should stand."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class Tail:
+    """The offsets `[start, end)` behind the end of a span in one partition, and what was seen of them."""
+
+    place: Place
+    start: int
+    end: int
+    sought: Sought
+    looked_at: int = 0
+    """How many offsets."""
+    first: Stray | None = None
+    """The first record of the span that was seen."""
+    last: int | None = None
+    """The offset of the last."""
+    earlier: Stray | None = None
+    """A record whose time is earlier, by more than the lateness, than that of a record before it."""
+    by_broker: bool = True
+    """Whether all records that were seen have the broker's time."""
+    _reached: int = field(init=False)
+    _level_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reached = self.start
+        # Kafka's answer for the end is a record of at least this time.
+        self._level_ms = self.sought.to_ms + self.sought.lateness_ms
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_whole(self) -> bool:
+        return self.looked_at == len(self)
+
+    @property
+    def is_in_order(self) -> bool:
+        """As far as was seen."""
+        return self.first is None and self.earlier is None
+
+    def take(self, seen: Slice, times: Times) -> None:
+        """All records of a part; parts come in the order of their offsets, and what overlaps counts once."""
+        start = max(seen.from_offset, self._reached)
+        self.looked_at += max(0, seen.to_offset - start)
+        self._reached = max(self._reached, seen.to_offset)
+        if self.by_broker and set(times.timestamp_types) - _BY_BROKER:
+            self.by_broker = False
+        if not times.offsets or self._is_plain(times):
+            return
+        for offset, time_ms, kind in zip(*times, strict=True):
+            if offset >= start:
+                self._see(offset, time_ms, is_timed=kind != TimestampType.NONE.value)
+
+    def _is_plain(self, times: Times) -> bool:
+        """Whether nothing of a part is out of order, which is mostly so, and then need not be gone through."""
+        most = max(self._level_ms, *times.timestamps_ms)
+        if min(times.timestamps_ms) < most - self.sought.lateness_ms:
+            return False
+        self._level_ms = most
+        return True
+
+    def _see(self, offset: int, time_ms: int, *, is_timed: bool) -> None:
+        if time_ms >= self._level_ms:
+            self._level_ms = time_ms
+            return
+        if self.sought.has(time_ms):
+            self.first = self.first or Stray(offset, time_ms)
+            self.last = offset
+        is_late = time_ms < self._level_ms - self.sought.lateness_ms
+        if self.earlier is None and is_late and is_timed:
+            self.earlier = Stray(offset, time_ms)
+
+
+def look(
+    source: Source,
+    tails: Sequence[Tail],
+    *,
+    bytes_per_offset: Callable[[Place], float] = lambda _: 0.0,
+    few: Callable[[Place], bool] = lambda _: False,
+) -> None:
+    """Look at the tails: wholly at the shortest, and at samples of those that are too long for that.
+
+    `few` are those of which it is known why their times are in order; hardly anything of them is read.
+    """
+    whole: list[Tail] = []
+    left, left_bytes = WHOLE_OFFSETS, float(WHOLE_BYTES)
+    for tail in sorted(tails, key=len):
+        size = len(tail) * bytes_per_offset(tail.place)
+        if len(tail) <= left and size <= left_bytes and (not few(tail.place) or len(tail) < _NEAR):
+            whole.append(tail)
+            left, left_bytes = left - len(tail), left_bytes - size
+    _read_wholly(source, whole)
+    sampled = [tail for tail in tails if not tail.is_whole]
+    if sampled:
+        _sample(source, sampled, few)
+
+
+def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
+    """Several at the same time; what is too large after all is left to the samples."""
+    lots = [tails[index::_READERS] for index in range(min(_READERS, len(tails)))]
+    if len(tails) <= _READERS:
+        lots = [tails] if tails else []
+    failures: list[BaseException] = []
+    room = [WHOLE_BYTES]
+
+    def work(lot: Sequence[Tail]) -> None:
+        try:
+            with source.open() as reader:
+                for tail in lot:
+                    if room[0] > 0:
+                        room[0] -= _read(reader, tail, room[0])
+        except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
+            failures.append(exc)
+
+    threads = [Thread(target=work, args=(lot,), daemon=True) for lot in lots[1:]]
+    for thread in threads:
+        thread.start()
+    for lot in lots[:1]:
+        work(lot)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _read(reader: Reader, tail: Tail, most_bytes: int) -> int:
+    """Read a tail to its end, or until that is more than so many bytes; returns how many there were."""
+    at, size = tail.start, 0
+    for records in reader.read(Slice(*tail.place, tail.start, tail.end)):
+        end = records.offsets[-1] + 1
+        tail.take(Slice(*tail.place, at, end), _times(records))
+        at, size = end, size + records.size_bytes()
+        if size > most_bytes:
+            return size
+    if at < tail.end:
+        tail.take(Slice(*tail.place, at, tail.end), Times([], [], []))
+    return size
+
+
+def _times(records: Records) -> Times:
+    return Times(records.offsets, records.timestamps_ms, records.timestamp_types)
+
+
+# --- samples
+
+
+def _sample(source: Source, tails: Sequence[Tail], few: Callable[[Place], bool]) -> None:
+    strides = max(_FEW, min(_STRIDES, _MOST_PROBES // len(tails)))
+    planned = {
+        tail.place: probes(
+            Slice(*tail.place, tail._reached, tail.end), _FEW if few(tail.place) else strides
+        )
+        for tail in tails
+    }
+    # The nearest of all, then the last of all, and so on: should the time not do, what matters was seen.
+    waves = max(map(len, planned.values()))
+    ordered = [each[wave] for wave in range(waves) for each in planned.values() if wave < len(each)]
+    seen: dict[Place, list[tuple[Slice, Times]]] = {tail.place: [] for tail in tails}
+    for part, times in _glanced(source, ordered):
+        seen[part.topic, part.partition].append((part, times))
+    for tail in tails:
+        for part, times in sorted(seen[tail.place], key=lambda each: each[0]):
+            tail.take(part, times)
+
+
+def probes(tail: Slice, strides: int) -> list[Slice]:
+    """Short probes of a tail, the most important first: near its start, its end, then denser at the start."""
+    start, end = tail.from_offset, tail.to_offset
+    found = [replace(tail, to_offset=min(start + _NEAR, end))]
+    starts = [end - _LAST]
+    far, step = start + _NEAR, _NEAR
+    while far < end and len(starts) < strides // 2:
+        starts.append(far)
+        far, step = far + step, step * 2
+    left = strides - len(starts)
+    starts += [start + (end - start) * (index + 1) // (left + 1) for index in range(left)]
+    for at in starts:
+        first = max(at, start)
+        last = min(first + (_LAST if at == end - _LAST else _STRIDE), end)
+        if first < last and not any(_holds(each, first, last) for each in found):
+            found.append(replace(tail, from_offset=first, to_offset=last))
+    return found
+
+
+def _holds(probe: Slice, first: int, last: int) -> bool:
+    return probe.from_offset <= first and last <= probe.to_offset
+
+
+def _glanced(source: Source, wanted: Sequence[Slice]) -> Iterable[tuple[Slice, Times]]:
+    if isinstance(source, Glancing):
+        return source.glance(wanted, within_s=WITHIN_S, most_bytes=_PROBE_BYTES)
+    return _read_probes(source, wanted)
+
+
+def _read_probes(source: Source, wanted: Sequence[Slice]) -> Iterator[tuple[Slice, Times]]:
+    until = time.monotonic() + WITHIN_S
+    with source.open() as reader:
+        for probe in wanted:
+            yield _probe(reader, probe)
+            if time.monotonic() > until:
+                return
+
+
+def _probe(reader: Reader, probe: Slice) -> tuple[Slice, Times]:
+    found, size = Times([], [], []), 0
+    for records in reader.read(probe):
+        for column, more in zip(found, _times(records), strict=True):
+            column.extend(more)
+        size += records.size_bytes()
+        if size > _PROBE_BYTES:
+            return replace(probe, to_offset=records.offsets[-1] + 1), found
+    return probe, found

@@ -1,0 +1,317 @@
+"""What a span by time means in offsets: Kafka's answers for both ends, and a look at what stands behind them.
+
+Kafka's answer for a time is the first offset whose record is not before it. So no record of a span
+stands before the answer for its start; but one record whose clock was ahead makes the answer for its end
+far too early, and one whose clock was behind stands after it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from playhead.duration import parse_duration_ms
+from playhead.errors import BadValue, Refused
+from playhead.instant import show_ms
+from playhead.note import Note
+from playhead.source import Bounds, Place, Source, TopicFacts, offsets_of
+from playhead.span import Resolved
+from playhead.tail import WHOLE_OFFSETS, Sought, Stray, Tail, look
+
+LATENESS_MS: Final = 600_000
+SAMPLED, READ_ON, LOOKED = "looked-in-part", "read-on", "looked"
+"""Codes of notes: the rest behind a span was looked at in parts, or read, or looked at wholly."""
+_SHORT = 4
+"""Behind a span so many times as long, what is left is read too, rather than looked at in parts."""
+_BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+_AFTER_UNSAID_MS, _BOUNDED_MS = 3_600_000, 7 * 86_400_000
+_MOST_SAID = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """How far records of a span are looked for behind its end: as it takes, to the end, or so long."""
+
+    is_to_end: bool = False
+    fixed_ms: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ReadOn":
+        """`auto`, `end`, or a duration."""
+        if text == "auto":
+            return cls()
+        if text == "end":
+            return cls(is_to_end=True)
+        if not text[:1].isdigit() and text[:1] not in ("P", "p"):
+            needed = "end, or a duration such as 30m"
+            raise BadValue("--read-on", found=text, needed=needed, where="the request")
+        return cls(fixed_ms=parse_duration_ms(text, where="--read-on"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpan:
+    """The offsets `[from_offset, to_offset)` of a partition; what is read from `span_end` on came late."""
+
+    from_offset: int
+    span_end: int
+    to_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """A span by time in offsets of each partition, and what has to be said of it."""
+
+    partitions: Mapping[Place, PartitionSpan]
+    notes: tuple[Note, ...] = ()
+
+
+class SpanGoesOn(Refused):
+    """Records of a span stand behind the end to which it was to be read on, and no further."""
+
+    def __init__(self, place: Place, end: int, stray: Stray) -> None:
+        self.place, self.end, self.stray = place, end, stray
+        super().__init__(
+            f"{place[0]}:{place[1]} is to be read up to offset {end}, and offset {stray.offset} behind it "
+            f"is of the span too ({show_ms(stray.timestamp_ms)})",
+            hint="--read-on end reads all that follows; offsets can be named: "
+            f"--offsets {place[0]}:{place[1]}:FROM-TO",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SpanGoesOn, (self.place, self.end, self.stray)
+
+
+def time_span(
+    source: Source,
+    bounds: Mapping[Place, Bounds],
+    resolved: Resolved,
+    *,
+    lateness_ms: int = LATENESS_MS,
+    read_on: ReadOn | None = None,
+    topics: Mapping[str, TopicFacts] | None = None,
+) -> TimeSpan:
+    """Every record of the span is inside, as far as was looked; what was not looked at is said.
+
+    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter.
+    """
+    asked, facts = read_on or ReadOn(), topics or {}
+    late = _lateness(bounds, lateness_ms if asked.fixed_ms is None else asked.fixed_ms, facts)
+    partitions = _by_index(source, bounds, resolved, late, asked)
+    if resolved.to_ms is None or asked.is_to_end:
+        return TimeSpan(partitions)
+    tails = [
+        Tail(place, partitions[place].to_offset, held.stable_end, _sought(resolved, late[place[0]]))
+        for place, held in sorted(bounds.items())
+        if partitions[place].to_offset < held.stable_end
+    ]
+    short = [] if asked.fixed_ms is not None else _short(tails, partitions, facts)
+    seen = _seen(source, [each for each in tails if each not in short], bounds, facts)
+    if asked.fixed_ms is not None:
+        _refuse_more(seen)
+        return TimeSpan(partitions, tuple(_on_looked(seen, {})))
+    ends = _ends(seen) | {each.place: each.end for each in short}
+    notes = (*_on_looked(seen, ends), *_on_read(seen, ends), *_on_short(short))
+    return TimeSpan(
+        {place: _ending(each, ends.get(place)) for place, each in partitions.items()}, notes
+    )
+
+
+def _ending(span_: PartitionSpan, end: int | None) -> PartitionSpan:
+    return span_ if end is None else replace(span_, to_offset=end)
+
+
+# --- by the index
+
+
+def _by_index(
+    source: Source,
+    bounds: Mapping[Place, Bounds],
+    resolved: Resolved,
+    late: Mapping[str, int],
+    asked: ReadOn,
+) -> dict[Place, PartitionSpan]:
+    """By Kafka's answers alone."""
+    to_ms = resolved.to_ms
+    shifts = sorted({0, *late.values()}) if to_ms is not None and not asked.is_to_end else [0]
+    instants = [None if to_ms is None else to_ms + shift for shift in shifts]
+    first, *answers = offsets_of(source, resolved.from_ms, *instants)
+    by_shift = dict(zip(shifts, answers, strict=True))
+    partitions = {}
+    for place, held in sorted(bounds.items()):
+        from_offset = _clamped(first.get(place, held.earliest), held)
+        end = by_shift[0].get(place, held.stable_end)
+        last = by_shift.get(late.get(place[0], 0), {}).get(place, held.stable_end)
+        span_end = max(from_offset, _clamped(end, held))
+        to_offset = held.stable_end if asked.is_to_end else max(span_end, _clamped(last, held))
+        partitions[place] = PartitionSpan(from_offset, span_end, to_offset)
+    return partitions
+
+
+def _clamped(offset: int, held: Bounds) -> int:
+    # The log may have moved between two questions: what was not there at the first is not planned.
+    return min(max(offset, held.earliest), held.stable_end)
+
+
+def _lateness(
+    bounds: Mapping[Place, Bounds], lateness_ms: int, facts: Mapping[str, TopicFacts]
+) -> dict[str, int]:
+    """How long is read on in each topic: as it was asked for, and as long as its settings let clocks differ."""
+    found = {}
+    for topic in {topic for topic, _ in bounds}:
+        bounded_ms = _bounded_ms(facts.get(topic))
+        found[topic] = max(lateness_ms, bounded_ms or 0)
+    return found
+
+
+def _bounded_ms(facts: TopicFacts | None) -> int | None:
+    """By how much times can be out of order where the topic's settings bound them on both sides."""
+    if facts is None or facts.sets_log_append_time or _BEFORE not in facts.settings:
+        return None
+    after = facts.settings.get(_AFTER, _AFTER_UNSAID_MS)
+    total_ms = int(facts.settings[_BEFORE]) + int(after)
+    return total_ms if total_ms <= _BOUNDED_MS else None
+
+
+def _is_ordered(place: Place, facts: Mapping[str, TopicFacts]) -> bool:
+    """Whether the topic itself sees to it that nothing comes later than is waited for."""
+    known = facts.get(place[0])
+    return known is not None and (known.sets_log_append_time or _bounded_ms(known) is not None)
+
+
+# --- behind it
+
+
+def _sought(resolved: Resolved, lateness_ms: int) -> Sought:
+    return Sought(resolved.from_ms, resolved.to_ms or 0, lateness_ms)
+
+
+def _short(
+    tails: Sequence[Tail],
+    partitions: Mapping[Place, PartitionSpan],
+    facts: Mapping[str, TopicFacts],
+) -> list[Tail]:
+    """Those that cost less to read than it is worth to doubt, where not all can be looked at wholly."""
+    if sum(map(len, tails)) <= WHOLE_OFFSETS:
+        return []
+    planned = {place: each.to_offset - each.from_offset for place, each in partitions.items()}
+    return [
+        each
+        for each in tails
+        if len(each) <= planned[each.place] // _SHORT and not _is_ordered(each.place, facts)
+    ]
+
+
+def _seen(
+    source: Source,
+    tails: Sequence[Tail],
+    bounds: Mapping[Place, Bounds],
+    facts: Mapping[str, TopicFacts],
+) -> list[Tail]:
+    """The tails, looked at. A topic that has had the broker's times only of late is looked at as any other."""
+    sizes = _sizes(bounds, facts)
+    look(source, tails, bytes_per_offset=sizes, few=lambda place: _is_ordered(place, facts))
+    again = [
+        Tail(each.place, each.start, each.end, each.sought)
+        for each in tails
+        if _is_ordered(each.place, facts) and not (each.is_whole or _is_as_set(each, facts))
+    ]
+    if again:
+        look(source, again, bytes_per_offset=sizes)
+    anew = {each.place: each for each in again}
+    return [anew.get(each.place, each) for each in tails]
+
+
+def _is_as_set(tail: Tail, facts: Mapping[str, TopicFacts]) -> bool:
+    return tail.by_broker or not facts[tail.place[0]].sets_log_append_time
+
+
+def _sizes(
+    bounds: Mapping[Place, Bounds], facts: Mapping[str, TopicFacts]
+) -> Callable[[Place], float]:
+    """About how many bytes an offset of each partition takes; 0 where nobody knows."""
+
+    def per_offset(place: Place) -> float:
+        held, known = bounds[place], facts.get(place[0])
+        size = known.bytes_by_partition.get(place[1], 0) if known else 0
+        return size / max(1, held.high_watermark - held.earliest)
+
+    return per_offset
+
+
+def _refuse_more(tails: Sequence[Tail]) -> None:
+    for tail in tails:
+        if tail.first is not None:
+            raise SpanGoesOn(tail.place, tail.start, tail.first)
+
+
+def _ends(tails: Sequence[Tail]) -> dict[Place, int]:
+    """Where reading ends instead. Where clocks were seen to lie, samples of the topic are not believed."""
+    lying = {tail.place[0] for tail in tails if not tail.is_in_order}
+    ends = {}
+    for tail in tails:
+        if tail.is_whole and tail.last is not None:
+            ends[tail.place] = tail.last + 1
+        elif not tail.is_whole and tail.place[0] in lying:
+            ends[tail.place] = tail.end
+    return ends
+
+
+# --- what is said of it
+
+
+def _on_looked(tails: Sequence[Tail], ends: Mapping[Place, int]) -> Iterator[Note]:
+    whole = [each for each in tails if each.is_whole]
+    sampled = [each for each in tails if not each.is_whole and each.place not in ends]
+    by_broker = [each for each in sampled if each.by_broker and each.looked_at]
+    others = [each for each in sampled if each not in by_broker]
+    if whole:
+        found = sum(each.last is not None for each in whole)
+        result = f"in {found} of them some of the span" if found else "nothing of the span"
+        yield Note(LOOKED, f"looked past the end: all {_counted(whole)}, {result}", "info")
+    if by_broker:
+        text = (
+            f"looked past the end: {_counted(by_broker)}; the broker has set their times, in order"
+        )
+        yield Note(LOOKED, text, "info")
+    if others:
+        more = "in order" if all(each.is_in_order for each in others) else "NOT in order"
+        text = (
+            f"looked past the end: {_counted(others)}, nothing of the span, and times {more}; "
+            "--read-on end reads all of them"
+        )
+        yield Note(SAMPLED, text, "info" if more == "in order" else "warn")
+
+
+def _counted(tails: Sequence[Tail]) -> str:
+    looked, total = sum(each.looked_at for each in tails), sum(map(len, tails))
+    of = "" if looked == total else f" of {total:,}"
+    return f"{looked:,}{of} offsets in {len(tails)} partition{'s' if len(tails) > 1 else ''}"
+
+
+def _on_read(tails: Sequence[Tail], ends: Mapping[Place, int]) -> Iterator[Note]:
+    read = [each for each in tails if each.place in ends]
+    for tail in sorted(read, key=lambda each: each.is_in_order)[:_MOST_SAID]:
+        place, end = f"{tail.place[0]}:{tail.place[1]}", ends[tail.place]
+        yield Note(READ_ON, f"{place} is read on from {tail.start} to {end}: {_why(tail)}")
+    if len(read) > _MOST_SAID:
+        yield Note(READ_ON, f"so are {len(read) - _MOST_SAID} more partitions")
+
+
+def _why(tail: Tail) -> str:
+    less = "" if tail.is_whole else "; --read-on DURATION reads less"
+    if tail.first is not None:
+        at = tail.first
+        text = f"offset {at.offset} behind Kafka's end is of the span ({show_ms(at.timestamp_ms)})"
+    elif tail.earlier is not None:
+        at = tail.earlier
+        text = (
+            f"offset {at.offset} is of {show_ms(at.timestamp_ms)}, and later ones stand before it"
+        )
+    else:
+        text = "samples were in order, and in other partitions of the topic not"
+    return f"{text}: clocks disagree{less}"
+
+
+def _on_short(tails: Sequence[Tail]) -> Iterator[Note]:
+    if tails:
+        text = f"what stands behind the end is short beside the span and is read too: {sum(map(len, tails)):,}"
+        yield Note(READ_ON, f"{text} offsets in {len(tails)} partitions", "info")
