@@ -81,7 +81,7 @@ class WorkerOutOfMemory(PlayheadError):
     def __init__(self) -> None:
         super().__init__(
             "a worker process of the engine ran out of memory",
-            hint="give it more, or fewer such workers: --spark-master 'local[1]'; "
+            hint="give it more, or fewer such workers: --master 'local[1]'; "
             "what is committed stays, and `playhead resume` goes on from there",
         )
 
