@@ -194,6 +194,7 @@ def test_two_cannot_have_one_port(start_ingest: Start, on_sandbox: RunBytes, top
     [
         ([HERE, "kafka:nowhere"], 1, "there is no topic 'nowhere'"),
         (["udp://0.0.0.0:0", "kafka:{topic}"], 6, "--listen-anywhere"),
+        (["udp://0.0.0.0:0", "kafka:{topic}", "--listen-anywhere"], 2, "--allow"),
         (["tcp://127.0.0.1:0", "kafka:{topic}"], 2, "udp://"),
         ([HERE, "postgres:cars"], 2, "kafka:TOPIC"),
         ([HERE, "kafka:{topic},other"], 2, "one topic"),

@@ -24,7 +24,10 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
     ("words", "code", "why"),
     [
         (["--listen", "0.0.0.0:0"], 6, "reached from other machines"),
-        (["--listen", "0.0.0.0:0", "--listen-anywhere"], 2, "--advertise"),
+        (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.0/8"], 2, "--advertise"),
+        (["--listen", "0.0.0.0:0", "--listen-anywhere"], 2, "--allow"),
+        (["--listen", "127.0.0.1:0", "--allow", "10.0.0.0/8"], 2, "--listen-anywhere"),
+        (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.1/8"], 2, "network"),
         (["--listen", "nowhere"], 2, "not HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),

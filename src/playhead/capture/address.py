@@ -25,7 +25,7 @@ class OpenToOthers(Refused):
         self.place = place
         super().__init__(
             f"{place} can be reached from other machines, and whoever reaches it reaches the brokers",
-            hint="--listen-anywhere allows it, behind a firewall that lets only the clients through",
+            hint="--listen-anywhere --allow NETWORK takes clients that come from there",
         )
 
 

@@ -20,6 +20,7 @@ from playhead.capture.protocol import apis
 from playhead.capture.relay import Relay
 from playhead.capture.scribe import Order
 from playhead.capture.tap import OnSlow, Tap
+from playhead.networks import Networks
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
@@ -36,6 +37,8 @@ class Setting:
     on_slow: OnSlow = "block"
     memory_bytes: int = 64 << 20
     advertise: str | None = None
+    networks: Networks | None = None
+    """Who may come; None where only this machine can."""
 
 
 class Proxy:
@@ -113,6 +116,9 @@ class Proxy:
         )
 
     # --- asked by relays --------------------------------------------------------------------
+
+    def admits(self, host: str) -> bool:
+        return self._setting.networks is None or self._setting.networks.admit(host)
 
     def translate(self, host: str, port: int) -> tuple[str, int]:
         return self.doors.translate(host, port)

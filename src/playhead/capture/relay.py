@@ -40,6 +40,7 @@ class Place(Protocol):
     halves: Halves
     is_holding: bool
 
+    def admits(self, host: str) -> bool: ...
     def translate(self, host: str, port: int) -> tuple[str, int]: ...
     def came(self, relay: "Relay") -> int: ...
     def left(self, relay: "Relay") -> None: ...
@@ -132,6 +133,11 @@ class Relay:
 
     def made(self, end: _End) -> None:
         if end is self.client:
+            host = str(((end.transport and end.transport.get_extra_info("peername")) or ("",))[0])
+            if not self._place.admits(host):
+                self._place.trouble(f"{host} is not allowed to come here")
+                self.close()
+                return
             self._begun_ns = time.time_ns()
             self._number = self._place.came(self)
             loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from playhead.cli.options import Parameters, Run, with_options
 from playhead.cli.signals import first_signal
 from playhead.duration import parse_duration_ms
 from playhead.errors import BadValue, UsageError
+from playhead.networks import Networks, need_allowed
 from playhead.size import parse_size_bytes, show_size
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ PLACES: Parameters = {
             typer.Option("--listen-anywhere", help="Allow an address that others can reach."),
         ],
         False,
+    ),
+    "allow": (
+        _option("--allow", "Who may come then: 10.1.0.0/16; repeatable.", "NETWORK", _SEVERAL),
+        None,
     ),
 }
 COPYING: Parameters = {
@@ -117,6 +122,8 @@ def _setting(run: Run) -> "Setting":
 
     values = run.values
     listen = parse_place("--listen", values["listen"], least_port=0)
+    networks = Networks.parse(values["allow"] or ())
+    need_allowed(networks, anywhere=values["anywhere"])
     if not values["anywhere"] and not listen.is_loopback:
         raise OpenToOthers(str(listen))
     if listen.is_every_address and not values["advertise"]:
@@ -141,6 +148,7 @@ def _setting(run: Run) -> "Setting":
         cast("OnSlow", values["on_slow"]),
         memory_bytes,
         values["advertise"],
+        None if listen.is_loopback else networks,
     )
 
 

@@ -52,6 +52,7 @@ def ingest(
     All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit
     code 1 when anything that reached the port is in no topic.
     """
+    from playhead.networks import Networks, need_allowed
     from playhead.udp.address import Address, need_loopback
     from playhead.udp.listener import Listener
 
@@ -59,6 +60,8 @@ def ingest(
     if asked.graveyard == endpoint.name:
         raise UsageError(f"{endpoint.name} cannot be its own topic for dead letters")
     listen = Address.parse(address)
+    networks = Networks.parse(run.values["allow"] or ())
+    need_allowed(networks, anywhere=run.values["anywhere"])
     need_loopback(listen, anywhere=run.values["anywhere"])
     if not dry_run:
         # To write what arrives is what was asked for; read-only and production can object.
@@ -70,6 +73,7 @@ def ingest(
         buffer_bytes=asked.buffer_bytes,
         most_bytes=asked.datagram_bytes,
         with_peers=run.values["with_peers"],
+        only=None if listen.is_loopback else networks,
     ) as listener:
         _say_what_will_be(run, asked, listener, endpoint)
         outlets = _outlets(run, asked, endpoint, dry_run=dry_run)

@@ -69,6 +69,15 @@ LISTENING: Parameters = {
         _switch("--listen-anywhere", "Allow an address that others can reach."),
         False,
     ),
+    "allow": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--allow", help="Who may send then: 10.1.0.0/16; repeatable.", metavar="NETWORK"
+            ),
+        ],
+        None,
+    ),
 }
 TELLING: Parameters = {
     "stats_every": (_text("--stats-every", "Figures on stderr.", "DURATION"), "5s"),

@@ -28,6 +28,8 @@ class Counts:
     """Records that found the memory full."""
     failed: int = 0
     """Records that the broker would not have, or did not confirm in time."""
+    strangers: int = 0
+    """Datagrams from elsewhere than is allowed; they are no records, and nothing is lost with them."""
     kernel_drops: int | None = None
     """Datagrams that found the kernel's buffer full, and never arrived; None where nobody knows."""
     refusals: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +61,8 @@ class Counts:
         parts = [f"{self.delivered:,} delivered"]
         parts += [f"{count:,} {what}" for what, count in told.items() if count]
         sum_ = f"{self.records:,} records = {' + '.join(parts)}"
-        return f"{sum_}; {self.shown_kernel_drops()}"
+        strangers = f"; {self.strangers:,} from strangers" if self.strangers else ""
+        return f"{sum_}; {self.shown_kernel_drops()}{strangers}"
 
     def shown_kernel_drops(self) -> str:
         if self.kernel_drops is None:

@@ -102,6 +102,7 @@ class Ingest:
             refused=self._refused,
             dropped=self.outlet.dropped + (buried.dropped if buried else 0),
             failed=self.outlet.failed + (buried.failed if buried else 0),
+            strangers=self.listener.strangers,
             kernel_drops=self._kernel_drops if self._shut else self.listener.kernel_drops(),
             refusals=dict(self._kinds),
         )
@@ -124,7 +125,7 @@ class Ingest:
     def _read_the_rest(self) -> None:
         """What has arrived and was not read would be lost without a trace."""
         self.listener.shut()
-        while self._turn(0):
+        while self._turn(0) or self.listener.has_more:
             pass
         abort_point("ingest.shut")
         with self._lock:

@@ -28,7 +28,8 @@ class NotLoopback(Refused):
         self.address = address
         super().__init__(
             f"{address} can be reached from other machines, and whoever reaches it writes to the topic",
-            hint="--listen-anywhere allows it, behind a firewall that lets only the senders through",
+            hint="--listen-anywhere --allow NETWORK takes what comes from there; a sender's address can be forged, "
+            "so that a firewall should let only the senders through as well",
         )
 
 

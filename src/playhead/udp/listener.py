@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from playhead.errors import PlayheadError
+from playhead.networks import Networks
 from playhead.udp.address import Address, shown_place
 
 LARGEST_BYTES = 65_535
@@ -59,6 +60,7 @@ class Listener:
         buffer_bytes: int,
         most_bytes: int = LARGEST_BYTES,
         with_peers: bool = False,
+        only: Networks | None = None,
     ) -> None:
         self._socket = _bound(address)
         self.buffer_bytes = _make_room(self._socket, buffer_bytes)
@@ -66,26 +68,30 @@ class Listener:
         self.most_bytes = most_bytes
         """What is longer arrives with one byte more than that, and no more."""
         self.address = replace(address, port=self._socket.getsockname()[1])
-        self._with_peers = with_peers
+        self._with_peers, self._only = with_peers, only
+        self.strangers = 0
+        """Datagrams from elsewhere than is allowed; none of them is given."""
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._drops, self._drops_seen = 0, 0
-        self._has_more = False
+        self.has_more = False
+        """Whether as much as was asked for was there the last time, and perhaps more."""
 
     def receive(self, most: int, wait_ms: int) -> tuple[list[bytes], Sequence[str]]:
         """What has arrived, up to so many, and from whom if that is wanted; waits only while there is nothing."""
-        if wait_ms and not self._has_more:
+        if wait_ms and not self.has_more:
             if not self._poll.poll(wait_ms):
                 return [], ()
             # Where one is others follow: to wake up for each of them costs more than all else.
             time.sleep(_COMPANY_S)
+        before = self.strangers
         found = self._read(most)
-        self._has_more = len(found[0]) == most
+        self.has_more = len(found[0]) + self.strangers - before == most
         return found
 
     def _read(self, most: int) -> tuple[list[bytes], Sequence[str]]:
         found: list[bytes] = []
-        if self._with_peers:
+        if self._with_peers or self._only is not None:
             return self._read_with_peers(found, most)
         receive, size = self._socket.recv, self.most_bytes + 1
         with suppress(BlockingIOError):
@@ -98,9 +104,12 @@ class Listener:
         with suppress(BlockingIOError):
             for _ in range(most):
                 datagram, place = self._socket.recvfrom(self.most_bytes + 1)
+                if self._only is not None and not self._only.admit(str(place[0])):
+                    self.strangers += 1
+                    continue
                 found.append(datagram)
                 peers.append(shown_place(place))
-        return found, peers
+        return found, peers if self._with_peers else []
 
     def kernel_drops(self) -> int | None:
         """How many datagrams found the kernel's buffer full; None where the kernel does not tell."""

@@ -1,0 +1,112 @@
+"""Who may come when not only this machine can: nobody that was not named."""
+
+import socket
+import struct
+
+import pytest
+
+from playhead.capture.address import HostPort
+from playhead.capture.proxy import Proxy, Setting
+from playhead.capture.scribe import Order
+from playhead.clock import SystemClock, wait_until
+from playhead.errors import BadValue, UsageError
+from playhead.networks import Networks, need_allowed
+from playhead.udp.address import Address
+from playhead.udp.listener import Listener
+from tests.scripted_broker import Client, ScriptedBroker
+
+OTHERS = Networks.parse(["192.0.2.0/24"])
+
+
+@pytest.mark.parametrize(
+    ("host", "admitted"),
+    [
+        ("192.0.2.7", True),
+        ("::ffff:192.0.2.7", True),
+        ("192.0.3.7", False),
+        ("::ffff:192.0.3.7", False),
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("2001:db8::1", False),
+        ("fe80::1%eth0", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_who_was_named_and_this_machine_may_come(host, admitted):
+    assert OTHERS.admit(host) == admitted
+
+
+def test_both_kinds_of_addresses_can_be_named():
+    networks = Networks.parse(["2001:db8::/32", "10.1.2.3", "[::5]"])
+    assert networks.admit("2001:db8:1::1")
+    assert networks.admit("10.1.2.3")
+    assert networks.admit("::5")
+    assert not networks.admit("10.1.2.4")
+
+
+@pytest.mark.parametrize("text", ["", "everybody", "10.0.0.1/8", "10.0.0.0/33", "10.0.0", "a.b/8"])
+def test_what_is_no_network_is_refused(text):
+    with pytest.raises(BadValue, match="--allow"):
+        Networks.parse([text])
+
+
+def test_nobody_is_let_in_by_leaving_the_list_out():
+    with pytest.raises(UsageError, match="everybody"):
+        need_allowed(Networks(), anywhere=True)
+    with pytest.raises(UsageError, match="nobody can"):
+        need_allowed(OTHERS, anywhere=False)
+    need_allowed(OTHERS, anywhere=True)
+    need_allowed(Networks(), anywhere=False)
+
+
+class _Nobody(Networks):
+    """As if this machine were another one: all that a test can send comes from here."""
+
+    def admit(self, host: str) -> bool:
+        return False
+
+
+def test_datagrams_of_strangers_are_counted_and_not_given():
+    with (
+        Listener(Address.parse("udp://127.0.0.1:0"), buffer_bytes=1 << 20, only=_Nobody()) as deaf,
+        Listener(Address.parse("udp://127.0.0.1:0"), buffer_bytes=1 << 20, only=OTHERS) as hears,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        for _ in range(5):
+            sender.sendto(b"x", deaf.address.place)
+            sender.sendto(b"x", hears.address.place)
+        assert deaf.receive(3, 1_000) == ([], [])
+        assert deaf.has_more
+        assert deaf.receive(3, 0) == ([], [])
+        assert (deaf.strangers, deaf.has_more) == (5, False)
+        assert hears.receive(9, 1_000) == ([b"x"] * 5, [])
+        assert hears.strangers == 0
+
+
+@pytest.mark.parametrize("may_come", [False, True])
+def test_a_stranger_is_shown_out_before_a_broker_hears_of_it(tmp_path, may_come):
+    broker = ScriptedBroker(lambda *_: struct.pack(">iih", 6, 7, 0))
+    here = HostPort("127.0.0.1", 0)
+    proxy = Proxy(
+        Setting(
+            here,
+            HostPort("127.0.0.1", broker.port),
+            Order(str(tmp_path)),
+            networks=OTHERS if may_come else _Nobody(),
+        )
+    )
+    proxy.start()
+    client = Client(proxy.doors.port)
+    try:
+        asked = client.ask(struct.pack(">ihhihh", 12, 12, 0, 7, -1, 0))
+        assert bool(asked) == may_come
+        assert bool(broker.heard) == may_come
+        assert ("127.0.0.1 is not allowed to come here" in proxy.counts().troubles) != may_come
+    finally:
+        client.close()
+        proxy.stop()
+        broker.close()
+    clock = SystemClock()
+    assert wait_until(proxy.ended.is_set, deadline_s=30, clock=clock, every_s=0.02)
+    assert proxy.counts().open_connections == 0
