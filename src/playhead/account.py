@@ -1,12 +1,12 @@
 """Counts what becomes of every record of one slice, and says what to do with one that cannot be written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, Blank, Explained
 from playhead.errors import BadValue, PlayheadError
-from playhead.ledger import Entry
+from playhead.ledger import ALSO_BURIED, Entry
 from playhead.record import Record, Slice
 
 
@@ -56,7 +56,8 @@ class DeadLetter:
     reason: str
 
 
-Bury = Callable[[Slice, Sequence[DeadLetter]], None]
+Bury = Callable[[Slice, Sequence[DeadLetter]], int | None]
+"""Buries what of a slice is not buried yet, and says how many others of it are; None when it cannot say."""
 
 
 class Account:
@@ -115,17 +116,18 @@ class Account:
         """Forget what the target refused: it goes through the slice's records again."""
         self._letters = {at: self._letters[at] for at in self._letters if at in self._final}
 
+    def back_to(self, refused: Collection[int]) -> None:
+        """Forget whom the target refused since these were all: it undoes what it did with the slice."""
+        self._letters = {at: self._letters[at] for at in self._letters if at in refused}
+
     def close(self, details: Mapping[str, Any] | None = None) -> Entry:
         """The entry to commit; dead letters are safe, once, when this returns.
 
-        They are committed before the data, under the same slice, so that a crash in between leads to
-        a resume that finds them there and does not write them twice.
+        They are committed before the data, each under its own offset, so that neither a crash in
+        between nor a commit that is undone and closed again with other letters writes one twice.
         """
         letters = [self._letters[offset] for offset in sorted(self._letters)]
-        if letters and self._rule.action == "dlq":
-            if self._bury is None:
-                raise ValueError("Account: the rule is dlq, and there is nobody to bury")
-            self._bury(self.slice, letters)
+        also_buried = self._buried(letters) if self._rule.action == "dlq" else 0
         dead = len(letters) if self._rule.action == "dlq" else 0
         skipped = len(letters) - dead
         return Entry(
@@ -140,8 +142,16 @@ class Account:
             first_ms=self.first_ms,
             last_ms=self.last_ms,
             last_late_ms=self.last_late_ms,
-            details=details or {},
+            details={**(details or {}), **({ALSO_BURIED: also_buried} if also_buried else {})},
             checksum=self.checksum,
             absences=self.explained.absences,
             unexplained_at=self.explained.unexplained[:MOST_BLANKS],
         )
+
+    def _buried(self, letters: Sequence[DeadLetter]) -> int:
+        if self._bury is not None:
+            # Also when none is dead now: some may have been at an earlier moment.
+            return self._bury(self.slice, letters) or 0
+        if letters:
+            raise ValueError("Account: the rule is dlq, and there is nobody to bury")
+        return 0

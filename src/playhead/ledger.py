@@ -13,6 +13,8 @@ _READABLE = (1, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
 _MODULUS = 1 << 64
+ALSO_BURIED = "also_buried"
+"""Under this name an entry's details count records that were dead at first, and not in the end."""
 
 
 @dataclass(frozen=True, slots=True)

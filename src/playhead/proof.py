@@ -6,7 +6,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED
-from playhead.ledger import Entry, checksum_of, remaining, shown_checksum, total_absences
+from playhead.ledger import (
+    ALSO_BURIED,
+    Entry,
+    checksum_of,
+    remaining,
+    shown_checksum,
+    total_absences,
+)
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
 from playhead.source import UNREAD, Place, TopicFacts
@@ -279,6 +286,13 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
+    also_buried = sum(int(entry.details.get(ALSO_BURIED, 0)) for entry in entries)
+    if also_buried:
+        text = (
+            f"{also_buried:,} records lie among the dead letters and are not dead: they could not be "
+            "written at first, and were later; to redrive them writes them a second time"
+        )
+        notes.append(Note("also-buried", text))
     # What a plan could not look at wholly, its proof does not know either.
     notes += [note for note in plan.notes if note.code == SAMPLED]
     notes += [note for note in plan.source.notes if note.code == UNREAD]

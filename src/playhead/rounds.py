@@ -163,10 +163,9 @@ class _Part:
         bury = self._bury if self._round.graveyard is not None else None
         return Account(slice_, self._round.rule, bury, is_endless=True)
 
-    def _bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> None:
+    def _bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int | None:
         # Looked up only now: the connection may be another one than when the account was opened.
-        if self._desk.bury is not None:
-            self._desk.bury(slice_, letters)
+        return self._desk.bury(slice_, letters) if self._desk.bury is not None else None
 
     def _usable(self) -> _Desk | None:
         kept, round_ = _kept, self._round

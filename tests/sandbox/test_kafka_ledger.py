@@ -26,6 +26,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import AlreadyCommitted, InUse, Look
+from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.unit.replaying import partition_plan, plan_of
 
@@ -35,7 +36,7 @@ PLANNED = [Slice("laps", 0, at, at + 10) for at in range(0, 50, 10)]
 def prepared(target: KafkaTarget) -> str:
     replay_id = uuid.uuid4().hex[:8]
     look = Look(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
-    target.prepare(replay_id, target.inspect(look))
+    target.prepare(replay_id, target.inspect(look), terms(*look.partitions))
     return replay_id
 
 
@@ -215,11 +216,11 @@ def test_a_zombie_of_the_version_before_is_fenced(kafka: KafkaConnection, topic:
 
         make_ledger(admin)
     # What it had settled does not say that its writers have names.
-    terms = Transactions(kafka, replay_id, f"playhead-{replay_id}-terms")
-    terms.begin()
-    terms.note(LEDGER_TOPIC, f"{replay_id}|||".encode(), b'{"partitions": {"laps": 1}}')
-    terms.commit()
-    terms.close()
+    settled = Transactions(kafka, replay_id, f"playhead-{replay_id}-terms")
+    settled.begin()
+    settled.note(LEDGER_TOPIC, f"{replay_id}|||".encode(), b'{"partitions": {"laps": 1}}')
+    settled.commit()
+    settled.close()
     zombie = Transactions(kafka, replay_id, former_transactional_id(replay_id, ("laps", 0)))
     zombie.begin()
     zombie.note(topic, b"k", b"written by a zombie")
@@ -239,7 +240,7 @@ def test_replays_whose_ids_and_topics_run_together_do_not_fence_each_other(
     one, other = (f"x{end}", "y-z"), (f"x{end}-y", "z")
     for replay_id, _ in (one, other):
         look = Look(SourceFacts("elsewhere", {}), {"y-z": 1, "z": 1}, [])
-        target.prepare(replay_id, target.inspect(look))
+        target.prepare(replay_id, target.inspect(look), terms(*look.partitions))
     with target.open(one[0]) as first, target.open(other[0]) as second:
         for at in range(2):
             for writer, (_, topic) in ((first, one), (second, other)):
@@ -280,8 +281,8 @@ def test_a_ledger_that_forgets_is_refused_with_the_way_to_mend_it(
             target.inspect(look)
         assert told.value.hint == f"playhead topics alter {LEDGER_TOPIC} --compact"
         with pytest.raises(ForgetfulLedger):
-            target.prepare(replay_id, inspection)
-    target.prepare(replay_id, inspection)
+            target.prepare(replay_id, inspection, terms("laps"))
+    target.prepare(replay_id, inspection, terms("laps"))
 
 
 def test_a_ledger_that_is_less_safe_than_the_target_is_noted(

@@ -67,14 +67,41 @@ def test_the_dead_are_buried_once_in_order_before_close_returns(refused):
     assert burials.seen == [], "nobody is buried before the close"
     entry = account.close()
     assert (entry.dead, entry.skipped) == (len(set(refused)), 0)
-    if not refused:
-        assert burials.seen == []
-        return
     [(slice_, letters)] = burials.seen
     assert slice_ == SLICE
     assert [letter.record for letter in letters] == [record(each) for each in sorted(set(refused))]
     first = [f"reason {refused.index(each)}" for each in sorted(set(refused))]
     assert [letter.reason for letter in letters] == first, "the first reason is the one that counts"
+
+
+@given(offsets, offsets, st.integers(0, 3))
+def test_who_was_dead_at_an_earlier_moment_and_is_not_now_is_counted(first, second, others):
+    """A commit that is undone, and closed again with other letters."""
+
+    class Grave(Burials):
+        def __call__(self, slice_, letters) -> int:
+            super().__call__(slice_, letters)
+            return others
+
+    account = Account(SLICE, DLQ, Grave())
+    account.read = 20
+    refuse(account, first)
+    account.close()
+    account.back_to(frozenset())
+    refuse(account, second)
+    entry = account.close({"rows": 1})
+    assert (entry.dead, entry.written) == (len(set(second)), 20 - len(set(second)))
+    assert entry.details == {"rows": 1} | ({"also_buried": others} if others else {})
+
+
+@given(offsets, offsets)
+def test_back_to_those_who_were_refused_before(before, since):
+    account = Account(SLICE, SKIP)
+    refuse(account, before)
+    known = account.refused_offsets
+    refuse(account, since)
+    account.back_to(known)
+    assert account.refused_offsets == set(before)
 
 
 def test_a_burial_that_fails_closes_nothing():

@@ -53,6 +53,8 @@ class Lane:
     """Whether each record leaves at once: it has waited until it was due."""
     earlier: Mapping[bytes, Entry] = field(default_factory=dict)
     """Of an endless replay the entries in the ledger, in order, with their keys."""
+    may_overlap: bool = False
+    """Whether several commits may have parts of one slice, each with other records."""
     writer: str = field(default_factory=new_writer)
     """The name in the keys of all entries that are written here."""
     _latest: Entry | None = None
@@ -81,6 +83,8 @@ class Lane:
 
     def _refuse_overlap(self, slice_: Slice) -> None:
         at = bisect(self.committed, slice_)
+        if self.may_overlap:
+            return
         for each in self.committed[max(at - 1, 0) : at + 1]:
             if each.overlaps(slice_):
                 raise AlreadyCommitted(self.replay_id, found=slice_, committed=each)

@@ -1,20 +1,24 @@
 """Dead letters: records that could not be written, kept in a topic with the reason, each exactly once."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from playhead.account import Account, Bury, DeadLetter
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
+from playhead.kafka.burials import DETAIL, Burials, packed
+from playhead.kafka.ledger import Ledger
 from playhead.kafka.ledger_topic import make_ledger
 from playhead.kafka.origins import letter_headers
 from playhead.kafka.target import KafkaTarget, KafkaWriter
 from playhead.kafka.target_topics import make_topic
-from playhead.ledger import remaining
+from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
+from playhead.source import Place
 
 _NO_TIME_MS = -1
 # The client cannot send a 0, and a topic takes no time that is further ahead, unless it is told to.
@@ -29,8 +33,9 @@ _SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(20 << 20)}
 class Graveyard:
     """A topic for dead letters; made, with one partition, when it is not there.
 
-    Burying is a replay of its own beside the one whose records die, `<replay>.dlq`, with the same
-    ledger: a slice that was buried before a crash is not buried again after it.
+    Burying is a replay of its own beside the one whose records die, with the same ledger, which says
+    of every record whether it lies there: a slice may die at several moments, in other parts and for
+    other records each time, and each record is buried at the first of them.
     """
 
     connection: KafkaConnection
@@ -40,11 +45,14 @@ class Graveyard:
     def open(self, replay_id: str, /) -> Iterator[Bury]:
         """What buries the dead letters of a slice; each lies there when it returns."""
         with Admin(self.connection) as admin:
-            make_ledger(admin)
+            make_ledger(admin, beside=[self.topic])
             dig(admin, self.topic)
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
-        with target.open(burial_id(replay_id)) as writer:
-            yield _Sexton(writer, replay_id).bury
+        own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
+        ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
+        ledger.catch_up()
+        with closing(KafkaWriter(target, own_id, ledger)) as writer:
+            yield _Sexton(writer, ledger, replay_id).bury
 
 
 def dig(admin: Admin, topic: str) -> None:
@@ -53,27 +61,57 @@ def dig(admin: Admin, topic: str) -> None:
 
 
 def burial_id(replay_id: str) -> str:
-    """The name under which a replay's dead letters are committed."""
+    """The name under which a replay's dead letters are committed; `/` is in no replay's own."""
+    return f"{replay_id}/dlq"
+
+
+def former_burial_id(replay_id: str) -> str:
+    """What it was before; some other replay may be called so."""
     return f"{replay_id}.dlq"
+
+
+class _BurialAccount(Account):
+    """The account of a burial: its entry says which records lie there now."""
+
+    def __init__(self, slice_: Slice, offsets: Sequence[int]) -> None:
+        super().__init__(slice_)
+        self.read, self._offsets = len(offsets), offsets
+
+    def close(self, details: Mapping[str, Any] | None = None) -> Entry:
+        return super().close({**(details or {}), DETAIL: packed(self._offsets)})
 
 
 @dataclass(frozen=True, slots=True)
 class _Sexton:
     writer: KafkaWriter
+    ledger: Ledger
     replay_id: str
+    _burials: dict[Place, Burials] = field(default_factory=dict)
 
-    def bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> None:
-        """Commit what of the slice was not committed by an earlier run.
+    def bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
+        """Commit those of the letters that do not lie there yet.
 
-        A run that resumes cuts its slices anew, so a slice may have been buried in part.
+        Says how many others of the slice lie there: they were dead at an earlier moment, and are not.
         """
-        buried = self.writer.committed((slice_.topic, slice_.partition))
-        for part in remaining([slice_], buried):
-            own = [each for each in letters if each.record.offset in part]
-            account = Account(part)
-            account.read = len(own)
-            records = [_as_record(each, self.replay_id) for each in own]
-            self.writer.commit(account, [Records.of(records)] if records else [])
+        place = slice_.topic, slice_.partition
+        if letters:
+            # Fences who buried before, and reads what he has left, unless that was done.
+            self.writer.committed(place)
+        burials = self._burials.setdefault(place, Burials())
+        burials.take_in(self.ledger.raw_of(place))
+        offsets = [each.record.offset for each in letters]
+        left = set(burials.missing(slice_, offsets))
+        if left:
+            self._commit(burials, [each for each in letters if each.record.offset in left])
+        return burials.others(slice_, offsets)
+
+    def _commit(self, burials: Burials, letters: Sequence[DeadLetter]) -> None:
+        records = [_as_record(each, self.replay_id) for each in letters]
+        offsets = [each.offset for each in records]
+        first = records[0]
+        slice_ = Slice(first.topic, first.partition, min(offsets), max(offsets) + 1)
+        self.writer.commit(_BurialAccount(slice_, offsets), [Records.of(records)])
+        burials.add(slice_, offsets)
 
 
 def _as_record(letter: DeadLetter, replay_id: str) -> Record:

@@ -104,9 +104,16 @@ class Ledger:
     """What one replay has committed, as far as was read; `catch_up` reads on from there."""
 
     def __init__(
-        self, connection: KafkaConnection, replay_id: str, *, is_made: bool = False
+        self,
+        connection: KafkaConnection,
+        replay_id: str,
+        *,
+        former_id: str | None = None,
+        is_made: bool = False,
     ) -> None:
         self._connection, self._replay_id = connection, replay_id
+        self._former_id = former_id
+        """Another id under which entries were written before; a replay that has it as its own has terms."""
         self._is_made = is_made
         """Whether there is a ledger for certain, so that none to be seen is not an empty one."""
         self._topic_id: str | None = None
@@ -127,8 +134,16 @@ class Ledger:
 
     def held_of(self, place: Place) -> dict[bytes, Entry]:
         """The same with the keys that they stand under."""
-        found = {key: _entry(key, value) for key, value in self._found.get(place, {}).items()}
+        found = {key: entry_of(key, value) for key, value in self.raw_of(place).items()}
         return dict(sorted(found.items(), key=lambda each: each[1].slice))
+
+    def raw_of(self, place: Place) -> dict[bytes, bytes]:
+        """The same as they stand in the topic."""
+        found = self._found.get(place, {})
+        if self._former_id is None or terms_key(self._former_id) not in self._other:
+            return found
+        own = prefix_of(self._replay_id)
+        return {key: value for key, value in found.items() if key.startswith(own)}
 
     def terms(self) -> Terms | None:
         """The terms of the replay; None when it has none, or began with a version that wrote none down."""
@@ -157,6 +172,14 @@ class Ledger:
         """Whether no version of Playhead has begun it that knew its writers by ids that can collide."""
         return names_key(self._replay_id) in self._other
 
+    @property
+    def former_id(self) -> str:
+        """Under which id the replay's writers were known before they had names."""
+        return self._former_id or self._replay_id
+
+    def _ids(self) -> tuple[str, ...]:
+        return (self._replay_id,) if self._former_id is None else (self._replay_id, self._former_id)
+
     def catch_up(self) -> None:
         """Read all that was committed before this call, waiting for commits that are on their way.
 
@@ -171,13 +194,13 @@ class Ledger:
         self._refuse_another(held)
         if held.end == self._next:
             return
-        prefix = prefix_of(self._replay_id)
+        prefixes = tuple(map(prefix_of, self._ids()))
         found, self._next = read_ledger(
             self._connection,
             isolation="read_committed",
             start=self._next,
             end=held.end,
-            wanted=lambda key: key.startswith(prefix),
+            wanted=lambda key: key.startswith(prefixes),
         )
         for key, value in found:
             self._take(key, value)
@@ -191,7 +214,8 @@ class Ledger:
 
     def _take(self, key: bytes, value: bytes | None) -> None:
         said = parsed(key)
-        if said is None and key not in (terms_key(self._replay_id), names_key(self._replay_id)):
+        ids = self._ids()
+        if said is None and key not in (*map(terms_key, ids), *map(names_key, ids)):
             raise LedgerUnreadable(
                 key.decode(errors="replace"), reason="nothing is known by this key"
             )
@@ -234,7 +258,8 @@ def _one(run: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
         yield [*run], reduce(joined, run.values())
 
 
-def _entry(key: bytes, value: bytes) -> Entry:
+def entry_of(key: bytes, value: bytes) -> Entry:
+    """What a record of the ledger says."""
     try:
         return Entry.from_json(value)
     except (ValueError, KeyError, TypeError) as exc:

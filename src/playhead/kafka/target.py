@@ -205,9 +205,11 @@ class KafkaTarget(Target):
 class KafkaWriter:
     """Commits slices, with one producer for each source partition."""
 
-    def __init__(self, target: KafkaTarget, replay_id: str) -> None:
+    def __init__(self, target: KafkaTarget, replay_id: str, burials: Ledger | None = None) -> None:
+        """With a ledger of burials, commits may overlap: their entries say who lies there."""
         self._target, self._replay_id = target, replay_id
-        self._ledger = Ledger(target.connection, replay_id, is_made=True)
+        self._ledger = burials or Ledger(target.connection, replay_id, is_made=True)
+        self._may_overlap = burials is not None
         self._lanes: dict[Place, Lane] = {}
         self._own: dict[Place, list[Slice]] = {}
         self._topics: dict[str, TargetTopic | None] = {}
@@ -307,6 +309,7 @@ class KafkaWriter:
                 self.confirm,
                 is_paced=target.is_paced,
                 earlier=held,
+                may_overlap=self._may_overlap,
             )
         except BaseException:
             transactions.close()
@@ -318,7 +321,8 @@ class KafkaWriter:
         if not self._ledger.names_writers:
             self._ledger.catch_up()
         if not self._ledger.names_writers:
-            Transactions(connection, replay_id, former_transactional_id(replay_id, place)).close()
+            former = former_transactional_id(self._ledger.former_id, place)
+            Transactions(connection, replay_id, former).close()
         own_id = transactional_id(replay_id, place)
         return Transactions(connection, replay_id, own_id, self._settings(place[0]))
 

@@ -145,10 +145,12 @@ class PostgresWriter:
             return Stage(self._session, table, rows, whole, account, merge)
 
         if course.may_part(table.may_go_apart(decoded, merge)):
+            before = account.refused_offsets
             try:
                 details = self._apart(table, decoded, account, stage)
             except (DataError, StatementRefused):
                 details = None  # somebody else's row came in between, or some value is bad
+                account.back_to(before)  # nor is a record refused whose refusal was undone
             if details is not None:
                 return details
             course.was_crowded()
