@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS replays (
     id TEXT PRIMARY KEY, made_at_ms INTEGER NOT NULL, plan TEXT NOT NULL, state TEXT NOT NULL,
     servers TEXT NOT NULL, started_at_ms INTEGER, ended_at_ms INTEGER, error TEXT, proof TEXT,
     verification TEXT
-)
+);
+CREATE TABLE IF NOT EXISTS committed (id TEXT PRIMARY KEY, offsets INTEGER NOT NULL)
 """
 _WAIT_FOR_LOCK_S = 10.0
 PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
@@ -120,7 +121,7 @@ class Journal:
             os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
                 connection.row_factory = sqlite3.Row
-                connection.execute(_SCHEMA)
+                connection.executescript(_SCHEMA)
                 with connection:
                     yield connection
         except sqlite3.Error as exc:
@@ -169,6 +170,30 @@ class Journal:
                 "UPDATE replays SET verification = ? WHERE id = ?",
                 (json.dumps(document), replay_id),
             )
+
+    def note_committed(self, replay_id: str, offsets: int) -> None:
+        """So many planned offsets were seen in the ledger of its target."""
+        with self._opened() as connection:
+            connection.execute(
+                "INSERT INTO committed (id, offsets) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET offsets = excluded.offsets",
+                (replay_id, offsets),
+            )
+
+    def committed(self, replay_id: str) -> int:
+        """How many planned offsets were in the ledger when it was last looked at here."""
+        with self._opened() as connection:
+            row = connection.execute(
+                "SELECT offsets, proof FROM replays LEFT JOIN committed USING (id) WHERE id = ?",
+                (replay_id,),
+            ).fetchone()
+        if row is None:
+            return 0
+        if row["offsets"] is not None:
+            return int(row["offsets"])
+        # A version before wrote down no more than the proof.
+        totals = (json.loads(row["proof"]) if row["proof"] else {}).get("totals", {})
+        return int(totals.get("planned", 0)) - int(totals.get("missing", 0))
 
     def get(self, replay_id: str) -> Run | None:
         """A replay by its whole id."""

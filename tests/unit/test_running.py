@@ -27,7 +27,11 @@ from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.replay import running
 from playhead.replay.build import ends
-from playhead.replay.replaced import SourceReplaced, TargetReplaced, refuse_another_target
+from playhead.replay.replaced import (
+    SourceReplaced,
+    TargetReplaced,
+    refuse_another_target,
+)
 from playhead.replay.running import Runner, StoppedBeforeEnd, TooFewSlots
 from playhead.replay.verifying import verify
 from playhead.request import Request

@@ -130,16 +130,21 @@ def save_plan(run: Run, plan: Plan, file: Path) -> None:
     run.output.say(f"the plan is in {file}; the same command with --plan {file} runs exactly it")
 
 
-def resume_saved(run: Run, saved: JournalRun, *, yes: bool) -> None:
+def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool = False) -> None:
     """Go on with a replay of the journal; a finished one reads and writes nothing."""
     with_saved = with_servers(run, dict(saved.servers))
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
+    planned.trusts_ledger = trusts_ledger
     with held_for(saved.replay_id):
         play(with_saved, planned, yes=yes)
 
 
-def resume_from_ledger(run: Run, replay_id: str, target: Endpoint, *, yes: bool) -> None:
+def resume_from_ledger(
+    run: Run, replay_id: str, target: Endpoint, *, yes: bool, trusts_ledger: bool = False
+) -> None:
     """Go on with a replay that another machine began, by the plan in the ledger of its target."""
     part = share(run, target.from_anywhere())
-    play(run, api.resumed(replay_id, target, run.configuration(), share=part), yes=yes)
+    planned = api.resumed(replay_id, target, run.configuration(), share=part)
+    planned.trusts_ledger = trusts_ledger
+    play(run, planned, yes=yes)

@@ -31,6 +31,13 @@ def resume(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
     ] = False,
+    trust_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--trust-ledger",
+            help="Go on from a ledger with less than was committed: data and ledger were restored.",
+        ),
+    ] = False,
 ) -> None:
     """Go on with a replay: its plan minus what its target's ledger has.
 
@@ -39,6 +46,8 @@ def resume(
     from the ledger of its TARGET; then its servers are named here.
     """
     if target is None:
-        resume_saved(run, Journal().find(replay_id), yes=yes)
+        resume_saved(run, Journal().find(replay_id), yes=yes, trusts_ledger=trust_ledger)
     else:
-        resume_from_ledger(run, replay_id, Endpoint.parse(target), yes=yes)
+        resume_from_ledger(
+            run, replay_id, Endpoint.parse(target), yes=yes, trusts_ledger=trust_ledger
+        )

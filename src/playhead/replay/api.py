@@ -72,6 +72,8 @@ class Planned:
     """The target's name as somebody gave it; a context marked production wants it."""
     is_begun: bool = False
     """Whether the plan is the one that the target's ledger has under this id."""
+    trusts_ledger: bool = False
+    """Whether to go on from a ledger that has less than this machine's journal has seen there."""
 
     @property
     def action(self) -> str:
@@ -117,6 +119,7 @@ class Planned:
             is_bounded=self.engine.is_bounded,
             patience_s=patience_s,
             tasks_see_files=self.engine.is_local,
+            trusts_ledger=self.trusts_ledger,
         )
         return runner.run()
 

@@ -31,6 +31,19 @@ class TargetReplaced(Refused):
         )
 
 
+class LedgerForgot(Refused):
+    """The target's ledger has less of a replay than this machine has seen there."""
+
+    def __init__(self, replay_id: str, *, known: int, found: int) -> None:
+        self.replay_id, self.known, self.found = replay_id, known, found
+        super().__init__(
+            f"{known:,} offsets of replay {replay_id} were committed, by this machine's journal, and the "
+            f"ledger of its target has {found:,}: what it has forgotten would be written again",
+            hint="find out why: was the ledger deleted, or emptied, or the target restored? If what it "
+            f"says is the truth now, data and ledger alike: playhead resume {replay_id} --trust-ledger",
+        )
+
+
 def refuse_another_target(target: Target, plan: Plan) -> None:
     """Return when the target is the one that was planned, or one that was restored from it.
 

@@ -26,7 +26,7 @@ from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
 from playhead.replay.build import Ends, expecting
 from playhead.replay.looking import Looks
-from playhead.replay.replaced import refuse_another_target, refuse_what_is_gone
+from playhead.replay.replaced import LedgerForgot, refuse_another_target, refuse_what_is_gone
 from playhead.replay.sharing import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.source import Source
 from playhead.transform import Transform
@@ -100,6 +100,8 @@ class Runner:
     patience_s: float = 120.0
     tasks_see_files: bool = True
     """Whether the stop file reaches the tasks; where not, stopping cancels them."""
+    trusts_ledger: bool = False
+    """Whether somebody has said that a ledger with less than the journal knows is right."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
     _done: int = 0
     """Offsets that the ledger had when it was last read."""
@@ -113,6 +115,8 @@ class Runner:
             self.journal.note(replay_id, RUNNING)
             try:
                 refuse_another_target(self.ends.target, self.plan)
+                if self.journal.committed(replay_id):
+                    self._look()  # before a ledger that was emptied is begun anew
                 notes = self.ends.target.prepare(replay_id, self.plan.target, self.plan.terms())
                 for note in notes:
                     self.say(note.text)
@@ -150,14 +154,31 @@ class Runner:
                 self._wait(patience, away)
 
     def _look(self) -> tuple[Sequence[Entry], list[Slice]]:
-        """What the ledger has, and what is left."""
-        entries = self.ends.target.entries(self.plan.replay_id)
+        """What the ledger has, and what is left; less than it had is not believed."""
+        replay_id = self.plan.replay_id
+        known = 0 if self.trusts_ledger else self.journal.committed(replay_id)
+        entries, left = self._read()
+        if self._committed(left) < known:
+            # A second look: what is forgotten here is written twice.
+            entries, left = self._read()
+        if self._committed(left) < known:
+            raise LedgerForgot(replay_id, known=known, found=self._committed(left))
+        self.journal.note_committed(replay_id, self._committed(left))
+        self.trusts_ledger = False
         self._done = _offsets(entries)
         self.progress(self._done, self.plan.planned, entries)
-        committed = [entry.slice for entry in entries]
         if self.ends.target.is_ordered:
-            refuse_broken_order(self.plan.replay_id, self.plan.slices(), committed)
-        return entries, remaining(self.plan.slices(), committed)
+            committed = [entry.slice for entry in entries]
+            refuse_broken_order(replay_id, self.plan.slices(), committed)
+        return entries, left
+
+    def _read(self) -> tuple[Sequence[Entry], list[Slice]]:
+        entries = self.ends.target.entries(self.plan.replay_id)
+        return entries, remaining(self.plan.slices(), [entry.slice for entry in entries])
+
+    def _committed(self, left: Sequence[Slice]) -> int:
+        """Planned offsets that are not left."""
+        return self.plan.planned - sum(map(len, left))
 
     def _wait(self, patience: "_Patience", away: str) -> None:
         if patience.is_over:

@@ -1,0 +1,100 @@
+"""A ledger that has less than this machine has seen there is not believed: what it forgot would be written twice."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from playhead.cutter import Limits
+from playhead.errors import Unavailable
+from playhead.job import Job
+from playhead.journal import DONE, Journal
+from playhead.replay import running
+from playhead.replay.replaced import LedgerForgot
+from playhead.testing import Aborted, ListSource, ListTarget
+from tests.unit.replaying import Small, record, runner, whole_plan
+
+TEN = [record(offset, 100 * offset) for offset in range(10)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _impatient() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "_FIRST_WAIT_S", 0.001)
+        patch.setattr(running, "_LONGEST_WAIT_S", 0.002)
+        yield
+
+
+class Forgetful(ListTarget):
+    """A list whose ledger says nothing of the offsets from one on, as often as one wants."""
+
+    forgets_from, looks = 10, 0
+
+    def entries(self, replay_id: str, /):
+        found = super().entries(replay_id)
+        self.looks -= 1
+        if self.looks < 0:
+            return found
+        return [each for each in found if each.slice.to_offset <= self.forgets_from]
+
+
+def test_a_ledger_with_less_than_the_journal_knows_is_refused(tmp_path):
+    source, target = ListSource(TEN), Forgetful()
+    plan = whole_plan(source)
+    assert runner(plan, source, target, tmp_path).run().adds_up
+    target.forgets_from, target.looks = 4, 100
+    with pytest.raises(LedgerForgot, match="10 offsets .* and the ledger of its target has 4") as e:
+        runner(plan, source, target, tmp_path).run()
+    assert e.value.exit_code == 6
+    assert "playhead resume r1 --trust-ledger" in (e.value.hint or "")
+    assert target.records == tuple(TEN), "nothing was written again"
+
+
+def test_a_ledger_that_is_read_short_once_is_read_again(tmp_path):
+    source, target = ListSource(TEN), Forgetful()
+    plan = whole_plan(source)
+    runner(plan, source, target, tmp_path).run()
+    target.forgets_from, target.looks = 4, 1
+    assert runner(plan, source, target, tmp_path).run().adds_up
+    assert target.records == tuple(TEN)
+
+
+def test_what_an_interrupted_run_has_seen_counts_too(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+    plan, journal = whole_plan(source), Journal(tmp_path)
+
+    def interrupted(job: Job) -> list[Mapping[str, Any]]:
+        if target.records:
+            raise Aborted("hard")
+        target.fail_after_commit(Unavailable("away"))
+        return Small(Limits(2))(job)
+
+    with pytest.raises(Aborted):
+        runner(plan, source, target, tmp_path, run_job=interrupted).run()
+    assert journal.committed("r1") == len(target.records) > 0
+    other = ListTarget()
+    with pytest.raises(LedgerForgot, match="the ledger of its target has 0"):
+        runner(plan, source, other, tmp_path).run()
+    assert other.records == ()
+
+
+def test_a_restored_target_may_be_trusted_once(tmp_path):
+    source = ListSource(TEN)
+    plan = whole_plan(source)
+    runner(plan, source, ListTarget(), tmp_path).run()
+    restored = ListTarget()
+    assert runner(plan, source, restored, tmp_path, trusts_ledger=True).run().adds_up
+    assert restored.records == tuple(TEN)
+    with pytest.raises(LedgerForgot):
+        runner(plan, source, ListTarget(), tmp_path).run()
+
+
+def test_the_proof_of_a_version_before_is_known(tmp_path):
+    journal, source = Journal(tmp_path), ListSource(TEN)
+    journal.keep(whole_plan(source), {})
+    assert journal.committed("r1") == 0
+    journal.note("r1", DONE, proof={"totals": {"planned": 10, "missing": 3}})
+    assert journal.committed("r1") == 7
+    journal.note_committed("r1", 9)
+    assert journal.committed("r1") == 9
+    assert journal.committed("unknown") == 0
