@@ -1,6 +1,7 @@
 """Records of one slice that die at several moments: each lies among the dead letters once, and none is left out."""
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +11,16 @@ import pytest
 from playhead.account import Account, Bury, DeadLetter, ErrorRule
 from playhead.connection import KafkaConnection
 from playhead.faults import Aborted
-from playhead.kafka.dead_letters import Graveyard, former_burial_id
-from playhead.kafka.ledger_keys import LEDGER_TOPIC, former_transactional_id
+from playhead.kafka.dead_letters import Graveyard
+from playhead.kafka.ledger_keys import (
+    LEDGER_TOPIC,
+    burial_id,
+    former_burial_id,
+    former_transactional_id,
+    key_of,
+    new_writer,
+    transactional_id,
+)
 from playhead.kafka.target import KafkaTarget
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry
@@ -20,7 +29,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Look
+from playhead.target import InUse, Look
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.sandbox.postgres_table import REPLAY, Table, account_of, records
@@ -276,3 +285,49 @@ def test_a_topic_that_refuses_more_at_the_second_attempt(
     [entry] = target.entries(replay_id)
     assert (entry.written, entry.dead) == (8, 2)
     assert sorted(buried(kafka, dlq)) == [4, 7]
+
+
+def test_a_burial_that_a_dead_run_has_left_open_is_not_waited_for(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    replay_id, dlq = new_id(), make_topic()
+    with Graveyard(kafka, dlq).open(replay_id) as bury:
+        bury(WHOLE, letters(3))
+    own_id = burial_id(replay_id)
+    dead = Transactions(kafka, own_id, transactional_id(own_id, ("laps", 0)))
+    dead.begin()
+    dead.note(dlq, b"k", b"never committed")
+    dead.note(LEDGER_TOPIC, key_of(own_id, WHOLE, new_writer()), b"never committed")
+    dead.flush()
+    began = time.monotonic()
+    with Graveyard(kafka, dlq).open(replay_id) as bury:
+        assert bury(WHOLE, []) == 1
+        assert bury(WHOLE, letters(3, 4)) == 0
+    assert time.monotonic() - began < 20
+    with pytest.raises(InUse):
+        dead.commit()
+    dead.close()
+    assert buried(kafka, dlq) == [3, 4]
+
+
+def test_holding_a_replay_ends_its_burials_and_no_stranger_of_that_name(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    replay_id = new_id()
+    target = KafkaTarget(kafka, topic)
+    prepare(target, replay_id)
+    own, stranger = burial_id(replay_id), former_burial_id(replay_id)
+    open_ones = []
+    for each in (own, stranger):
+        left = Transactions(kafka, each, transactional_id(each, ("laps", 0)))
+        left.begin()
+        left.note(LEDGER_TOPIC, key_of(each, WHOLE, new_writer()), b"never committed")
+        left.flush()
+        open_ones.append(left)
+    with target.hold(replay_id):
+        pass
+    with pytest.raises(InUse):
+        open_ones[0].commit()
+    open_ones[1].abort()
+    for each in open_ones:
+        each.close()

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,14 +12,14 @@ from confluent_kafka import Consumer
 
 from playhead.account import Account
 from playhead.connection import KafkaConnection
-from playhead.kafka import clients
+from playhead.kafka import clients, ledger_topic
 from playhead.kafka.admin import Admin
 from playhead.kafka.inspection import Wish, inspect_copy
 from playhead.kafka.ledger import Ledger, LedgerShort
 from playhead.kafka.ledger_keys import LEDGER_TOPIC, former_transactional_id
-from playhead.kafka.ledger_topic import ForgetfulLedger
+from playhead.kafka.ledger_topic import ForgetfulLedger, SplitLedger, make_ledger
 from playhead.kafka.target import KafkaTarget
-from playhead.kafka.topics import Alteration, alter, describe_topics
+from playhead.kafka.topics import Alteration, TopicSetting, alter, describe_topics
 from playhead.kafka.transactions import Transactions
 from playhead.ledger import Entry, remaining
 from playhead.proof import prove
@@ -212,8 +213,6 @@ def test_an_endless_replay_that_the_version_before_began(
 def test_a_zombie_of_the_version_before_is_fenced(kafka: KafkaConnection, topic: str) -> None:
     target, replay_id = KafkaTarget(kafka, topic), uuid.uuid4().hex[:8]
     with Admin(kafka) as admin:
-        from playhead.kafka.ledger_topic import make_ledger
-
         make_ledger(admin)
     # What it had settled does not say that its writers have names.
     settled = Transactions(kafka, replay_id, f"playhead-{replay_id}-terms")
@@ -285,11 +284,23 @@ def test_a_ledger_that_forgets_is_refused_with_the_way_to_mend_it(
     target.prepare(replay_id, inspection, terms("laps"))
 
 
+def test_a_ledger_of_several_partitions_is_refused(
+    kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(KafkaTarget(kafka, topic))
+    real = ledger_topic.describe_those
+
+    def split(admin: Admin, names: Sequence[str]) -> dict[str, Any]:
+        return {name: replace(each, partitions=(0, 1)) for name, each in real(admin, names).items()}
+
+    monkeypatch.setattr(ledger_topic, "describe_those", split)
+    with Admin(kafka) as admin, pytest.raises(SplitLedger, match="has 2 partitions"):
+        make_ledger(admin)
+
+
 def test_a_ledger_that_is_less_safe_than_the_target_is_noted(
     kafka: KafkaConnection, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from playhead.kafka import ledger_topic
-
     topic = make_topic()
     prepared(KafkaTarget(kafka, topic))
     with Admin(kafka) as admin:
@@ -309,10 +320,6 @@ def test_a_ledger_that_is_less_safe_than_the_target_is_noted(
 
 
 def _with_replicas(state: Any) -> Any:
-    from dataclasses import replace
-
-    from playhead.kafka.topics import TopicSetting
-
     partitions = tuple(replace(each, replicas=(1, 2, 3)) for each in state.partitions)
     settings = (TopicSetting("min.insync.replicas", "2", "topic"),)
     return replace(state, partitions=partitions, settings=settings)

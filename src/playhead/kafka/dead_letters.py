@@ -11,6 +11,7 @@ from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
 from playhead.kafka.burials import DETAIL, Burials, packed
 from playhead.kafka.ledger import Ledger
+from playhead.kafka.ledger_keys import burial_id, former_burial_id
 from playhead.kafka.ledger_topic import make_ledger
 from playhead.kafka.origins import letter_headers
 from playhead.kafka.target import KafkaTarget, KafkaWriter
@@ -50,7 +51,6 @@ class Graveyard:
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
         own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
         ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
-        ledger.catch_up()
         with closing(KafkaWriter(target, own_id, ledger)) as writer:
             yield _Sexton(writer, ledger, replay_id).bury
 
@@ -58,16 +58,6 @@ class Graveyard:
 def dig(admin: Admin, topic: str) -> None:
     """Return when there is a topic for dead letters of this name."""
     make_topic(admin, topic, partitions=1, settings=_SETTINGS)
-
-
-def burial_id(replay_id: str) -> str:
-    """The name under which a replay's dead letters are committed; `/` is in no replay's own."""
-    return f"{replay_id}/dlq"
-
-
-def former_burial_id(replay_id: str) -> str:
-    """What it was before; some other replay may be called so."""
-    return f"{replay_id}.dlq"
 
 
 class _BurialAccount(Account):
@@ -94,16 +84,22 @@ class _Sexton:
         Says how many others of the slice lie there: they were dead at an earlier moment, and are not.
         """
         place = slice_.topic, slice_.partition
-        if letters:
-            # Fences who buried before, and reads what he has left, unless that was done.
-            self.writer.committed(place)
-        burials = self._burials.setdefault(place, Burials())
+        burials = self._known(place, is_to_write=bool(letters))
         burials.take_in(self.ledger.raw_of(place))
         offsets = [each.record.offset for each in letters]
         left = set(burials.missing(slice_, offsets))
         if left:
             self._commit(burials, [each for each in letters if each.record.offset in left])
         return burials.others(slice_, offsets)
+
+    def _known(self, place: Place, *, is_to_write: bool) -> Burials:
+        """What was buried of a partition, by earlier runs as well."""
+        if is_to_write or (place not in self._burials and self.ledger.is_held_up()):
+            # Ends what somebody has left open who died while burying, and reads the ledger after that.
+            self.writer.committed(place)
+        elif place not in self._burials:
+            self.ledger.catch_up()
+        return self._burials.setdefault(place, Burials())
 
     def _commit(self, burials: Burials, letters: Sequence[DeadLetter]) -> None:
         records = [_as_record(each, self.replay_id) for each in letters]

@@ -10,6 +10,8 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.ledger_keys import (
     LEDGER_TOPIC,
+    burial_id,
+    former_burial_id,
     former_transactional_id,
     names_key,
     parsed,
@@ -77,24 +79,28 @@ def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
 
 
 def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
-    """End the transactions of earlier runs of a replay that a dead process has left open.
+    """End the transactions of earlier runs of a replay, and of its burials, that were left open by a death.
 
     The broker would give them up in its own time, and until then hide what stands behind them.
     """
     held = ledger_end(connection)
     if held is None or held.stable == held.end:
         return
+    former = former_burial_id(replay_id)
+    prefixes = tuple(map(prefix_of, (replay_id, burial_id(replay_id), former)))
     found, _ = read_ledger(
         connection,
         isolation="read_uncommitted",
         start=held.stable,
         end=held.end,
-        wanted=lambda key: key.startswith(prefix_of(replay_id)),
+        wanted=lambda key: key.startswith(prefixes),
     )
     keys = [key for each in found if (key := parsed(each.key)) is not None]
     ids = {
-        (transactional_id if key.writer else former_transactional_id)(replay_id, key.place)
+        (transactional_id if key.writer else former_transactional_id)(key.replay_id, key.place)
         for key in keys
+        # Who names his writers and is called like this is another replay.
+        if key.replay_id != former or key.writer is None
     }
     for each in sorted(ids):
         Transactions(connection, replay_id, each).close()
@@ -179,6 +185,11 @@ class Ledger:
 
     def _ids(self) -> tuple[str, ...]:
         return (self._replay_id,) if self._former_id is None else (self._replay_id, self._former_id)
+
+    def is_held_up(self) -> bool:
+        """Whether somebody's transaction is open, so that to read on is to wait for its end."""
+        held = ledger_end(self._connection)
+        return held is not None and held.stable < held.end
 
     def catch_up(self) -> None:
         """Read all that was committed before this call, waiting for commits that are on their way.

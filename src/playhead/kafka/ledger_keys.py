@@ -20,6 +20,7 @@ _WRITER = re.compile(r"w[0-9a-f]{16}")
 class EntryKey:
     """What the key of an entry says."""
 
+    replay_id: str
     place: Place
     writer: str | None
     """Who wrote it; None when a version of Playhead did whose writers had no names."""
@@ -59,14 +60,24 @@ def parsed(key: bytes) -> EntryKey | None:
 
     Before writers had names, keys were `replay|topic|partition|offset`.
     """
-    _, _, rest = key.decode(errors="replace").partition("|")
+    replay_id, _, rest = key.decode(errors="replace").partition("|")
     topic, *others = rest.rsplit("|", 3)
     if len(others) == 3 and topic and _WRITER.fullmatch(others[2]) and others[0].isdecimal():
-        return EntryKey((unquote(topic), int(others[0])), others[2])
+        return EntryKey(replay_id, (unquote(topic), int(others[0])), others[2])
     topic, *others = rest.rsplit("|", 2)
     if len(others) == 2 and topic and all(map(str.isdecimal, others)):
-        return EntryKey((topic, int(others[0])), None)
+        return EntryKey(replay_id, (topic, int(others[0])), None)
     return None
+
+
+def burial_id(replay_id: str) -> str:
+    """The name under which a replay's dead letters are committed; `/` is in no replay's own."""
+    return f"{replay_id}/dlq"
+
+
+def former_burial_id(replay_id: str) -> str:
+    """What it was before; some other replay may be called so."""
+    return f"{replay_id}.dlq"
 
 
 def transactional_id(replay_id: str, place: Place) -> str:
