@@ -291,8 +291,11 @@ class KafkaWriter:
 
     def _open_lane(self, place: Place) -> Lane:
         target = self._target
-        transactions = self._fencing(place)
+        own_id = transactional_id(self._replay_id, place)
+        settings = self._settings(place[0])
+        transactions = Transactions(target.connection, self._replay_id, own_id, settings)
         try:
+            self._fence_former(place)
             # Only now: to make the producer has ended whatever else was writing under its id.
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.settled().get("same_cluster")
@@ -315,16 +318,13 @@ class KafkaWriter:
             transactions.close()
             raise
 
-    def _fencing(self, place: Place) -> Transactions:
-        """A producer; to make it has fenced who wrote before, also a version with other ids."""
-        connection, replay_id = self._target.connection, self._replay_id
-        if not self._ledger.names_writers:
+    def _fence_former(self, place: Place) -> None:
+        """Fence who wrote under the id that the partition had in a version before."""
+        if not (self._ledger.names_writers or self._may_overlap):
             self._ledger.catch_up()
         if not self._ledger.names_writers:
             former = former_transactional_id(self._ledger.former_id, place)
-            Transactions(connection, replay_id, former).close()
-        own_id = transactional_id(replay_id, place)
-        return Transactions(connection, replay_id, own_id, self._settings(place[0]))
+            Transactions(self._target.connection, self._replay_id, former).close()
 
     def _with_own(self, place: Place, committed: list[Slice]) -> list[Slice]:
         """What the ledger has; it must have all that was committed here."""
