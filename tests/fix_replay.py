@@ -150,12 +150,12 @@ def ran(planned: Planned, **more: Any) -> Proof:
 
 
 def is_lawful(proof: Proof, plan: Plan) -> None:
-    """planned = written + filtered + outside + dead + skipped + absent + missing, for each partition."""
+    """planned = written + filtered + outside + dead + skipped + absent + unexplained + missing, for each partition."""
     places = {(each.topic, each.partition): each for each in proof.partitions}
     assert set(places) == {each.place for each in plan.partitions}
     for each in proof.partitions:
         parts = (each.written, each.filtered, each.outside, each.dead, each.skipped)
-        assert each.planned == sum(parts) + each.absent + each.missing, each
+        assert each.planned == sum(parts) + each.absent + each.unexplained + each.missing, each
         assert min(*parts, each.absent, each.missing) >= 0, each
     assert proof.total("planned") == plan.planned
 

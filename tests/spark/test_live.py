@@ -11,8 +11,10 @@ from confluent_kafka.admin import NewPartitions
 
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.topics import delete
+from playhead.ledger import checksum_of
 from playhead.live.running import PipelineInUse
 from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.records import Records
 from playhead.terms import OtherTerms
 from playhead.testing.proxy import LinkProxy
 from tests.fix_live import COLUMNS, Live, Playing, whole
@@ -74,6 +76,7 @@ def test_a_transform_does_the_same_as_in_a_replay(deck: Deck, live: Live) -> Non
     rest = "ORDER BY seq"
     assert deck.rows(other, "*", rest) == deck.rows(one, "*", rest)
     assert sum(each.filtered for each in it.entries()) == 20
+    assert {each.checksum for each in it.entries()} == {None}, "only what it became was seen"
     assert it.status()["records"] == 20
 
 
@@ -142,6 +145,8 @@ def test_absent_offsets_count_and_leave_no_lag(deck: Deck, live: Live) -> None:
     it.start().ended()
     [entry] = it.entries()
     assert (entry.slice.to_offset, entry.written, entry.absent) == (8, 3, 5)
+    assert entry.absences == {"markers of transactions": 4, "records of aborted transactions": 1}
+    assert entry.checksum == checksum_of([Records.of(deck.records(topic)).checksum()])
     assert it.group() == {(topic, 0): 8}
 
 

@@ -12,9 +12,12 @@ from playhead.account import RecordRefused
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
 from playhead.kafka.source import KafkaSource
+from playhead.ledger import checksum_of
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
+from playhead.records import Records
 from playhead.replay import api, sharing
+from playhead.replay.api import Planned
 from playhead.time_span import SpanGoesOn
 from tests.fix_replay import (
     ODD_SETTINGS,
@@ -273,7 +276,19 @@ def test_where_and_select(deck: Deck, laps: str) -> None:
     assert sorted(json.loads(each.value or b"")["n"] for each in found) == kept
     assert all(each.key and each.key.startswith(b"CAR-") for each in found)
     assert all(each.headers[0][0] == "lap" for each in found)
+    assert proof.checksum == read_checksum(deck, planned), (
+        "of what was read, and not of what it became"
+    )
     assert planned.verify().agrees
+
+
+def read_checksum(deck: Deck, planned: Planned) -> int | None:
+    """Made from the source's records."""
+    held = [
+        Records.of(each for each in deck.records(slice_.topic) if each in slice_)
+        for slice_ in planned.plan.slices()
+    ]
+    return checksum_of(each.checksum() for each in held)
 
 
 def test_a_bad_expression_is_refused_before_anything_happens(deck: Deck, laps: str) -> None:
