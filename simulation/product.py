@@ -163,7 +163,7 @@ class Journal(RealJournal):
         super().__init__(Path("/nowhere"))
         self._base = sqlite3.connect(":memory:", isolation_level=None)
         self._base.row_factory = sqlite3.Row
-        self._base.execute(playhead.journal._SCHEMA)
+        self._base.executescript(playhead.journal._SCHEMA)
         self._holders: dict[str, Process] = {}
         self._asked: set[str] = set()
 
