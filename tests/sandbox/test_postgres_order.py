@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -13,17 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.commit_order import OrderBroken, follows_in
-from playhead.errors import Unavailable
+from playhead.commit_order import OrderBroken
 from playhead.job import Job, play
-from playhead.ledger import remaining
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
-from playhead.target import AlreadyCommitted, OutOfOrder, Writer
+from playhead.target import OutOfOrder
 from playhead.testing import ListSource
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
+from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of
 from tests.unit.replaying import runner, whole_plan
 
 COLUMNS = "id int PRIMARY KEY, v int"
@@ -176,31 +173,6 @@ def _record(partition: int, offset: int, key: int, value: int | None) -> Record:
     return record(offset, body, key=b"%d" % key, partition=partition)
 
 
-class Task:
-    """A writer that was started when the ledger said what it said, and goes on from there."""
-
-    def __init__(self, writer: Writer, items: list[Record], left: list[Slice], most: int) -> None:
-        self.writer, self.items, self.left, self.most = writer, items, left, most
-        self.plan = [Slice("cars", each.partition, 0, len(items)) for each in left]
-
-    def step(self) -> None:
-        """Commit the next slice, or end, as a task does that is refused."""
-        if not self.left:
-            return
-        head = self.left[0]
-        end = min(head.from_offset + self.most, head.to_offset)
-        slice_ = replace(head, to_offset=end)
-        rows = [each for each in self.items if each in slice_]
-        account = Account(slice_)
-        account.read, account.follows = len(rows), follows_in(self.plan)(slice_)
-        try:
-            self.writer.commit(account, [Records.of(rows)] if rows else [])
-        except (AlreadyCommitted, Unavailable):
-            self.left = []
-            return
-        self.left = remaining(self.left, [slice_])
-
-
 @pytest.mark.parametrize("rule", ["ignore", "update"])
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -208,32 +180,16 @@ class Task:
 @given(
     drawn=logs(),
     cuts=st.lists(st.integers(1, 6), min_size=4, max_size=4),
-    turns=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30),
+    turns=turns_of(PARTITIONS),
 )
 def test_the_table_is_what_the_log_says(
-    table: Table, rule: str, drawn: list[Log], cuts: list[int], turns: list[tuple[int, bool]]
+    table: Table, rule: str, drawn: list[Log], cuts: list[int], turns: Turns
 ) -> None:
-    table.run("TRUNCATE {table}")
-    table.run(f'TRUNCATE "{table.schema}".ledger')
+    emptied(table)
     table = table.with_options(on_conflict=rule, tombstones="delete")
-    tasks: dict[int, Task] = {}
-    with ExitStack() as stack:
-        writers = [stack.enter_context(table.target.open(REPLAY)) for _ in cuts]
-
-        def made(number: int) -> Task:
-            """Two tasks for each partition, as if one of them had been started again elsewhere."""
-            partition = number % PARTITIONS
-            items = [_record(partition, n, *each) for n, each in enumerate(drawn[partition])]
-            plan = [Slice("cars", partition, 0, len(items))] if items else []
-            known = [entry.slice for entry in table.target.entries(REPLAY)]
-            return Task(writers[number], items, remaining(plan, known), cuts[number])
-
-        for number, is_started_again in turns:
-            if is_started_again or number not in tasks:
-                tasks[number] = made(number)
-            tasks[number].step()
-        for partition in range(PARTITIONS):
-            last = made(partition)
-            while last.left:
-                last.step()
+    items = [
+        [_record(partition, n, *each) for n, each in enumerate(log)]
+        for partition, log in enumerate(drawn)
+    ]
+    play_in_turns(table, items, cuts, turns)
     assert dict(table.rows("id, v")) == outcome(drawn, rule)

@@ -9,7 +9,8 @@ from psycopg import sql
 from playhead.postgres.decode import ORDER
 from playhead.postgres.failures import UNIQUE_VIOLATION
 from playhead.postgres.forms import FORM
-from playhead.postgres.layout import Field
+from playhead.postgres.layout import OFFSET, PARTITION, TOPIC, Field
+from playhead.postgres.rank import Rank, is_later
 from playhead.postgres.session import Place
 
 Rule = Literal["ignore", "newer", "update", "error"]
@@ -20,6 +21,8 @@ GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
 EXPECTED = "playhead_expected"
 AT = "playhead:at"
 _SIDES = ("t", "EXCLUDED")
+# So that they are compared alike, whatever the columns' own types and collations are.
+_PLACES = {TOPIC: '{}::text COLLATE "C"', PARTITION: "{}::text::int8", OFFSET: "{}::text::int8"}
 # Types that a cast makes fit by cutting, where a column refuses what is too long.
 _CUT = ("bpchar", "name", "bit", "varbit")
 
@@ -58,6 +61,11 @@ class Merge:
     is_partitioned: bool = False
     forms: tuple[tuple[Field, ...], ...] = ()
     """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    places: tuple[str, ...] = ()
+    """Columns by which a row says which record it is from: topic, partition and offset, as far as they
+    are there; none where it does not say."""
+    source: tuple[str, int] = ("", 0)
+    """The topic and the partition of the staged rows."""
     part: tuple[int, int] | None = None
     """The layer and the form of the rows that this is for, when it is not for all."""
 
@@ -143,28 +151,31 @@ class Merge:
             return "(t.xmax = 0) AS is_new", "is_new"
         # A row that was led to its partition has no system columns. The statement does not see what
         # it writes itself: the keys it finds are those that were there.
-        there = f"SELECT FROM {self.place.quoted} o WHERE {self._same('o', 'w')}"
+        there = f"SELECT FROM {self.place.quoted} o WHERE {self.same('o', 'w')}"
         return ", ".join(f"t.{named(name)}" for name in self.key), f"NOT EXISTS ({there})"
 
     def supersede(self, first: int, last: int) -> str:
         """Forget staged rows that a tombstone of their slice comes after."""
         later = f"s.{_ORDER} < g.{_ORDER}"
         if self.rule == "newer":
-            version = named(self.version)
-            later = f"(s.{version}, s.{_ORDER}) < (g.{named(AT)}, g.{_ORDER})"
+            staged = Rank(self.key_of(self.version), f"s.{_ORDER}")
+            later = is_later(Rank(f"g.{named(AT)}", f"g.{_ORDER}"), staged)
         some = _some(first, last)
-        return f"DELETE FROM {STAGE} s USING {GONE} g {some} AND {self._same('s', 'g')} AND {later}"  # noqa: S608
+        return f"DELETE FROM {STAGE} s USING {GONE} g {some} AND {self.same('s', 'g')} AND {later}"  # noqa: S608
 
     def delete(self, first: int, last: int) -> str:
         """Delete the rows of the keys that are gone; under `newer`, unless they are later ones."""
-        is_later = f"coalesce(t.{named(self.version)} > g.{named(AT)}, false)"
-        unless = f" AND NOT {is_later}" if self.rule == "newer" else ""
-        same, some = self._same("t", "g"), f"g.{_ORDER} BETWEEN {first} AND {last}"
+        unless = ""
+        if self.rule == "newer":
+            gone = Rank(f"g.{named(AT)}", self._staged_place(f"g.{_ORDER}"))
+            unless = f" AND NOT {is_later(self._rank('t'), gone)}"
+        same, some = self.same("t", "g"), f"g.{_ORDER} BETWEEN {first} AND {last}"
         return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same} AND {some}{unless}"  # noqa: S608
 
     def make_gone(self) -> str:
         """Keys of tombstones, in the table's own types: what these do to a value makes it another key."""
-        return make_temporary(GONE, [(ORDER, "int8"), (AT, "timestamptz"), *self._key_columns()])
+        at = _typed(self._field(self.version)) if self.rule == "newer" else "timestamptz"
+        return make_temporary(GONE, [(ORDER, "int8"), (AT, at), *self._key_columns()])
 
     def _key_columns(self) -> list[tuple[str, str]]:
         key = [each for each in self.fields if each.name in self.key]
@@ -188,20 +199,20 @@ class Merge:
 
     def met(self) -> str:
         """Offsets of the keys that the table has."""
-        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self._same('t', 'k')})"
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'k')})"
         return f"SELECT {_ORDER} FROM {KEYS} k WHERE {there}"  # noqa: S608
 
     def known(self) -> str:
         """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
         places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
         again = f"SELECT o FROM (SELECT {_ORDER} AS o, {places} AS n FROM {STAGE} s) a WHERE n > 1"  # noqa: S608
-        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self._same('t', 's')})"
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
         return (
             f"DELETE FROM {STAGE} s WHERE {there} OR {_ORDER} IN ({again}) "  # noqa: S608
             f"RETURNING {_ORDER}, '{UNIQUE_VIOLATION}', 'a row of this key is there already'"
         )
 
-    def _same(self, one: str, other: str) -> str:
+    def same(self, one: str, other: str) -> str:
         """That the keys of two tables are equal; `s` is the stage."""
 
         def side(alias: str, field: Field) -> str:
@@ -209,6 +220,25 @@ class Merge:
 
         key = [each for each in self.fields if each.name in self.key]
         return " AND ".join(f"{side(one, each)} = {side(other, each)}" for each in key)
+
+    def key_of(self, name: str) -> str:
+        """A staged value as the column will have it."""
+        return self._key_of(self._field(name))
+
+    def _field(self, name: str) -> Field:
+        return next(each for each in self.fields if each.name == name)
+
+    def _rank(self, alias: str) -> Rank:
+        """Of a row of the table."""
+        columns = [_PLACES[name].format(f"{alias}.{named(name)}") for name in self.places]
+        return Rank(f"{alias}.{named(self.version)}", f"({', '.join(columns)})" if columns else "")
+
+    def _staged_place(self, offset: str) -> str:
+        """The place of a staged record, as far as rows of the table say theirs."""
+        topic, partition = self.source
+        held = {TOPIC: literal(topic), PARTITION: str(partition), OFFSET: offset}
+        columns = [_PLACES[name].format(held[name]) for name in self.places]
+        return f"({', '.join(columns)})" if columns else ""
 
     def _keys(self) -> str:
         return ", ".join(self._key_of(each) for each in self.fields if each.name in self.key)
@@ -254,8 +284,7 @@ class Merge:
             return f"SELECT {held} {where}"
         wins = f"s.{_ORDER}" if self.rule == "ignore" else f"s.{_ORDER} DESC"
         if self.rule == "newer":
-            version = next(each for each in self.fields if each.name == self.version)
-            wins = f"{self._held(version)} DESC NULLS LAST, {wins}"
+            wins = f"{self.key_of(self.version)} DESC NULLS LAST, {wins}"
         keys = self._keys()
         return f"SELECT DISTINCT ON ({keys}) {held} {where} ORDER BY {keys}, {wins}"
 
@@ -287,8 +316,7 @@ class Merge:
         there, given = (", ".join(f"{of}.{named(each.name)}" for each in others) for of in _SIDES)
         differs = f"ROW({there})::record OPERATOR(pg_catalog.*<>) ROW({given})::record"
         if self.rule == "newer":
-            version = named(self.version)
-            differs += f" AND (t.{version} IS NULL OR t.{version} <= EXCLUDED.{version})"
+            differs += f" AND {is_later(self._rank('EXCLUDED'), self._rank('t'), or_same=True)}"
         return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
 
 

@@ -7,10 +7,11 @@ from playhead.errors import Refused
 from playhead.note import Note
 from playhead.postgres.careful import Documents, read_object
 from playhead.postgres.failures import NotAllowed
-from playhead.postgres.layout import Layout
+from playhead.postgres.latest import is_needed
+from playhead.postgres.layout import TIMESTAMP, TOPIC, Layout, has_place
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table
-from playhead.postgres.tables import Habits
+from playhead.postgres.tables import Habits, depends_on_order
 from playhead.postgres.texts import Bad
 from playhead.records import Records
 
@@ -26,6 +27,10 @@ class Subject:
     layout: Layout
     habits: Habits
     samples: Sequence[Records]
+    partitions: int = 1
+    """Of the topic."""
+    others: Sequence[str] = ()
+    """Other topics that go to the same table."""
 
     @property
     def table(self) -> Table:
@@ -46,6 +51,7 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
     yield from _notes_of_fields(subject)
     yield from _notes_of_table(subject)
     yield from _notes_of_rows(session, subject)
+    yield from _notes_of_order(subject)
 
 
 def _refuse_replica(session: Session) -> None:
@@ -116,11 +122,20 @@ def _refuse_version(subject: Subject) -> None:
             f"the rule newer compares {version}, and {table.place} has no such column",
             hint="name one with --version-column, or add _timestamp timestamptz to the table",
         )
-    is_time = version == "_timestamp" and column.base in _TIMES
-    if subject.habits.tombstones == "delete" and not is_time:
+    is_time = version == TIMESTAMP and column.base in _TIMES
+    has_version = is_time or version == TIMESTAMP
+    if not {"delete": is_time, "null": has_version}.get(subject.habits.tombstones or "", True):
         raise Refused(
             f"a tombstone has no {version}: newer cannot tell whether it is later than a row",
             hint="--version-column _timestamp, of type timestamptz, or --tombstones skip",
+        )
+    says_topic = has_place(subject.layout) and table.column(TOPIC) is not None
+    if subject.others and not says_topic:
+        raise Refused(
+            f"records of {_listed([subject.topic, *subject.others])} go to {table.place}, whose rows do "
+            f"not say which they are from: of two with one {version}, newer cannot tell the later one",
+            hint=f"ALTER TABLE {table.place} ADD _topic text, ADD _partition int, ADD _offset bigint; "
+            "or a table for each topic, by {topic} in its name",
         )
 
 
@@ -243,6 +258,27 @@ def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
     if not table.keys:
         text = f"{table.place} has no unique key: another replay of these records adds them again"
         yield Note("target-no-key", text)
+
+
+def _notes_of_order(subject: Subject) -> Iterator[Note]:
+    """By what rule it is decided which record of a key a row is made of."""
+    habits, code = subject.habits, "target-order"
+    if habits.rule == "newer":
+        text = f"of records with one key, the latest {habits.version} decides; of equal ones, the higher "
+        text += "partition and offset"
+        if is_needed(subject.layout, habits) and not has_place(subject.layout):
+            more = "keys are kept beside the ledger, too, because the table has no _partition and _offset"
+            text = f"{text}; {more}" if subject.partitions > 1 else text
+        yield Note(code, text, "info")
+        return
+    is_ordered = depends_on_order(habits.rule, habits.tombstones, habits.key)
+    if is_ordered and (subject.partitions > 1 or subject.others):
+        which = "first" if habits.rule in ("ignore", "error") else "last"
+        text = (
+            f"of records with one key, the {which} of its partition decides; for a key that is in "
+        )
+        text += "several partitions it is not fixed which: only --on-conflict newer goes by time"
+        yield Note(code, text, "info")
 
 
 def _listed(names: Sequence[str] | dict[str, None]) -> str:

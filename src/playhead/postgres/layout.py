@@ -12,6 +12,7 @@ from playhead.postgres.table import Column, Table
 TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
 TIMESTAMP, KEY, HEADERS = "_timestamp", "_key", "_headers"
 METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)
+PLACE = (TOPIC, PARTITION, OFFSET)
 EXTRA = "_extra"
 # The column that takes a value as a whole, where values are not taken apart.
 WHOLE = ("_value", "value")
@@ -67,6 +68,11 @@ class Layout:
     def fields(self) -> tuple[Field, ...]:
         rest = () if self.extra is None else (self.extra,)
         return (*self.metadata, *self.values, *rest)
+
+
+def has_place(layout: Layout) -> bool:
+    """Whether each row says which record it is from."""
+    return {PARTITION, OFFSET} <= {each.name for each in layout.metadata}
 
 
 def layout_of(table: Table, decode: str, extra: str = EXTRA) -> Layout:

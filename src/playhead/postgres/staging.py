@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,7 +12,6 @@ from playhead.account import Account
 from playhead.errors import PlayheadError
 from playhead.faults import abort_point
 from playhead.postgres import sweep
-from playhead.postgres.careful import Documents, read_json
 from playhead.postgres.conflict import AT, GONE, GONE_TEXTS, STAGE, TEXTS, Merge, named
 from playhead.postgres.decode import ORDER, Decoded
 from playhead.postgres.failures import (
@@ -21,11 +21,12 @@ from playhead.postgres.failures import (
     StatementRefused,
     of_a_record,
 )
-from playhead.postgres.layout import Field
-from playhead.postgres.metadata import bytes_text, microseconds_of
+from playhead.postgres.keys import key_texts
+from playhead.postgres.latest import Latest, Statements
+from playhead.postgres.metadata import microseconds_of
 from playhead.postgres.session import Session
 from playhead.postgres.tables import OpenTable
-from playhead.postgres.texts import Bad, text_for
+from playhead.postgres.texts import Bad
 from playhead.records import Records
 
 Statement = Callable[[int, int], str]
@@ -85,7 +86,7 @@ class Stage:
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
-        self.merge = merge or table.merge(decoded)
+        self.merge = replace(merge or table.merge(decoded), source=(whole.topic, whole.partition))
         self.has_tombstones = table.habits.tombstones == "delete" and bool(decoded.tombstones)
         self._counts: Counter[str] = Counter()
         self._waiting: dict[int, DataError] = {}
@@ -95,18 +96,40 @@ class Stage:
         """Rows into the table; says how many were inserted, updated, left alone and deleted."""
         self.fill()
         abort_point("postgres.stage.copied")
-        if self.has_tombstones:
+        latest = self._table.latest
+        if latest is not None:
+            self._mind_latest(latest)
+        elif self.has_tombstones:
             self._delete()
             self._supersede()
         for merge in self._parts():
             self._apply(merge.insert, STAGE, self._sweeps(), run=self._inserted)
+        if latest is not None and latest.keeps_rows(self._whole.partition):
+            self._session.run(self._of(latest).keep_rows())
+            abort_point("postgres.latest.rows_kept")
         counts = self._counts
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
         found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
         if self.has_tombstones:
-            found |= {"deleted": counts["deleted"], "superseded": counts["superseded"]}
+            found["deleted"] = counts["deleted"]
+        if self.has_tombstones or counts["superseded"]:
+            found["superseded"] = counts["superseded"]
         return found
+
+    def _mind_latest(self, latest: Latest) -> None:
+        """Under `newer`: forget records that something later is known of, though no row says so."""
+        statements = self._of(latest)
+        latest.lock()
+        if self.has_tombstones:
+            self._session.run(statements.outdated_tombstones())
+            self._delete()
+            self._session.run(statements.keep_tombstones())
+            abort_point("postgres.latest.tombstones_kept")
+        self._apply(statements.outdated, STAGE, self._sweeps(), run=self._superseded)
+
+    def _of(self, latest: Latest) -> Statements:
+        return latest.statements(self.merge, self._whole.topic, self._whole.partition)
 
     def _parts(self) -> list[Merge]:
         """One merge for all rows; or for rows that name other columns one each, which follow each other."""
@@ -351,25 +374,3 @@ def kind_of(sqlstate: str) -> str:
         return _KINDS[sqlstate]
     is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
     return "type" if is_of_type else "check"
-
-
-def key_texts(held: bytes | None, key: Sequence[Field]) -> dict[str, str]:
-    """A record's key as the texts of key columns: fields of a JSON object, or the whole of it for one."""
-    if held is None:
-        raise Bad("no_key", "a tombstone without a key says nothing of what is gone")
-    try:
-        document = read_json(held, "the key")
-    except Bad:
-        document = None
-    if isinstance(document, dict):
-        found = Documents(key).texts(document)
-    elif len(key) == 1:
-        is_scalar = document is not None and not isinstance(document, list)
-        whole = document if is_scalar else bytes_text(held, "the key")
-        found = {key[0].name: text_for(key[0].column, whole)}
-    else:
-        found = {}
-    missing = [each.name for each in key if each.name not in found]
-    if missing:
-        raise Bad("no_key", f"the key of a tombstone has nothing for column {missing[0]}")
-    return found

@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playhead.account import Account
 from playhead.postgres.conflict import REPLACING, Merge, Rule
 from playhead.postgres.decode import Decoded, Decoder, Refusals
 from playhead.postgres.failures import TableChanged
-from playhead.postgres.layout import OFFSET, Layout
+from playhead.postgres.layout import OFFSET, PLACE, Layout, has_place
 from playhead.postgres.session import Place, Session
 from playhead.postgres.table import read_table
 from playhead.postgres.texts import Bad
 from playhead.records import Records
+
+if TYPE_CHECKING:
+    from playhead.postgres.latest import Latest
 
 # Types of which equal bytes are equal keys, and others are not.
 _BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
@@ -52,6 +55,8 @@ class OpenTable:
 
     def __init__(self, layout: Layout, habits: Habits, *, only_by_stage: bool = False) -> None:
         self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
+        self.latest: Latest | None = None
+        """Under `newer`, where the latest record of a key is kept if no row can tell it."""
         always = (*habits.key, *((habits.version,) if habits.version else ()))
         never_null = habits.key if habits.is_keyed else ()
         minded = minded_columns(layout, habits)
@@ -119,6 +124,7 @@ class OpenTable:
         habits = self.habits
         key = habits.key if habits.is_keyed or habits.rule == "error" else ()
         is_distinct = bool(key) and decoded.loose is None and self._are_distinct(key, decoded.ready)
+        names = {each.name for each in self.layout.metadata}
         is_partitioned = self.layout.table.kind == "p"
         return Merge(
             self.place,
@@ -129,6 +135,7 @@ class OpenTable:
             is_distinct,
             is_partitioned,
             decoded.forms,
+            tuple(name for name in PLACE if name in names) if has_place(self.layout) else (),
         )
 
     def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:

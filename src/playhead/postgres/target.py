@@ -14,7 +14,8 @@ from playhead.postgres.conflict import Rule
 from playhead.postgres.create import KINDS_OF_WHOLE, statement_for
 from playhead.postgres.inspection import Subject, refuse
 from playhead.postgres.inspection import notes as inspection_notes
-from playhead.postgres.layout import layout_of
+from playhead.postgres.latest import RIGHTS, Latest, is_needed
+from playhead.postgres.layout import Layout, layout_of
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.places import parts_of, place_of
 from playhead.postgres.session import Place, Session, open_session
@@ -62,14 +63,17 @@ class PostgresTarget(Target):
         statements: dict[Place, str] = {}
         notes: list[Note] = []
         with self._session() as session:
-            for topic in look.partitions:
-                place = place_of(session.run, self.table, topic)
+            places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
+            for topic, place in places.items():
                 samples = [each for each in look.samples if each.topic == topic]
                 table = read_table(session.run, place)
                 if table is not None:
                     layout = layout_of(table, self.decode)
-                    subject = Subject(topic, layout, self._habits(table), samples)
+                    others = [each for each in places if each != topic and places[each] == place]
+                    count = look.partitions[topic]
+                    subject = Subject(topic, layout, self._habits(table), samples, count, others)
                     refuse(session, subject)
+                    self._refuse_without_latest(session, subject)
                     notes += inspection_notes(session, subject)
                 elif self.create:
                     kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
@@ -185,11 +189,24 @@ class PostgresTarget(Target):
                 if topic not in tables:
                     opened = self._open_table(session, topic)
                     self._refuse_other(session, replay_id, topic, opened)
+                    opened.latest = self._latest(session, replay_id, opened.layout, opened.habits)
                     tables[topic] = opened
                 return tables[topic]
 
             ledger = self._ledger(session)
             yield PostgresWriter(session, ledger, replay_id, table_of, self.known_by)
+
+    def _latest(
+        self, session: Session, replay_id: str, layout: Layout, habits: Habits
+    ) -> Latest | None:
+        if not is_needed(layout, habits):
+            return None
+        return Latest(session, self._ledger_place, layout, habits, replay_id)
+
+    def _refuse_without_latest(self, session: Session, subject: Subject) -> None:
+        latest = self._latest(session, "", subject.layout, subject.habits)
+        if latest is not None:
+            latest.own.refuse_unusable(RIGHTS)
 
     def _open_table(self, session: Session, topic: str) -> OpenTable:
         place = place_of(session.run, self.table, topic)

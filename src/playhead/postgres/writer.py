@@ -58,7 +58,7 @@ class Course:
 
 
 class _TooMany(Exception):
-    """Too many rows meet others."""
+    """Too many rows meet others, or something may be known that is later than a new one."""
 
 
 class PostgresWriter:
@@ -86,10 +86,13 @@ class PostgresWriter:
         table = self._table_of(slice_.topic)
         course = self._courses.setdefault(slice_.topic, Course())
         decoded = table.decode(whole, account)
-        if course.staged_left == 0 and table.may_go_directly(decoded):
+        if table.latest is not None:
+            table.latest.make()
+        may_be_copied = course.staged_left == 0 and _may_be_copied(table, account)
+        if may_be_copied and table.may_go_directly(decoded):
             try:
-                self._directly(table, decoded, account)
-                return
+                if self._directly(table, decoded, account):
+                    return
             except (DataError, StatementRefused) as exc:
                 # Some value, or a row that is there already: the stage finds out whose.
                 if exc.sqlstate == UNIQUE_VIOLATION:
@@ -126,8 +129,11 @@ class PostgresWriter:
                 found += rows.findings()
         return found
 
-    def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> None:
+    def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> bool:
+        """Whether it could be: not where it has to be looked whether something later is known."""
         with self._begun(table, account):
+            if table.latest is not None and not table.latest.is_empty():
+                return False
             for rows in copied(decoded) if decoded.rows else ():
                 self._session.copy(table.place, rows)
             abort_point("postgres.direct.copied")
@@ -135,6 +141,7 @@ class PostgresWriter:
                 account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded)
             )
         abort_point("postgres.direct.committed")
+        return True
 
     def _by_stage(
         self, table: OpenTable, decoded: Decoded, whole: Records, account: Account, course: Course
@@ -144,7 +151,8 @@ class PostgresWriter:
         def stage(rows: Decoded) -> Stage:
             return Stage(self._session, table, rows, whole, account, merge)
 
-        if course.may_part(table.may_go_apart(decoded, merge)):
+        could = _may_be_copied(table, account) and table.may_go_apart(decoded, merge)
+        if course.may_part(could):
             before = account.refused_offsets
             try:
                 details = self._apart(table, decoded, account, stage)
@@ -177,6 +185,8 @@ class PostgresWriter:
         """Only rows that meet others go by the stage; None, and nothing done, when these are too many."""
         with contextlib.suppress(_TooMany):
             with self._begun(table, account):
+                if table.latest is not None and not table.latest.is_empty():
+                    raise _TooMany
                 parts = apart.part(self._session, table.merge(decoded), decoded)
                 if parts is None:
                     raise _TooMany
@@ -216,6 +226,12 @@ class PostgresWriter:
 def needs_all_slices(table: OpenTable) -> bool:
     """Whether a slice can be compared only together with all others of its replay."""
     return table.habits.is_keyed or not rows_by(table)
+
+
+def _may_be_copied(table: OpenTable, account: Account) -> bool:
+    """Whether rows of new keys may be, as far as is known before."""
+    latest = table.latest
+    return latest is None or latest.may_be_let_be(account.slice.partition)
 
 
 def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
