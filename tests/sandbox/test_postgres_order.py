@@ -60,7 +60,7 @@ def test_each_row_is_the_last_of_its_records(table: Table, tmp_path: Path, run_j
         record(n, b'{"id":%d,"v":%d}' % (n % half, n), ms=NOON_MS + n) for n in range(2 * half)
     ]
     source = ListSource(items)
-    plan = whole_plan(source, replay_id=REPLAY, target=table.target.inspect(_look(source)))
+    plan = whole_plan(source, replay_id="anew", target=table.target.inspect(_look(source)))
     proof = runner(plan, source, table.target, tmp_path, run_job=run_job, slots=2).run()
     assert proof.adds_up
     assert table.run("SELECT count(*), count(*) FILTER (WHERE v = id + 60000) FROM {table}") == [
@@ -92,11 +92,13 @@ def test_what_depends_on_the_order_is_ordered() -> None:
 # --- the writers of one partition
 
 
-def commit(table: Table, slice_: Slice, *, follows: int | None = None) -> None:
+def commit(
+    table: Table, slice_: Slice, *, follows: int | None = None, replay: str = REPLAY
+) -> None:
     rows = [record(n, {"id": n % 3, "v": n}) for n in range(slice_.from_offset, slice_.to_offset)]
     account = Account(slice_)
     account.follows, account.read = follows, len(rows)
-    with table.target.open(REPLAY) as writer:
+    with table.target.open(replay) as writer:
         writer.commit(account, [Records.of(rows)])
 
 
@@ -119,8 +121,8 @@ def test_a_slice_that_comes_early_is_refused(table: Table) -> None:
     assert table.rows() == [(0, 9), (1, 7), (2, 8)]
 
 
-def test_a_pure_insert_may_come_in_any_order(table: Table) -> None:
-    table = Table.made(table.url, table.schema, "id int, v int", name="appended")
+def test_a_pure_insert_may_come_in_any_order(sandbox: Endpoints, schema: str) -> None:
+    table = Table.made(sandbox.database_url, schema, "id int, v int")
     commit(table, Slice("cars", 0, 5, 10), follows=5)
     commit(table, Slice("cars", 0, 0, 5))
     assert len(table.rows()) == 10
@@ -129,8 +131,8 @@ def test_a_pure_insert_may_come_in_any_order(table: Table) -> None:
 def test_holes_that_an_older_version_left_are_not_filled(table: Table, tmp_path: Path) -> None:
     items = [record(n, {"id": n % 3, "v": n}) for n in range(20)]
     source = ListSource(items)
-    plan = whole_plan(source, replay_id=REPLAY, target=table.target.inspect(_look(source)))
-    commit(table, Slice("cars", 0, 10, 20))
+    plan = whole_plan(source, replay_id="anew", target=table.target.inspect(_look(source)))
+    commit(table, Slice("cars", 0, 10, 20), replay="anew")
     with pytest.raises(OrderBroken, match=r"cars:0:10-20 and not cars:0:0-10"):
         runner(plan, source, table.target, tmp_path, run_job=last_first).run()
     assert table.rows() == [(0, 18), (1, 19), (2, 17)]
