@@ -87,7 +87,10 @@ def decides(
     assert dict(table.rows("id, v")) == latest_of(drawn, shape)
     entries = table.target.entries(REPLAY)
     found = table.compared(
-        *((entry, [r for r in logs_[entry.slice.partition] if r in entry.slice]) for entry in entries)
+        *(
+            (entry, [r for r in logs_[entry.slice.partition] if r in entry.slice])
+            for entry in entries
+        )
     )
     assert not any(each.different or each.unknown for each in found), found
 
