@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED
+from playhead.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
     Entry,
@@ -335,7 +336,10 @@ def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
 def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:
     last_ms = max(entry.last_late_ms or 0 for entry in entries)
     lateness_ms = plan.request.lateness_ms
-    text = f"{late:,} records of the span came late, the last {last_ms / 1000:g} s after its end"
+    after = show_duration_ms(last_ms)
+    text = (
+        f"{late:,} records of the span came late, the last {after} after its end by the log's time"
+    )
     if not _is_all_known(plan) and last_ms >= _NEAR_THE_EDGE * lateness_ms:
         more = f"close to the {lateness_ms / 1000:g} s that were waited for; there may be more: --lateness"
         return Note("late", f"{text}, {more}", "warn")

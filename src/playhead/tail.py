@@ -16,7 +16,7 @@ WITHIN_S = 1.0
 """How long is spent on samples; what was on its way then still counts."""
 _NEAR, _STRIDE, _LAST = 2_000, 200, 500
 _STRIDES, _MOST_PROBES, _FEW = 64, 2_048, 3
-_READERS = 4
+_READERS, _GLANCED = 4, 5_000
 _PROBE_BYTES = 1 << 20
 _BY_BROKER = {TimestampType.LOG_APPEND_TIME.value, TimestampType.NONE.value}
 
@@ -160,6 +160,9 @@ def look(
 
 def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
     """Several at the same time; what is too large after all is left to the samples."""
+    if isinstance(source, Glancing) and len(tails) > _READERS:
+        _glance_wholly(source, [each for each in tails if len(each) <= _GLANCED])
+        tails = [each for each in tails if not each.is_whole]
     lots = [tails[index::_READERS] for index in range(min(_READERS, len(tails)))]
     if len(tails) <= _READERS:
         lots = [tails] if tails else []
@@ -184,6 +187,17 @@ def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+def _glance_wholly(source: Glancing, tails: Sequence[Tail]) -> None:
+    """Many short ones at the same time. Only where no offset is absent there is nothing to be sure of."""
+    by_place = {each.place: each for each in tails}
+    most_bytes = WHOLE_BYTES // max(1, len(tails))
+    wanted = [Slice(*each.place, each.start, each.end) for each in tails]
+    for part, times in source.glance(wanted, within_s=WITHIN_S, most_bytes=most_bytes):
+        tail = by_place[part.topic, part.partition]
+        if len(part) == len(times.offsets) == len(tail):
+            tail.take(part, times)
 
 
 def _read(reader: Reader, tail: Tail, most_bytes: int) -> int:

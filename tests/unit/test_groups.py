@@ -109,6 +109,14 @@ def test_a_time_outside_of_the_log_goes_to_its_nearest_end_and_says_so():
     assert AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, 4)) == (4, None)
 
 
+def test_an_answer_that_is_early_says_which_record_shows_it():
+    early = Facts("g", PLACE, Bounds(3, 10, 10), 5, 4, (7, 1_628_080_200_000))
+    assert AtInstant(1, "then").answer(early) == (
+        4,
+        "early, for clocks disagree: offset 7 behind it is of 2021-08-04T12:30:00.000Z",
+    )
+
+
 def test_the_end_says_how_much_of_open_transactions_it_skips():
     assert "4 offsets" in Latest().answer(Facts("g", PLACE, Bounds(0, 6, 10), 0)).note
 

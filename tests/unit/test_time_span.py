@@ -1,6 +1,7 @@
 """Spans by time where clocks are ahead or behind: whatever the times are, no record of a span is left out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from playhead.gap import Settling
 from playhead.kafka.scan import stretches
 from playhead.record import Record, Slice, TimestampType
 from playhead.replay import gaps
-from playhead.source import Bounds, TopicFacts
+from playhead.source import Bounds, Reader, TopicFacts
 from playhead.span import Resolved
 from playhead.tail import Times
 from playhead.testing import ListSource
@@ -264,6 +265,11 @@ class Watched(ListSource):
     """Counts the probes it is asked for."""
 
     probes = 0
+    opened = 0
+
+    def open(self) -> AbstractContextManager[Reader]:
+        self.opened += 1
+        return super().open()
 
     def glance(
         self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
@@ -293,6 +299,17 @@ def test_a_tail_with_large_records_is_not_read_wholly(monkeypatch):
     told = time_span.time_span(watched, watched.bounds(), between(0, 10), topics=sizes)
     assert codes(told) == [SAMPLED]
     assert watched.probes > 3
+
+
+def test_many_short_tails_are_seen_at_once_and_doubted_where_an_offset_is_absent():
+    records = [each for partition in range(8) for each in at(*range(100), partition=partition)]
+    lost = [each for each in records if (each.partition, each.offset) != (3, 60)]
+    late = record(100, T + 5 * MINUTE, partition=3)
+    log = Watched([*lost, late])
+    found = time_span.time_span(log, log.bounds(), between(0, 10))
+    assert (log.probes, log.opened) == (8, 1)
+    assert codes(found) == [LOOKED, READ_ON]
+    assert found.partitions[TOPIC, 3].to_offset == 101
 
 
 # --- probes

@@ -50,6 +50,20 @@ def outage(timeline: Timeline) -> list[Slice]:
     ]
 
 
+def test_records_that_are_older_than_their_bucket_are_told():
+    minutes = tuple(T + minute * 60_000 for minute in range(0, 60, 10))
+    timeline = Timeline("laps", minutes, {PLACES[0]: (5, 15, 25, 25, 35, 45)})
+    # A little out of order is nothing; what has no time, or stands before it all, says nothing.
+    fine = timeline.disorder_in(PLACES[0], [2, 16, 30, 60], [0, T + 60_000, -1, T + 45 * 60_000])
+    assert (fine.looked_at, fine.earlier, fine.text()) == (4, 0, None)
+    found = timeline.disorder_in(PLACES[0], [16, 46, 47], [T + 600_000, T + 60_000, T])
+    assert (found.looked_at, found.earlier) == (3, 2)
+    assert found.text() == (
+        "clocks disagree: of 3 records that were looked at 2 are older than the bucket in which they "
+        "count, first laps:0 offset 46 of 2021-08-04T12:31:00.000Z"
+    )
+
+
 def is_golden(name: str, said: str) -> None:
     file = GOLDEN / name
     if UPDATE:

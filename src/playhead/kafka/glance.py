@@ -15,7 +15,7 @@ from playhead.source import Place
 from playhead.tail import Times
 
 _PURPOSE = "looking at the times of records"
-_CONSUMERS = 4
+_CONSUMERS, _MOST_PARTITIONS = 4, 50
 _TUNING = {
     # A probe is a few hundred records, and what is fetched beyond it is thrown away.
     "max.partition.fetch.bytes": 1 << 16,
@@ -70,7 +70,9 @@ def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
     for each in probes:
         left.setdefault((each.topic, each.partition), []).append(each)
     for number in range(max(map(len, left.values()), default=0)):
-        yield {place: each[number] for place, each in left.items() if number < len(each)}
+        wave = [(place, each[number]) for place, each in left.items() if number < len(each)]
+        for start in range(0, len(wave), _MOST_PARTITIONS):
+            yield dict(wave[start : start + _MOST_PARTITIONS])
 
 
 class _Look:
