@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.errors import PlayheadError
 from playhead.proof import Proof
+from playhead.replay.verifying import Verification
 from simulation.cases import LETTERS
 
 if TYPE_CHECKING:
@@ -53,6 +54,18 @@ def at_the_end(world: "World", is_proved: bool) -> None:
     if not is_proved:
         raise Violation("the last run met no faults, and did not come to the outcome")
     _compare(world, "at the end")
+
+
+def verified(world: "World", found: Verification) -> None:
+    """What is as it should be must be found to be so."""
+    if not found.agrees:
+        raise Violation(f"verify does not agree with what is right: {found.as_document()}")
+
+
+def not_verified(found: Verification) -> None:
+    """What somebody has changed must not be found to be as it should be."""
+    if found.agrees:
+        raise Violation(f"verify agrees with what was changed: {found.verdict()}")
 
 
 def _compare(world: "World", when: str) -> None:

@@ -12,6 +12,7 @@ from playhead.replay.api import Planned
 from playhead.replay.begun import plan_from_ledger
 from playhead.replay.build import ends
 from playhead.replay.planning import Planner
+from playhead.replay.verifying import Verification
 from playhead.request import Request
 from simulation import judge, product
 from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again
@@ -157,6 +158,18 @@ class World:
 
         return self.scheduler.spawn(Process(name), run)
 
+    def verify(self, plan: Plan, journal: product.Journal) -> Verification:
+        """Read the target back."""
+        engine = product.Engine(self.case.sizes.slots, 0)
+        planned = Planned(plan, _CONFIGURATION, engine, journal)  # type: ignore[arg-type]
+        task = self.scheduler.spawn(Process("verifier"), planned.verify)
+        self.scheduler.run_until(lambda: task.is_done)
+        if task.failure is not None:
+            raise task.failure
+        found: Verification = task.result
+        self.scheduler.tell(found.verdict())
+        return found
+
     def _plan_of_the_ledger(self, plan: Plan) -> Plan:
         """As a machine gets it that has no journal of the replay; before the ledger has it, by hand."""
         try:
@@ -239,3 +252,28 @@ def _run(world: World) -> None:
             is_proved = world.heed(each) or is_proved
     one.finish()
     judge.at_the_end(world, is_proved)
+    if is_proved and not (case.is_table or case.upset or case.guard):
+        _look_again(world, plan, journal)
+
+
+def _look_again(world: World, plan: Plan, journal: product.Journal) -> None:
+    """A verification agrees with what is there, and does not when somebody has changed it."""
+    world.calm()
+    judge.verified(world, world.verify(plan, journal))
+    copies = [
+        each
+        for number in range(case_partitions(world))
+        for each in world.cluster.settled((world.target, number))
+    ]
+    if copies and world.choices.below(2) == 1:
+        changed = copies[world.choices.below(len(copies))]
+        if world.choices.below(2) == 0:
+            changed.value = b"somebody else's"
+        else:
+            changed.kind = "gone"
+        world.scheduler.tell(f"somebody changes the copy at offset {changed.offset}")
+        judge.not_verified(world.verify(plan, journal))
+
+
+def case_partitions(world: World) -> int:
+    return len(world.cluster.topics[world.target].logs)
