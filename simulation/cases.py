@@ -111,11 +111,11 @@ def _request(choices: Choices) -> dict[str, Any]:
             request["partition"] = "key"
         return request
     request = {"source": f"kafka:{SOURCE}", "target": f"postgres:{TABLE}"}
-    rule = choices.pick([None, "update", "ignore", "newer"])
+    rule = choices.pick([None, "update", "ignore", "newer", "error"])
     if rule is not None:
         request |= {"on_conflict": rule, "key": ("id",)}
     tombstones = choices.pick(["skip", None, "delete"])
-    if tombstones is not None and (tombstones != "delete" or rule is not None):
+    if tombstones is not None and (tombstones != "delete" or rule not in (None, "error")):
         request["tombstones"] = tombstones
     if choices.below(3) > 0 or "tombstones" not in request:
         request["on_error"] = choices.pick(["skip", f"dlq:{LETTERS}"])

@@ -75,9 +75,9 @@ class Consumer(Handle):
         log = self.kafka.cluster.log(place)
         if log is None or stand.position < log.start:
             return not stand.is_reset
-        return stand.position < self._end(log, place) or (
-            self._tells_ends and stand.told_end != stand.position
-        )
+        end = self._end(log, place)
+        is_told = self._tells_ends and stand.told_end != stand.position == end
+        return stand.position < end or is_told
 
     def _end(self, log: Log, place: Place) -> int:
         return log.stable_end(place) if self._committed_only else log.end
@@ -117,7 +117,8 @@ class Consumer(Handle):
             if room == 0:
                 return
         self._give(place, stand, log, (end, room), found)
-        is_news = stand.position >= end and stand.told_end != stand.position
+        # Who stands behind the last stable offset is told nothing.
+        is_news = stand.position == end != stand.told_end
         if self._tells_ends and is_news and len(found) < most:
             stand.told_end = stand.position
             found.append(_end_message(place, stand.position))
@@ -157,8 +158,9 @@ class Consumer(Handle):
     def _complain(self, place: Place, stand: _Stand, code: int, found: list[Any]) -> None:
         if not stand.is_reset:
             stand.is_reset = True
+            error = KafkaError(code, "simulated")
             found.append(
-                Message(topic=place[0], partition=place[1], error=KafkaError(code, "simulated"))
+                Message(topic=place[0], partition=place[1], offset=stand.position, error=error)
             )
 
 

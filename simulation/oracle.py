@@ -65,6 +65,8 @@ def _into_table(case: Case, events: Sequence[tuple[int, Stored]], found: Outcome
         if case.rule == "newer":
             if key not in latest or latest[key] <= when:
                 kept[key], latest[key] = row, when
+        elif case.rule == "error" and key in kept:
+            _refuse(case, number, record, found)
         elif case.rule != "ignore" or key not in kept:
             kept[key] = row
     found.rows = sorted(kept.values(), key=lambda row: (row[3], row[4]))

@@ -125,7 +125,7 @@ def _try_lock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
 @shape(r"SELECT pg_catalog\.pg_advisory_xact_lock\(pg_catalog\.hashtextextended\(\$1, 0\)\)")
 def _lock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     link.base.lock(("advisory", parameters[0]), link.transaction)
-    return [(None,)], -1
+    return [(b"",)], -1
 
 
 # --- the catalog
@@ -178,7 +178,7 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
 @shape(r"SELECT array_to_json\(array_agg\(a\.attname.*")
 def _keys(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = next(each for each in link.base.tables.values() if each.oid == parameters[0])
-    return ([(json.dumps(table.key), True, True)] if table.key else []), -1
+    return ([(json.dumps(table.key, separators=(",", ":")), True, True)] if table.key else []), -1
 
 
 @shape(r"SELECT pg_catalog\.pg_is_in_recovery\(\)")

@@ -136,6 +136,27 @@ def _sweep_invalid(link: Link, match: Any, _: Any) -> Answer:
     return [(row[ORDER], "22P02", "invalid input syntax") for row in bad], len(bad)
 
 
+@shape(
+    r'DELETE FROM playhead_rows s WHERE EXISTS \(SELECT FROM "(?P<schema>\w+)"\."(?P<table>\w+)" t '
+    r'WHERE (?P<same>.*?)\) OR "playhead:offset" IN \(.*\) RETURNING .*'
+)
+def _sweep_known(link: Link, match: Any, _: Any) -> Answer:
+    """Rows whose key is in the table, or in an earlier row."""
+    assert link.transaction is not None
+    table, rows = (
+        link.base.tables[match["schema"], match["table"]],
+        _temporary(link, "playhead_rows"),
+    )
+    seen = {table.key_of(row) for _, row in link.base.visible(table, link.transaction)}
+    bad, kept = [], []
+    for row in sorted(rows, key=lambda each: each[ORDER]):
+        key = table.key_of(row)
+        (bad if key in seen else kept).append(row)
+        seen.add(key)
+    rows[:] = kept
+    return [(row[ORDER], "23505", "there already") for row in bad], len(bad)
+
+
 def _is_valid(value: Any, kind: str) -> bool:
     try:
         _cast(value, kind)
