@@ -4,14 +4,15 @@ import base64
 import binascii
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from playhead.kafka.ledger import entry_of
+from playhead.kafka.ledger import Ledger, entry_of
 from playhead.kafka.offset_map import OffsetMap, spans
 from playhead.ledger import Entry
 from playhead.record import Slice
+from playhead.source import Place
 
 DETAIL = "buried"
 """Under this name an entry has the offsets of its records."""
@@ -61,15 +62,24 @@ class Burials:
 
     _held: dict[bytes, _Burial] = field(default_factory=dict)
     _own: list[_Burial] = field(default_factory=list)
+    _end: int = 0
+    """Where the last burial ends; an endless replay asks behind it, and has very many."""
+    _position: int = -1
 
-    def take_in(self, entries: Mapping[bytes, bytes]) -> None:
-        """Entries of the ledger; those that are known by their keys never change."""
+    def take_in(self, ledger: Ledger, place: Place) -> None:
+        """What the ledger has of a partition; entries that are known by their keys never change."""
+        if self._position == ledger.position:
+            return
+        self._position = ledger.position
+        entries = ledger.raw_of(place)
         for key in entries.keys() - self._held.keys():
-            self._held[key] = _burial(entry_of(key, entries[key]))
+            self._held[key] = burial = _burial(entry_of(key, entries[key]))
+            self._end = max(self._end, burial.slice.to_offset)
 
     def add(self, slice_: Slice, offsets: Iterable[int]) -> None:
         """What was committed here; the ledger may say it once more."""
         self._own.append(_Burial(slice_, packed(offsets)))
+        self._end = max(self._end, slice_.to_offset)
 
     def missing(self, slice_: Slice, offsets: Iterable[int]) -> list[int]:
         """Those of the offsets that were not buried."""
@@ -92,6 +102,8 @@ class Burials:
 
     def _of(self, slice_: Slice) -> tuple[list[range], list[Slice]]:
         """The buried runs that reach into a slice, in order, and slices of which it is not said."""
+        if slice_.from_offset >= self._end:
+            return [], []
         touching = [
             each for each in (*self._held.values(), *self._own) if each.slice.overlaps(slice_)
         ]

@@ -85,7 +85,7 @@ class _Sexton:
         """
         place = slice_.topic, slice_.partition
         burials = self._known(place, is_to_write=bool(letters))
-        burials.take_in(self.ledger.raw_of(place))
+        burials.take_in(self.ledger, place)
         offsets = [each.record.offset for each in letters]
         left = set(burials.missing(slice_, offsets))
         if left:

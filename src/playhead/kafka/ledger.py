@@ -183,6 +183,11 @@ class Ledger:
         """Under which id the replay's writers were known before they had names."""
         return self._former_id or self._replay_id
 
+    @property
+    def position(self) -> int:
+        """Up to which offset it was read."""
+        return self._next
+
     def _ids(self) -> tuple[str, ...]:
         return (self._replay_id,) if self._former_id is None else (self._replay_id, self._former_id)
 
