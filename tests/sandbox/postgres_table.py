@@ -56,7 +56,9 @@ class Table:
         with psycopg.connect(url, autocommit=True) as connection:
             quoted = sql.Identifier(schema, name).as_string()
             connection.execute(f"CREATE TABLE {quoted} ({columns})".encode())
-        target = PostgresTarget(url, f"{schema}.{name}", ledger_table=f"{schema}.ledger", **options)
+        # A replay goes into one table for ever, by its ledger.
+        ledger = f"{schema}.ledger" if name == "cars" else f"{schema}.ledger_of_{name}"
+        target = PostgresTarget(url, f"{schema}.{name}", ledger_table=ledger, **options)
         target.prepare(REPLAY, Inspection(""), terms())
         return cls(url, schema, name, target)
 
@@ -93,9 +95,10 @@ class Table:
         return entry
 
     def differences(self, entry: Entry, rows: Sequence[Record]) -> list[tuple[str, int | None]]:
-        """Kind and offset of each that a comparison finds."""
+        """Kind and offset of each that a comparison of this slice finds to differ."""
         findings = self.compared((entry, rows))
-        return [(each.kind, each.offset) for found in findings for each in found.differences]
+        shown = [each for found in findings for each in found.differences]
+        return [(each.kind, each.offset) for each in shown if each.kind != "unknown"]
 
     def compared(self, *slices: tuple[Entry, Sequence[Record]]) -> list[Findings]:
         """What a comparison of all of them finds."""
