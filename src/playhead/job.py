@@ -24,6 +24,7 @@ from playhead.decoding import Decoding, reading, without_undecoded
 from playhead.errors import Stopped, Unavailable
 from playhead.faults import abort_point
 from playhead.ledger import Entry
+from playhead.letters import LetterCheck, Letters
 from playhead.meeting import Meeting
 from playhead.pace import Pace, ScheduleError, Share, Silence
 from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
@@ -48,6 +49,10 @@ class Graveyard(Protocol):
 
     def open(self, replay_id: str, /) -> AbstractContextManager[Bury]:
         """Connect; what it gives buries a slice's dead letters exactly once."""
+        ...
+
+    def letters(self, replay_id: str, /) -> Letters:
+        """Those of a replay that lie there now."""
         ...
 
 
@@ -100,6 +105,8 @@ class Job:
     planned: tuple[Slice, ...] = ()
     """All of the plan, of which the works are what is left: it says what must have been committed before
     a slice, where the target keeps them in order."""
+    letters: Letters | None = None
+    """With `compares`: the dead letters of the replay, to be compared as well."""
     compares: Mapping[Slice, Entry] | None = None
     """With these the works are the slices of a ledger, and nothing is written: each is held against
     what the target has."""
@@ -334,17 +341,23 @@ def _compare_lanes(
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     cutter = Cutter(whole, desk.job.filter, Account)
     read: dict[Slice, Account] = {}
+    checks: dict[Slice, LetterCheck] = {}
     said: list[Findings] = []
     for slice_ in chain.from_iterable(lanes):
         if desk.is_stopped():
             return
         for portion in cutter.portions(slice_, draw(slice_)):
             explain(portion.account, desk.explainer)
-            runs = without_undecoded(Account(slice_, ErrorRule("skip")), portion.runs)
-            found = desk.writer.compare(entries[slice_], runs)
+            entry, passing = entries[slice_], iter(portion.runs)
+            if desk.job.letters is not None:
+                checks[slice_] = LetterCheck(desk.job.letters, entry)
+                passing = checks[slice_].passing(passing)
+            runs = without_undecoded(Account(slice_, ErrorRule("skip")), passing)
+            found = desk.writer.compare(entry, runs)
             read[slice_] = portion.account
             said += [] if found is None else [found]
     said += desk.writer.conclude()
+    said = [checks[it.slice].added(it) if it.slice in checks else it for it in said]
     desk.report.findings += [_with_source(it, entries[it.slice], read[it.slice]) for it in said]
 
 

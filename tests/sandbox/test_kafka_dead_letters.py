@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.connection import KafkaConnection
@@ -238,3 +239,33 @@ def test_preview_shows_where_they_go(kafka: KafkaConnection) -> None:
     target = KafkaTarget(kafka, "", redrive=True)
     rows = target.preview(Records.of([record(0, headers=spring_says("orders")), record(1)]))
     assert [row["topic"] for row in rows] == ["orders", None]
+
+
+def test_a_replay_reads_its_letters_back(kafka: KafkaConnection) -> None:
+    """With every byte; those of other replays beside them count for nothing."""
+    topic, replay_id = f"dlq-{new_id()}", new_id()
+    odd = [
+        record(5),
+        record(6, key=None, value=None, headers=()),
+        record(7, timestamp_ms=0, headers=(("a\0", b"1"), ("\ud800", None))),
+    ]
+    with Graveyard(kafka, topic).open(replay_id) as bury:
+        bury(Slice("orders", 2, 0, 10), letters(*odd))
+    with Graveyard(kafka, topic).open(new_id()) as bury:
+        bury(Slice("orders", 2, 0, 10), letters(record(8)))
+    graveyard = Graveyard(kafka, topic)
+    found = graveyard.letters(replay_id)
+    assert (found.is_whole, found.where) == (True, f"topic {topic}")
+    assert found.of(("orders", 2)) == {each.offset: [found.digest(each)] for each in odd}
+    assert found.digest(odd[0]) != found.digest(replace(odd[0], value=b"x"))
+    again = [each for each in records_in(kafka, topic) if each.value == b"5"]
+    write(kafka, again)
+    assert len(graveyard.letters(replay_id).of(("orders", 2))[5]) == 2
+    with Admin(kafka) as admin, admin.asking("deleting") as client:
+        places = [TopicPartition(topic, 0, 1)]
+        for answer in client.delete_records(places).values():
+            answer.result(10)
+    left = graveyard.letters(replay_id)
+    assert not left.is_whole
+    assert left.of(("orders", 2))[5] == [found.digest(odd[0])]
+    assert Graveyard(kafka, f"none-{new_id()}").letters(replay_id).of(("orders", 2)) == {}

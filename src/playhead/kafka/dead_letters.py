@@ -13,7 +13,9 @@ from playhead.kafka.burials import DETAIL, Burials, packed
 from playhead.kafka.ledger import Ledger
 from playhead.kafka.ledger_keys import burial_id, former_burial_id
 from playhead.kafka.ledger_topic import make_ledger
-from playhead.kafka.origins import letter_headers
+from playhead.kafka.offsets import NoSuchTopic
+from playhead.kafka.origins import carried, letter_headers, record_of_letter
+from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget, KafkaWriter
 from playhead.kafka.target_topics import make_topic
 from playhead.ledger import Entry
@@ -53,6 +55,49 @@ class Graveyard:
         ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
         with closing(KafkaWriter(target, own_id, ledger)) as writer:
             yield _Sexton(writer, ledger, replay_id).bury
+
+    def letters(self, replay_id: str, /) -> "KafkaLetters":
+        """All that lie there of a replay, read from the topic's start to its end."""
+        source = KafkaSource(self.connection, (self.topic,))
+        found: dict[Place, dict[int, list[int]]] = {}
+        try:
+            bounds = source.bounds()
+        except NoSuchTopic:
+            return KafkaLetters(self.topic, True, {})
+        with source.open() as reader:
+            for place, held in bounds.items():
+                if held.earliest >= held.stable_end:
+                    continue
+                for records in reader.read(Slice(*place, held.earliest, held.stable_end)):
+                    for record in records:
+                        named = record_of_letter(record, replay_id)
+                        if named is not None:
+                            of_place = found.setdefault(named[:2], {})
+                            of_place.setdefault(named[2], []).append(
+                                carried(record, is_letter=True)
+                            )
+        is_whole = all(held.earliest == 0 for held in bounds.values())
+        in_order = {place: dict(sorted(held.items())) for place, held in found.items()}
+        return KafkaLetters(self.topic, is_whole, in_order)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLetters:
+    """The dead letters of one replay, by digests of what they carry."""
+
+    topic: str
+    is_whole: bool
+    found: Mapping[Place, Mapping[int, Sequence[int]]]
+
+    @property
+    def where(self) -> str:
+        return f"topic {self.topic}"
+
+    def of(self, place: Place, /) -> Mapping[int, Sequence[int]]:
+        return self.found.get(place, {})
+
+    def digest(self, record: Record, /) -> int:
+        return carried(record, is_letter=False)
 
 
 def dig(admin: Admin, topic: str) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from playhead.account import DeadLetter
 from playhead.record import Headers, Record
@@ -47,6 +48,27 @@ def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
     ]
     said = [(PREFIX + name, text.encode("utf-8", "replace")) for name, text in own.items()]
     return (*kept, *said)
+
+
+def record_of_letter(letter: Record, replay_id: str) -> tuple[str, int, int] | None:
+    """Topic, partition and offset of the record that a replay has buried; None when it was another's."""
+    told = _last(letter.headers)
+    topic, replay = (_text(told.get(PREFIX + name)) for name in ("topic", "replay"))
+    partition, offset = (_number(told.get(PREFIX + name)) for name in ("partition", "offset"))
+    if topic is None or partition is None or offset is None or replay != replay_id:
+        return None
+    return topic, partition, offset
+
+
+def carried(record: Record, *, is_letter: bool) -> int:
+    """A digest of what a record and its dead letter have in common: all but why it died."""
+    told = _last(record.headers)
+    said = _text(told.get(PREFIX + "timestamp")) if is_letter else str(record.timestamp_ms)
+    kept = [
+        (_sayable(name), value) for name, value in record.headers if not name.startswith(PREFIX)
+    ]
+    text = repr((record.key, record.value, kept, said)).encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(text, digest_size=8).digest())
 
 
 def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> Headers:

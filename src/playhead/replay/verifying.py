@@ -10,6 +10,7 @@ from playhead.cutter import Filter
 from playhead.errors import Unavailable
 from playhead.job import Job
 from playhead.ledger import Entry, remaining
+from playhead.letters import Letters, are_counted
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.build import Ends, expecting
@@ -136,7 +137,15 @@ def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
         Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
         decoding=ends.decoding,
         compares={entry.slice: entry for entry in entries},
+        letters=_letters(plan, ends, entries),
     )
+
+
+def _letters(plan: Plan, ends: Ends, entries: Sequence[Entry]) -> Letters | None:
+    """The dead letters that the ledger counts, as they lie there now."""
+    if ends.graveyard is None or not are_counted(entries):
+        return None
+    return ends.graveyard.letters(plan.replay_id)
 
 
 def slots_of(target: Target, entries: Iterable[Entry], slots: int) -> int:
