@@ -1,6 +1,7 @@
 """Offsets that hold no record: where they are, and the reasons that were found for them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -51,6 +52,15 @@ class OneReason:
 def total(blanks: Iterable[Blank]) -> int:
     """How many offsets the blanks hold."""
     return sum(end - start for start, end in blanks)
+
+
+def within(blanks: Sequence[Blank], start: int, end: int) -> Iterator[Blank]:
+    """Those parts of the blanks, which rise, that lie between two offsets."""
+    index = bisect_left(blanks, start, key=lambda blank: blank[1] - 1)
+    while index < len(blanks) and blanks[index][0] < end:
+        first, last = blanks[index]
+        yield max(first, start), min(last, end)
+        index += 1
 
 
 def absent_between(expected: int, offsets: Sequence[int]) -> list[Blank]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from playhead.absence import MOST_BLANKS, NOT_RECORDED
+from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
@@ -17,7 +17,7 @@ from playhead.ledger import (
 )
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
-from playhead.source import UNREAD, Place, TopicFacts
+from playhead.source import UNREAD, Place
 from playhead.time_span import LOOKED, READ_ON, SAMPLED
 
 _NEAR_THE_EDGE = 0.8
@@ -302,11 +302,8 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
 
 def _absent_notes(entries: Sequence[Entry]) -> Iterator[Note]:
     for topic in sorted({entry.slice.topic for entry in entries if entry.absent}):
-        reasons = total_absences(entry for entry in entries if entry.slice.topic == topic)
-        count = sum(reasons.values())
-        said = ", ".join(f"{reason}: {each:,}" for reason, each in reasons.items() if each)
-        said = said if len(reasons) > 1 else next(iter(reasons))
-        yield Note("absent", f"{topic}: {count:,} offsets hold no record: {said}", "info")
+        theirs = (entry for entry in entries if entry.slice.topic == topic)
+        yield absent_note(topic, total_absences(theirs))
 
 
 def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
@@ -314,23 +311,25 @@ def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
     for entry in sorted(entries, key=lambda entry: entry.slice):
         if entry.unexplained:
             by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
-    for (topic, partition), found in by_place.items():
-        count = sum(entry.unexplained for entry in found)
-        blanks = [each for entry in found for each in entry.unexplained_at][:MOST_BLANKS]
-        named = ", ".join(f"{start}-{end}" for start, end in blanks)
-        text = f"{topic}:{partition}: {count:,} offsets gave no record, and no reason was found"
-        yield Note("unexplained", f"{text}: {named}" if named else text)
+    for place, found in by_place.items():
+        blanks = [each for entry in found for each in entry.unexplained_at]
+        yield unexplained_note(place, sum(entry.unexplained for entry in found), blanks)
 
 
-def absent_note(topic: str, count: int, facts: TopicFacts | None) -> Note:
-    """What an offset without a record can mean there, where nobody looked for the reason of each."""
-    if facts is not None and facts.absences is not None:
-        reason = facts.absences
-    elif facts is not None and facts.is_compacted:
-        reason = "compacted away, or markers and aborted records of transactions"
-    else:
-        reason = "markers or aborted records of transactions"
-    return Note("absent", f"{topic}: {count:,} offsets hold no record: {reason}", "info")
+def absent_note(topic: str, absences: Mapping[str, int]) -> Note:
+    """Why offsets of a topic hold no record."""
+    count = sum(absences.values())
+    reasons = {reason: each for reason, each in absences.items() if each}
+    said = ", ".join(f"{reason}: {each:,}" for reason, each in sorted(reasons.items()))
+    said = said if len(reasons) > 1 else next(iter(reasons))
+    return Note("absent", f"{topic}: {count:,} offsets hold no record: {said}", "info")
+
+
+def unexplained_note(place: Place, count: int, blanks: Sequence[Blank]) -> Note:
+    """Where offsets gave no record, for no known reason; the first of them."""
+    named = ", ".join(f"{start}-{end}" for start, end in blanks[:MOST_BLANKS])
+    text = f"{place[0]}:{place[1]}: {count:,} offsets gave no record, and no reason was found"
+    return Note("unexplained", f"{text}: {named}" if named else text)
 
 
 def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:

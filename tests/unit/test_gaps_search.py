@@ -1,14 +1,15 @@
 """What the log says of missing offsets, what has expired, and how a comparison is chosen: over lists."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.absence import Explained
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.gap import Gap, Gaps, Settling
-from playhead.note import Note
 from playhead.record import Slice
 from playhead.replay import gaps, lacking, sighting
 from playhead.replay.gaps import Question, Search
@@ -219,12 +220,22 @@ def test_counts_of_a_transform_count_where_a_gap_is_whole():
 
 
 def test_notes_of_absent_offsets_say_why():
-    from playhead.proof import absent_note
-    from playhead.source import TopicFacts
+    found = sighting.seen(log(1, 2, 5, end=9), runs((0, 9)), NEVER)
+    assert found.absences == {TOPIC: {"not in the list": 6}}
+    [note] = found.absent_notes()
+    assert (note.code, note.weight) == ("absent", "info")
+    assert note.text == "laps: 6 offsets hold no record: not in the list"
 
-    assert absent_note("laps", 3, TopicFacts(is_compacted=True)) == Note(
-        "absent",
-        "laps: 3 offsets hold no record: compacted away, or markers and aborted records of transactions",
-        "info",
-    )
-    assert "compacted" not in absent_note("laps", 3, None).text
+
+def test_offsets_for_which_there_is_no_reason_are_named():
+    class Silent(ListSource):
+        def absences(self):
+            return nullcontext(self)
+
+        def explain(self, _place, blanks):
+            return Explained({}, tuple(blanks))
+
+    silent = Silent([record(5)], bounds={(TOPIC, 0): Bounds(0, 9, 9)})
+    [note] = sighting.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
+    assert (note.code, note.weight) == ("unexplained", "warn")
+    assert note.text.endswith("3 offsets gave no record, and no reason was found: 2-4, 6-7")

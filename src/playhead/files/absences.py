@@ -1,9 +1,8 @@
 """Why offsets of an archive hold no record: what the ledger that it was written with says of them."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from playhead.absence import Blank, Explained, total
+from playhead.absence import Blank, Explained, total, within
 from playhead.files.archive import Committed
 from playhead.files.index import Index
 from playhead.record import Slice
@@ -25,21 +24,13 @@ class ArchiveExplainer:
         unexplained: list[Blank] = []
         whole = Slice(*place, blanks[0][0], blanks[-1][1])
         for segment in self._index.segments(whole):
-            part = list(_within(blanks, segment.slice))
+            part = list(within(blanks, segment.slice.from_offset, segment.slice.to_offset))
             nothing = list(_unexplained(part, segment.entries))
             unexplained += nothing
             reason = ABSENT if segment.entries[0].is_complete else LEFT_OUT
             absences[reason] = absences.get(reason, 0) + total(part) - total(nothing)
         found = {reason: count for reason, count in absences.items() if count}
         return Explained(found, tuple(unexplained))
-
-
-def _within(blanks: Sequence[Blank], slice_: Slice) -> Iterator[Blank]:
-    index = bisect_left(blanks, slice_.from_offset, key=lambda blank: blank[1] - 1)
-    while index < len(blanks) and blanks[index][0] < slice_.to_offset:
-        start, end = blanks[index]
-        yield max(start, slice_.from_offset), min(end, slice_.to_offset)
-        index += 1
 
 
 def _unexplained(part: Sequence[Blank], entries: Sequence[Committed]) -> Iterator[Blank]:

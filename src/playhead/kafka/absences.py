@@ -1,13 +1,12 @@
 """Why offsets of a topic gave no record: looked for in the log itself, past the client that read it."""
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError
 
-from playhead.absence import Blank, Explained, total
+from playhead.absence import Blank, Explained, total, within
 from playhead.connection import KafkaConnection
 from playhead.errors import MissingPiece, Unavailable
 from playhead.kafka.admin import Admin
@@ -174,10 +173,10 @@ class _Search:
 
     def note_nothing(self, start: int, end: int) -> None:
         """No package holds these offsets."""
-        self.nothing += self._within(start, end)
+        self.nothing += within(self.blanks, start, end)
 
     def _note_package(self, start: int, end: int, head: Head, is_aborted: bool) -> None:
-        found = list(self._within(start, end))
+        found = list(within(self.blanks, start, end))
         if head.count < head.end - head.first and not head.is_marker:
             self.shows_compaction = True
         if not found:
@@ -194,15 +193,8 @@ class _Search:
 
     def _lacks_no_more(self, head: Head) -> bool:
         """Whether the reader found no fewer records in a package than compaction has left."""
-        absent = total(self._within(head.first, head.end))
+        absent = total(within(self.blanks, head.first, head.end))
         return absent <= head.end - head.first - head.count
-
-    def _within(self, start: int, end: int) -> Iterator[Blank]:
-        index = bisect_left(self.blanks, start, key=lambda blank: blank[1] - 1)
-        while index < len(self.blanks) and self.blanks[index][0] < end:
-            first, last = self.blanks[index]
-            yield max(first, start), min(last, end)
-            index += 1
 
 
 def _stretches(blanks: Iterable[Blank]) -> Iterator[list[Blank]]:

@@ -11,7 +11,6 @@ from playhead.errors import Refused
 from playhead.gap import Gap, Gaps, Settling
 from playhead.note import Note
 from playhead.plan import PartitionPlan
-from playhead.proof import absent_note
 from playhead.record import Slice
 from playhead.replay.build import Ends, ends, expecting
 from playhead.replay.engine import Engine
@@ -113,10 +112,6 @@ class Search:
             return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
         told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
-        absent = [
-            absent_note(topic, count, self.facts.topics.get(topic))
-            for topic, count in sorted(told.absent.items())
-        ]
         return Gaps(
             **common,  # type: ignore[arg-type]
             found=tuple(sorted((*expired, *gaps), key=_in_order)),
@@ -125,7 +120,7 @@ class Search:
                 *lacking.notes,
                 *self.looked,
                 *told.notes,
-                *absent,
+                *told.absent_notes(),
                 *self._committed(gaps),
             ),
         )

@@ -2,15 +2,18 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
+from playhead.absence import Blank, Explained, absent_between, total, within
 from playhead.cutter import Filter
 from playhead.gap import Gap, Settling, Sighting
 from playhead.instant import show_ms
 from playhead.note import Note
+from playhead.proof import absent_note, unexplained_note
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place, Reader, Source
+from playhead.source import LazyExplainer, Place, Reader, Source
 
 # To go elsewhere in a log costs as much as to read on over so many offsets.
 _READ_OVER = 5_000
@@ -23,7 +26,30 @@ class Seen:
     gaps: list[Gap] = field(default_factory=list)
     absent: dict[str, int] = field(default_factory=dict)
     """Offsets without a record, by topic."""
+    absences: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By topic and reason."""
+    unexplained: dict[Place, list[Blank]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+
+    def note(self, place: Place, blanks: Sequence[Blank], found: Explained) -> None:
+        """Offsets that hold no record, and the reasons that were found."""
+        if not blanks:
+            return
+        topic = place[0]
+        self.absent[topic] = self.absent.get(topic, 0) + total(blanks)
+        reasons = self.absences.setdefault(topic, {})
+        for reason, count in found.absences.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+        if found.unexplained:
+            self.unexplained.setdefault(place, []).extend(found.unexplained)
+
+    def absent_notes(self) -> list[Note]:
+        """What a person should know of them."""
+        known = [absent_note(topic, held) for topic, held in sorted(self.absences.items()) if held]
+        return known + [
+            unexplained_note(place, total(blanks), blanks)
+            for place, blanks in sorted(self.unexplained.items())
+        ]
 
 
 def seen(
@@ -38,15 +64,15 @@ def seen(
     found = Seen()
     if not missing:
         return found
-    with source.open() as reader:
+    with source.open() as reader, closing(LazyExplainer(source)) as explainer:
         young = _young(source, reader, missing, settling)
         for cover, parts in _covers(missing):
             place = (cover.topic, cover.partition)
-            for each in _sighted(reader, cover, parts, young[place], in_time or Filter()):
-                found.gaps += each.gaps()
-                lacking = len(each.slice) - each.records - each.outside
-                if lacking:
-                    found.absent[cover.topic] = found.absent.get(cover.topic, 0) + lacking
+            looked = _Looked(cover, parts, in_time or Filter())
+            looked.read(reader, young[place])
+            found.gaps += [gap for each in looked.sightings for gap in each.gaps()]
+            blanks = looked.blanks()
+            found.note(place, blanks, explainer.explain(place, blanks))
     found.notes = [note for each in young.values() if (note := each.note()) is not None]
     return found
 
@@ -122,18 +148,35 @@ def _whole(parts: Sequence[Slice]) -> Slice:
     return Slice(first.topic, first.partition, first.from_offset, parts[-1].to_offset)
 
 
-def _sighted(
-    reader: Reader, cover: Slice, parts: Sequence[Slice], young: _Young, in_time: Filter
-) -> list[Sighting]:
-    sightings = [Sighting(part) for part in parts]
-    starts = [part.from_offset for part in parts]
-    ends = [part.to_offset for part in parts]
-    for records in reader.read(cover):
-        young.look_at(records)
-        first = bisect_right(ends, records.offsets[0])
-        stop = bisect_right(starts, records.offsets[-1])
-        verdicts = in_time.verdicts(records)
-        for each in sightings[first:stop]:
-            each.young_from = young.since
-            each.see(records, verdicts)
-    return sightings
+class _Looked:
+    """What was read of a run of the log: the missing parts in it, and the offsets without a record."""
+
+    def __init__(self, cover: Slice, parts: Sequence[Slice], in_time: Filter) -> None:
+        self._cover, self._parts, self._in_time = cover, parts, in_time
+        self.sightings = [Sighting(part) for part in parts]
+        self._reached = cover.from_offset
+        self._absent: list[Blank] = []
+
+    def read(self, reader: Reader, young: _Young) -> None:
+        starts = [part.from_offset for part in self._parts]
+        ends = [part.to_offset for part in self._parts]
+        for records in reader.read(self._cover):
+            young.look_at(records)
+            first = bisect_right(ends, records.offsets[0])
+            stop = bisect_right(starts, records.offsets[-1])
+            verdicts = self._in_time.verdicts(records)
+            for each in self.sightings[first:stop]:
+                each.young_from = young.since
+                each.see(records, verdicts)
+            self._absent += absent_between(self._reached, records.offsets)
+            self._reached = records.offsets[-1] + 1
+
+    def blanks(self) -> list[Blank]:
+        """Those of the missing parts; in between nobody asks for a reason."""
+        end = self._cover.to_offset
+        absent = [*self._absent, *([(self._reached, end)] if self._reached < end else [])]
+        return [
+            blank
+            for part in self._parts
+            for blank in within(absent, part.from_offset, part.to_offset)
+        ]
