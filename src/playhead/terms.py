@@ -119,7 +119,7 @@ def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:
 
     A live pipeline may meet topics that it did not know, and they are added.
     """
-    differences = [*differing(kept, wanted)]
+    differences = differing(kept, wanted)
     if differences:
         is_endless = kept.is_endless and wanted.is_endless
         raise OtherTerms(replay_id, differences=differences, is_endless=is_endless)
@@ -146,7 +146,7 @@ def differing(kept: Terms, wanted: Terms) -> list[str]:
     found += _differing_places(kept, wanted)
     if not found and kept.digest != wanted.digest:
         found.append(_differing_plans(kept, wanted))
-    return found
+    return [*dict.fromkeys(found)]
 
 
 def differing_topics(kept: Mapping[str, str], found: Mapping[str, str]) -> list[str]:

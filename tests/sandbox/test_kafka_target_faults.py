@@ -37,15 +37,18 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts
 from playhead.target import AlreadyCommitted, InUse, Look
+from playhead.terms import OtherTerms
+from playhead.testing import Aborted, armed
 from playhead.testing.proxy import LinkProxy
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.fix_torture import SEED
 
+TERMS = ("kafka.terms_looked", "kafka.terms_sent", "kafka.terms_committed")
 POINTS = sorted(
     name
     for name in abort_points(Path(playhead.__file__).parent)
-    if name.startswith("kafka.") and not name.startswith("kafka.terms_")
+    if name.startswith("kafka.") and name not in TERMS
 )
 PLANNED = [Slice("laps", 0, 0, 300), Slice("laps", 0, 300, 600)]
 DEAD = (17, 450)
@@ -195,6 +198,30 @@ def killed_at(
         asked = [ConsumerGroupTopicPartitions(f"playhead.{replay_id}")]
         found = client.list_consumer_group_offsets(asked)[asked[0].group_id].result(10)
     assert [(each.topic, each.offset) for each in found.topic_partitions] == [("laps", 600)]
+
+
+@pytest.mark.parametrize("point", TERMS)
+def test_dead_while_the_terms_are_written(
+    kafka: KafkaConnection, make_topic: Callable[..., str], point: str
+) -> None:
+    """Those that were committed count; of others nobody hears, and nobody waits for them."""
+    target, replay_id = KafkaTarget(kafka, make_topic()), new_id()
+    look = Look(SourceFacts("elsewhere", {}), {"laps": 1}, [])
+    first, second = terms("laps", digest="first"), terms("laps", digest="second")
+    with armed(f"{point}=raise"), pytest.raises(Aborted):
+        target.prepare(replay_id, target.inspect(look), first)
+    began = time.monotonic()
+    is_there = point == "kafka.terms_committed"
+    with target.hold(replay_id):
+        if is_there:
+            with pytest.raises(OtherTerms):
+                target.prepare(replay_id, target.inspect(look), second)
+        kept = first if is_there else second
+        assert not target.prepare(replay_id, target.inspect(look), kept)
+    assert time.monotonic() - began < 20, "a dead run's transaction was waited for, not ended"
+    found = target.terms(replay_id)
+    assert found is not None
+    assert found.digest == kept.digest
 
 
 @pytest.mark.parametrize("point", ["kafka.records_sent", "kafka.ledger_sent"])

@@ -30,6 +30,7 @@ AREAS = {
         "postgres.direct.",
         "postgres.closed",
         "postgres.ledger.",
+        "postgres.terms.",
     ),
     "staged": ("postgres.stage.", "postgres.ledger."),
     "kafka": ("kafka.", "live."),
@@ -43,7 +44,9 @@ CASES = [
     if point.startswith(areas) and point not in NOT_PASSED
 ]
 # Passed once in a start.
-ONCE = ("live.prepared", "live.marked", "live.started")
+TERMS = ("postgres.terms.looked", "postgres.terms.written", "postgres.terms.committed")
+ONCE = ("live.prepared", "live.marked", "live.started", *TERMS)
+ONCE += ("kafka.terms_looked", "kafka.terms_sent", "kafka.terms_committed")
 SAMPLE = [random.Random(f"{SEED} live").choice(CASES)]
 COUNT = 200
 

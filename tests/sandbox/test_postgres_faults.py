@@ -138,7 +138,7 @@ def test_raised_at(table: Table, point: str) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(table: Table, point: str, passing: int) -> None:
     dead = killed_at(table, f"{point}#{passing}")
-    is_passed_once = point.split(".")[1] in ("direct", "apart", "stage")
+    is_passed_once = point.split(".")[1] in ("direct", "apart", "stage", "terms")
     if not (is_passed_once and passing > 1):
         assert dead.returncode == -signal.SIGKILL, dead.stderr
     assert_whole_slices(table)

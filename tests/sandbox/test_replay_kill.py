@@ -22,6 +22,7 @@ AREAS = {
         "postgres.direct.",
         "postgres.closed",
         "postgres.ledger.",
+        "postgres.terms.",
         "job.",
         "run.",
     ),
@@ -36,8 +37,9 @@ CASES = [
     if point.startswith(areas)
 ]
 STRAY = ("files.before_stray", "files.stray_removed")
-ONCE = ("run.", "files.before_a", "files.archive_made", "files.about_written", *STRAY)
-OF_THE_DRIVER = ("run.",)
+TERMS = ("postgres.terms.", "kafka.terms_", "files.before_terms", "files.terms_")
+ONCE = ("run.", "files.before_a", "files.archive_made", "files.about_written", *STRAY, *TERMS)
+OF_THE_DRIVER = ("run.", *TERMS)
 # Every part of a replay that writes has a place in the sample, whatever the seed.
 SAMPLE = [
     random.Random(f"{SEED} {kind}").choice([each for each in CASES if each[0] == kind])

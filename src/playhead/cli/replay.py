@@ -107,7 +107,7 @@ def _checked(replay_id: str | None) -> str | None:
 
 def _need_same(asked: Request, planned: Request, where: str) -> None:
     """A saved plan runs unchanged; options that say something else would silently not count."""
-    was, now = planned.as_document(), asked.as_document()
+    was, now = planned.from_anywhere().as_document(), asked.from_anywhere().as_document()
     different = sorted(name for name in now if _plain(now[name]) != _plain(was[name]))
     if different:
         told = ", ".join(f"{name} {was[name]!r}, now {now[name]!r}" for name in different[:3])

@@ -16,6 +16,7 @@ from playhead.kafka.ledger_keys import (
     names_key,
     parsed,
     prefix_of,
+    terms_id,
     terms_key,
     transactional_id,
 )
@@ -61,7 +62,7 @@ def ledger_of(connection: KafkaConnection, replay_id: str) -> "Ledger":
 def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
     """Write down what holds for the whole replay; what was settled first stays, and other terms are refused."""
     # Its making ends what another one was writing; the transactions of that one fail from now on.
-    transactions = Transactions(connection, replay_id, f"playhead-{replay_id}-terms")
+    transactions = Transactions(connection, replay_id, terms_id(replay_id))
     try:
         ledger = ledger_of(connection, replay_id)
         kept = ledger.terms()
@@ -102,6 +103,8 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
         # Who names his writers and is called like this is another replay.
         if key.replay_id != former or key.writer is None
     }
+    if any(each.key == terms_key(replay_id) for each in found):
+        ids.add(terms_id(replay_id))
     for each in sorted(ids):
         Transactions(connection, replay_id, each).close()
 

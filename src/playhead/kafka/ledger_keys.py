@@ -85,6 +85,11 @@ def transactional_id(replay_id: str, place: Place) -> str:
     return f"playhead-{replay_id}/{quote(place[0], safe='')}/{place[1]}"
 
 
+def terms_id(replay_id: str) -> str:
+    """Of who writes what holds for the whole replay; every other one of its ids ends in a number."""
+    return f"playhead-{replay_id}-terms"
+
+
 def former_transactional_id(replay_id: str, place: Place) -> str:
     """What it was before: replay `x` on topic `y-z` had the one of `x-y` on `z`."""
     return f"playhead-{replay_id}-{place[0]}-{place[1]}"

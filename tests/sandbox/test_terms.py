@@ -1,0 +1,218 @@
+"""An id means one replay in PostgreSQL: whoever comes with another table, plan or machine is refused."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from threading import Barrier, Thread
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from playhead import Replay, files, postgres
+from playhead.account import Account
+from playhead.cli.app import main
+from playhead.context import configure
+from playhead.errors import PlayheadError
+from playhead.files.target import FilesTarget
+from playhead.postgres.own import NoLedger
+from playhead.postgres.target import PostgresTarget
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.replay import api
+from playhead.sandbox import Endpoints
+from playhead.source import SourceFacts
+from playhead.target import Inspection, Look
+from playhead.terms import NO_TERMS, OtherTerms
+from playhead.testing.target_case import terms
+from tests.fix_archives import commit
+from tests.fix_archives import record as on_tape
+from tests.sandbox.postgres_table import Table, record
+from tests.unit.standbys import NoEngine
+
+COUNT = 20
+COLUMNS = "id int PRIMARY KEY, v text"
+
+
+@pytest.fixture
+def replay_id() -> str:
+    return f"terms-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Stand at a machine; each has heard of its own replays alone."""
+
+    def go(machine: str) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / machine))
+
+    go("here")
+    return go
+
+
+@pytest.fixture
+def table(
+    sandbox: Endpoints,
+    schema: str,
+    tmp_path: Path,
+    on: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Table:
+    """Empty, with a tape of records for it, and commands that play it without an engine."""
+    monkeypatch.setattr(api, "_engine", lambda configuration, *_, **__: NoEngine(configuration))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("DATABASE_URL", sandbox.database_url)
+    monkeypatch.chdir(tmp_path)
+    values = [b'{"id": %d, "v": "x"}' % n for n in range(COUNT)]
+    with FilesTarget("tape", "json").open("tape") as writer:
+        kept = [on_tape(n, value=value) for n, value in enumerate(values)]
+        commit(writer, Slice("t", 0, 0, COUNT), kept)
+    return Table.made(sandbox.database_url, schema, COLUMNS)
+
+
+def code_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    return int(end.value.code or 0)
+
+
+def words(replay_id: str, table: str, *more: str) -> tuple[str, ...]:
+    return ("replay", "json:tape", f"postgres:{table}", "--id", replay_id, "--yes", *more)
+
+
+def made_again(table: Table) -> None:
+    table.run("DROP TABLE {table}")
+    table.run(f"CREATE TABLE {{table}} ({COLUMNS})")
+
+
+def test_a_table_that_was_dropped_and_made_again(table, replay_id, on, capsys):
+    name = f"{table.schema}.cars"
+    assert code_of(*words(replay_id, name, "--create")) == 0
+    assert len(table.rows()) == COUNT
+    made_again(table)
+    for machine in ("here", "elsewhere"):
+        on(machine)
+        capsys.readouterr()
+        assert code_of(*words(replay_id, name, "--create")) == 6
+        said = capsys.readouterr().err
+        assert f"table {name} has oid" in said
+        assert "it was dropped and made again" in said
+    assert code_of("resume", replay_id, f"postgres:{name}", "--yes") == 6
+    on("here")
+    assert code_of("resume", replay_id, "--yes") == 6
+    assert code_of("verify", replay_id) == 6
+    assert table.rows() == []
+
+
+def test_a_table_that_is_gone_is_not_made_in_its_place(table, replay_id, on, capsys):
+    name = f"{table.schema}.cars"
+    table.run("DROP TABLE {table}")
+    assert code_of(*words(replay_id, name, "--create")) == 0
+    table.run("DROP TABLE {table}")
+    for machine in ("here", "elsewhere"):
+        on(machine)
+        capsys.readouterr()
+        assert code_of(*words(replay_id, name, "--create")) == 6
+        assert f"table {name} is gone" in capsys.readouterr().err
+    assert table.run("SELECT to_regclass(%s)", name) == [(None,)]
+
+
+def test_the_same_id_into_another_table(table, replay_id, on, capsys, sandbox):
+    other = Table.made(sandbox.database_url, table.schema, COLUMNS, "others")
+    name = f"{table.schema}.cars"
+    assert code_of(*words(replay_id, name)) == 0
+    on("elsewhere")
+    assert code_of(*words(replay_id, f"{table.schema}.others")) == 6
+    assert "the ledger says" in capsys.readouterr().err
+    asked = Replay(files("tape", form="json"), postgres(f"{table.schema}.others"))
+    with pytest.raises(OtherTerms, match="target is"):
+        asked.plan(configure({}), replay_id=replay_id)
+    assert other.rows() == []
+    assert code_of(*words(replay_id, name)) == 0, "the same one is finished, and shows its proof"
+    assert len(table.rows()) == COUNT
+
+
+def test_dropped_in_the_middle_of_a_run(table, replay_id):
+    target = table.target
+    target.prepare(replay_id, Inspection(""), terms("cars"))
+    rows = [record(n, {"id": n}) for n in range(20)]
+
+    def write(writer, start: int) -> None:
+        account = Account(Slice("cars", 0, start, start + 10))
+        account.read = 10
+        writer.commit(account, [Records.of(rows[start : start + 10])])
+
+    with target.open(replay_id) as writer:
+        write(writer, 0)
+        made_again(table)
+        with pytest.raises(PlayheadError, match="dropped, or made again"):
+            write(writer, 10)
+    with target.open(replay_id) as writer, pytest.raises(OtherTerms, match="made again"):
+        write(writer, 10)
+    assert [each.slice.to_offset for each in target.entries(replay_id)] == [10]
+    assert table.rows() == []
+
+
+def test_of_machines_that_begin_at_once_one_wins(table, replay_id):
+    start, won, refused = Barrier(6), [], []
+
+    def prepare(plan: str) -> None:
+        start.wait()
+        try:
+            table.target.prepare(replay_id, Inspection(""), terms("cars", digest=plan))
+            won.append(plan)
+        except OtherTerms:
+            refused.append(plan)
+
+    threads = [Thread(target=prepare, args=(f"plan {n % 3}",)) for n in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    kept = table.target.terms(replay_id)
+    assert kept is not None
+    assert sorted(won) == [kept.digest] * 2
+    assert len(refused) == 4
+
+
+def test_what_an_earlier_version_began_goes_on_and_keeps_its_table(table, replay_id):
+    target = table.target
+    with target.open(replay_id) as writer:
+        account = Account(Slice("cars", 0, 0, 1))
+        account.read = 1
+        writer.commit(account, [Records.of([record(0, {"id": 1})])])
+    [note] = target.prepare(replay_id, Inspection(""), terms("cars"))
+    assert note.code == NO_TERMS
+    made_again(table)
+    with pytest.raises(OtherTerms):
+        target.prepare(replay_id, Inspection(""), terms("cars"))
+    table.run(f'DELETE FROM "{table.schema}".ledger_replays')
+    table.run("DROP TABLE {table}")
+    statement = f'CREATE TABLE "{table.schema}".cars ({COLUMNS})'
+    inspection = Inspection("", needs={"statements": [statement]})
+    with pytest.raises(OtherTerms, match="is gone"):
+        target.prepare(replay_id, inspection, terms("cars"))
+
+
+def test_a_pipeline_needs_to_change_its_ledger(table):
+    user = table.schema[-40:]
+    role = sql.Identifier(user).as_string()
+    url = psycopg.conninfo.make_conninfo(table.url, user=user, password="x")
+    table.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    place = f'"{table.schema}"'
+    look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [])
+    try:
+        table.run(f"GRANT USAGE ON SCHEMA {place} TO {role}")
+        table.run(f"GRANT INSERT, SELECT ON ALL TABLES IN SCHEMA {place} TO {role}")
+        replay = table.with_options(url=url).target
+        pipeline = table.with_options(url=url, is_endless=True).target
+        assert isinstance(pipeline, PostgresTarget)
+        replay.inspect(look)
+        for name in ("ledger", "ledger_replays"):
+            with pytest.raises(NoLedger, match="no right to UPDATE there") as caught:
+                pipeline.inspect(look)
+            assert caught.value.hint == f"GRANT UPDATE ON {table.schema}.{name} TO {user}"
+            table.run(f"GRANT UPDATE ON {place}.{name} TO {role}")
+        pipeline.inspect(look)
+    finally:
+        table.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
