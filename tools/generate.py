@@ -156,7 +156,7 @@ def exit_codes() -> str:
         errors.EXIT_DONE: "done",
         errors.EXIT_FAILED: "failed",
         errors.EXIT_USAGE: "the request cannot be understood",
-        errors.EXIT_DIFFERENT: "done, and a comparison found differences",
+        errors.EXIT_DIFFERENT: "done, and a comparison found differences, or could not tell",
         errors.EXIT_STOPPED: "stopped before the end; can be resumed",
         errors.EXIT_REFUSED: "refused by a guard; nothing was written",
         errors.EXIT_INTERRUPTED: "interrupted (Ctrl-C)",

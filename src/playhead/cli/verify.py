@@ -41,8 +41,8 @@ def verify(
 ) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 
-    Counts and a checksum that does not depend on order per slice, then each difference where they
-    disagree. Exit code 4 when there is one. Nothing is written.
+    Each record is the same, different, or one of which it cannot be told; dead letters are read back
+    too. "verified" is said only when all are the same, else the exit code is 4. Nothing is written.
 
     Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
     (rows that no record of the span accounts for are not looked for), copies of topics by counts and
