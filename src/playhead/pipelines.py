@@ -169,6 +169,22 @@ class Pipelines:
             found["state"] = STOPPED
         return found
 
+    def note_committed(self, name: str, offsets: int) -> None:
+        """The ends of its ledger, added up, as they were seen in the target."""
+        self.folder(name).mkdir(parents=True, exist_ok=True)
+        _write(self.committed_file(name), {"offsets": offsets})
+
+    def committed(self, name: str) -> int:
+        """The same as they were last seen from here; 0 when they never were."""
+        try:
+            found = json.loads(self.committed_file(name).read_text(encoding="utf-8"))
+            return int(found["offsets"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0
+
+    def committed_file(self, name: str) -> Path:
+        return self.folder(name) / "committed.json"
+
     def is_running(self, name: str) -> bool:
         return self.journal.is_held(pipeline_id(name))
 

@@ -13,7 +13,15 @@ from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.journal import Journal
 from playhead.ledger import Entry
-from playhead.live.beginning import BeyondTheEnd, Expired, Known, decided, ledger_ends
+from playhead.live.beginning import (
+    BeyondTheEnd,
+    Expired,
+    Known,
+    LedgerForgotten,
+    decided,
+    ledger_ends,
+    refuse_forgotten,
+)
 from playhead.live.standing import LedgerWentBack, Standing, still_lost
 from playhead.live.waiting import Told, Waits
 from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
@@ -227,6 +235,22 @@ def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
     standing.give_up([Slice("laps", 0, 5, 9)])
     standing.follow({PLACE: 5})
     assert standing.at == {PLACE: 9}
+
+
+def test_a_ledger_with_less_than_was_seen_is_refused_at_the_second_look(tmp_path):
+    pipelines = Pipelines(tmp_path)
+    assert pipelines.committed("p") == 0
+    pipelines.note_committed("p", 12)
+    known, file = pipelines.committed("p"), pipelines.committed_file("p")
+    whole = [Entry(Slice("laps", 0, 0, 7), 7, 7), Entry(Slice("laps", 1, 0, 5), 5, 5)]
+    looks = [whole, whole[:1]]
+    refuse_forgotten("p", looks.pop, known=known, file=file)
+    assert looks == [], "the first was short"
+    with pytest.raises(LedgerForgotten, match="12 offsets .* which says 7 now") as caught:
+        refuse_forgotten("p", lambda: whole[:1], known=known, file=file)
+    assert str(file) in (caught.value.hint or "")
+    file.unlink()
+    refuse_forgotten("p", list, known=pipelines.committed("p"), file=file)
 
 
 @settings(deadline=None)

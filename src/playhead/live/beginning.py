@@ -1,7 +1,8 @@
 """Where a pipeline goes on in each partition: by its ledger, and where that has nothing, by its start."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from playhead.errors import Refused
 from playhead.kafka.admin import Admin
@@ -41,6 +42,19 @@ class BeyondTheEnd(Refused):
         )
 
 
+class LedgerForgotten(Refused):
+    """The ledger of a pipeline's target has less than this machine has seen there."""
+
+    def __init__(self, name: str, *, known: int, found: int, file: Path) -> None:
+        self.name, self.known, self.found = name, known, found
+        super().__init__(
+            f"{known:,} offsets are behind pipeline {name}, as this machine has seen in the ledger of its "
+            f"target, which says {found:,} now: what it has forgotten would be written again",
+            hint="find out why: was the ledger deleted, or emptied, or the target restored? If what it "
+            f"says is the truth now, data and ledger alike, delete {file}",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """Where it goes on, and how that is known."""
@@ -59,6 +73,17 @@ def ledger_ends(entries: Iterable[Entry]) -> dict[Place, int]:
         place = entry.slice.topic, entry.slice.partition
         found[place] = max(found.get(place, 0), entry.slice.to_offset)
     return found
+
+
+def refuse_forgotten(
+    name: str, entries: Callable[[], Iterable[Entry]], *, known: int, file: Path
+) -> None:
+    """Return when the ledger has all that was seen there before; the first look may be short."""
+    for _ in range(2):
+        found = sum(ledger_ends(entries()).values()) if known else 0
+        if found >= known:
+            return
+    raise LedgerForgotten(name, known=known, found=found, file=file)
 
 
 @dataclass(frozen=True, slots=True)

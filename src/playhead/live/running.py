@@ -12,7 +12,7 @@ from playhead.errors import Refused, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget
-from playhead.live.beginning import Beginning, beginning
+from playhead.live.beginning import Beginning, beginning, refuse_forgotten
 from playhead.live.group import MovingGroup
 from playhead.live.holding import Hold
 from playhead.live.playing import Ground
@@ -26,6 +26,7 @@ from playhead.plan import Plan
 from playhead.replay.api import Planned
 from playhead.replay.build import Ends, ends, expecting
 from playhead.same import SameTopics
+from playhead.source import Place
 from playhead.target import InUse
 
 
@@ -90,6 +91,7 @@ class Runner:
                 raise
             finally:
                 self._note(standing.as_document() | {"lag": None, "at_ms": _now_ms()})
+                self._note_committed(standing.committed)
         return {"name": self.wish.name, **standing.as_document()}
 
     def _play(self, both: Ends, standing: Standing, hold: Hold) -> None:
@@ -173,7 +175,18 @@ class Runner:
                     self._tell(f"{told.since()} to begin: {exc!s}")
                 sleep_unless(self._is_stopped, waits.take())
 
+    def _note_committed(self, committed: Mapping[Place, int]) -> None:
+        if committed:
+            with suppress(OSError):
+                self.pipelines.note_committed(self.wish.name, sum(committed.values()))
+
     def _begin(self, both: Ends, mark: Pipeline, known: Pipeline | None) -> Beginning:
+        refuse_forgotten(
+            self.wish.name,
+            lambda: both.target.entries(self._id),
+            known=self.pipelines.committed(self.wish.name),
+            file=self.pipelines.committed_file(self.wish.name),
+        )
         for note in both.target.prepare(
             self._id, self._plan.target, self._plan.terms(is_endless=True)
         ):
@@ -191,6 +204,7 @@ class Runner:
         for (topic, number), at in begun.starts.items():
             starts.setdefault(topic, {})[str(number)] = at
         self.pipelines.keep(replace(mark, starts=starts))
+        self._note_committed(begun.committed)
         abort_point("live.marked")
         self._tell_beginning(begun, known)
         return begun
