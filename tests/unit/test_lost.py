@@ -15,6 +15,7 @@ from playhead.spark.failures import (
 from playhead.spark.failures import (
     failure as failure_of,
 )
+from playhead.spark.run import Task
 
 ABORTED = (
     "An error occurred while calling o77.collectToPython.\n"
@@ -76,3 +77,16 @@ def test_memory_that_was_not_enough_is_said_and_not_tried_again():
 def test_a_time_that_spark_cannot_hold_is_told_apart():
     text = ABORTED.format("java.lang.ArithmeticException: long overflow")
     assert type(failure_of(RuntimeError(text))) is TimeOutOfReach
+
+
+def test_a_worker_without_memory_is_no_fault_of_ours():
+    class Greedy(Task):
+        def work(self, parts):
+            raise MemoryError
+            yield parts
+
+    with pytest.raises(RuntimeError) as raised:
+        next(Greedy()(iter(())))
+    failure = failure_of(raised.value)
+    assert failure.message == "a worker process of the engine ran out of memory"
+    assert "local[1]" in failure.hint

@@ -39,8 +39,9 @@ _JSON = {
 _HEADERS = "array<struct<name string, value binary>>"
 _HIDDEN = "__"
 _NO_TIME_MS = -1
-# Spark counts microseconds in a long; a time beyond it is no time to Spark, and stays in the record.
-_LAST_MS = (1 << 63) // 1000 - 1
+# The years 1 to 9999 are what Spark calls a timestamp; beyond them the least sum overflows, and that ends
+# a run. Another time is none to expressions, and stays in the record.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _CREATE_TIME = 0
 
 
@@ -134,7 +135,7 @@ def _scope(frame: "DataFrame") -> "DataFrame":
 
     hidden = [functions.col(name).alias(_HIDDEN + name) for name in frame.columns]
     time_ms = functions.col("timestamp_ms")
-    is_time = (time_ms != _NO_TIME_MS) & time_ms.between(-_LAST_MS, _LAST_MS)
+    is_time = (time_ms != _NO_TIME_MS) & time_ms.between(_FIRST_MS, _LAST_MS)
     seen = {
         "key": functions.col("key").cast("string"),
         "value": functions.col("value").cast("string"),
