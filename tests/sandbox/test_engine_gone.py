@@ -28,7 +28,7 @@ ENDINGS = [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupte
 
 def too_much(when: str) -> str:
     """More of every record's text than the heap can hold, for some of them; true all the same."""
-    return f"CASE WHEN {when} THEN length(repeat(value, 5000000)) > 0 ELSE true END"
+    return f"CASE WHEN {when} THEN length(repeat(value, 20000000)) > 0 ELSE true END"
 
 
 def plans(command: "subprocess.Popen[str]") -> None:
@@ -157,16 +157,17 @@ def test_records_larger_than_the_heap_together_pass_through_a_transform(
     topic = it.deck.topic("large", 1)
     write_large(it, topic)
     it.topic, it.count = topic, LARGE
-    done = ended(it.start("--where", "length(value) > 0", "--spark-memory", "512m"))
+    command = it.start("--where", "length(value) > 0", "--spark-memory", "256m")
+    done = ended(command, seconds=400)
     assert done.code == 0, done.err
     it.is_whole(json.loads(done.out))
     pipeline.topic = topic
-    command = pipeline.start("--where", "length(value) > 0", "--spark-memory", "512m")
+    command = pipeline.start("--where", "length(value) > 0", "--spark-memory", "256m")
     pipeline.has(command, LARGE)
     assert pipeline.stopped(command).code == 0
 
 
-LARGE = 700
+LARGE = 320
 
 
 def write_large(it: Performance, topic: str) -> None:
@@ -175,8 +176,8 @@ def write_large(it: Performance, topic: str) -> None:
     from tests.fix_replay import lap
 
     pad = "x" * 900_000
-    for start in range(0, LARGE, 50):
-        laps = [lap(n, topic, 1) for n in range(start, start + 50)]
+    for start in range(0, LARGE, 20):
+        laps = [lap(n, topic, 1) for n in range(start, start + 20)]
         it.deck.write(
             [
                 replace(
