@@ -70,7 +70,8 @@ class EngineOutOfMemory(EngineFailed):
         way = way if memory else "more spark.driver.memory or spark.executor.memory"
         super().__init__(
             f"the engine ran out of memory{has}",
-            hint=f"give it {way}; what is committed stays, and `playhead resume` goes on from there",
+            hint=f"give it {way}; what is committed stays: `playhead resume`, or the same "
+            "`playhead live`, goes on from there",
             exit_code=PlayheadError.exit_code,
         )
 

@@ -24,6 +24,11 @@ def kept_away() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def quiet(context: "SparkContext") -> None:
+    """Its server of accumulators prints a traceback when the JVM goes away; we say what has gone."""
+    context._accumulatorServer.handle_error = lambda *_: None
+
+
 def _is_not_theirs(record: logging.LogRecord) -> bool:
     """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
     return record.module not in ("java_gateway", "clientserver")

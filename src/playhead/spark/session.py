@@ -350,6 +350,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     }
     with _environment(handed):
         spark = _build(settings)
+    habits.quiet(spark.sparkContext)
     atexit.register(shut_down)
     return spark
 
