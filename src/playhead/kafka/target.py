@@ -245,6 +245,7 @@ class KafkaWriter:
         route = self._route(entry.slice.topic)
         for name in entry.details["topics"]:
             self._find(name)
+        self.confirm(entry.details["topics"])
         timeless = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
         comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
         return comparison.compare(records)
