@@ -19,7 +19,16 @@ from playhead.request import Request
 from playhead.servers import configuration_of, kept_servers, not_kept
 from playhead.standby.history import NOT_RUN, History
 from playhead.standby.making import make
-from playhead.standby.running import Face, OtherServers, StandbyBusy, held, is_held, plan, run
+from playhead.standby.running import (
+    Face,
+    OtherServers,
+    StandbyBusy,
+    held,
+    is_held,
+    naming,
+    plan,
+    run,
+)
 from playhead.standby.saved import (
     BadName,
     StandbyExists,
@@ -451,10 +460,7 @@ def test_a_guard_of_the_context_holds_where_nobody_can_be_asked(room, tmp_path, 
         run("laps", "start..end", face=PLAYED)
     assert room.offsets() == []
 
-    def named(planned):
-        planned.consent = str(room.copy)
-
-    face = Face(consent=named, play=played)
+    face = Face(consent=naming(str(room.copy)), play=played)
     if guard == "production":
         assert run("laps", "start..end", face=face).adds_up
         return

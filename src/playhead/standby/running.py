@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -56,15 +56,20 @@ class NotItsRun(Refused):
         )
 
 
-def nobody_asked(_planned: Planned) -> None:
-    """Ask nobody: a context that wants a person's word does not get it, and the run is refused."""
+def naming(consent: str | None) -> Callable[[Planned], None]:
+    """Ask nobody: the target's name is given, or a context that wants it refuses the run."""
+
+    def give(planned: Planned) -> None:
+        planned.consent = consent
+
+    return give
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
     """What whoever triggers a run adds to it: a yes, a way of telling progress, and how long it waits."""
 
-    consent: Callable[[Planned], None] = nobody_asked
+    consent: Callable[[Planned], None] = field(default_factory=lambda: naming(None))
     play: Callable[[Planned], Proof] = Planned.run
     keep_waiting: Callable[[], bool] = lambda: False
     """Asked now and then while another run of the standby goes on."""

@@ -144,11 +144,16 @@ class Standby:
 
         return plan(self, span)
 
-    def run(self, span: "Span | str", *, trigger: str = "python") -> "Proof":
-        """Run the saved one of this name over a span; refused while another run of it goes on."""
-        from playhead.standby.running import run
+    def run(
+        self, span: "Span | str", *, trigger: str = "python", consent: str | None = None
+    ) -> "Proof":
+        """Run the saved one of this name over a span; refused while another run of it goes on.
 
-        return run(self.name, span, trigger=trigger)
+        A context marked production wants `consent`, the target's name.
+        """
+        from playhead.standby.running import Face, naming, run
+
+        return run(self.name, span, trigger=trigger, face=Face(consent=naming(consent)))
 
 
 def _need_kinds(own: Mapping[str, Any]) -> None:
