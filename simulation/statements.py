@@ -7,14 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from simulation.database import IN_FAILED, Link, Transaction, refusal
+from simulation.expressions import Unknown
 
 Answer = tuple[Any, ...]
 """Rows, the number of rows changed, and True where the transaction stays open behind it."""
 Work = Callable[[Link, Any, Sequence[Any]], Answer]
-
-
-class Unknown(Exception):
-    """A statement that the model does not know."""
 
 
 _SHAPES: list[tuple[re.Pattern[str], Work]] = []

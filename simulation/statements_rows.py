@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from simulation.database import Link, Row, refusal
-from simulation.statements import Answer, Unknown, shape
+from simulation.database import Link, Row, Table, refusal
+from simulation.expressions import Unknown, cast, compiled
+from simulation.statements import Answer, shape
 
 ORDER = "playhead:offset"
 _NAME = r'"((?:[^"]|"")+)"'
@@ -22,30 +23,9 @@ def _within(rows: list[Row], match: Any) -> list[Row]:
     return [row for row in rows if first <= row[ORDER] <= last]
 
 
-# --- expressions
-
-_TIMES = ("timestamptz", "timestamp with time zone")
-
-
-def value_of(text: str, row: Row) -> Any:
-    """`s."name"`, `"name"`, either read as a type."""
-    found = re.fullmatch(rf"(?:s\.)?{_NAME}((?:::[\w ]+)*)", text.strip())
-    if found is None:
-        raise Unknown(f"expression {text}")
-    value = row.get(found[1].replace('""', '"'))
-    for kind in filter(None, found[2].split("::")):
-        value = _cast(value, kind)
-    return value
-
-
-def _cast(value: Any, kind: str) -> Any:
-    if value is None or kind in ("text", *_TIMES):
-        return value
-    if kind in ("int8", "bigint", "int4", "integer"):
-        if re.fullmatch(r"\s*[-+]?\d+\s*", str(value)) is None:
-            raise refusal("22P02", f'invalid input syntax for type {kind}: "{value}"')
-        return int(value)
-    raise Unknown(f"type {kind}")
+def value_of(text: str, row: Row, alias: str = "s") -> Any:
+    """An expression of one row."""
+    return compiled(text)({alias: row, "": row})
 
 
 def _listed(text: str) -> list[str]:
@@ -57,6 +37,12 @@ def _listed(text: str) -> list[str]:
             parts.append(text[start:at].strip())
             start = at + 1
     return [*parts, text[start:].strip()]
+
+
+def _first_names(text: str) -> list[str]:
+    """The columns of a table that is made."""
+    found = [re.match(_NAME, each) for each in _listed(text)]
+    return [each[1] for each in found if each is not None]
 
 
 def _names(text: str) -> list[str]:
@@ -72,36 +58,24 @@ def _make(link: Link, match: Any, _: Any) -> Answer:
     if match[1] in link.transaction.temporary:
         raise refusal("42P07", f"relation {match[1]} already exists")
     link.transaction.temporary[match[1]] = []
+    link.transaction.kinds[match[1]] = dict.fromkeys(_first_names(match[2]), "")
     return [], -1
 
 
 @shape(
-    rf"INSERT INTO (playhead_\w+) \((?P<columns>[^)]*)\) SELECT (?P<held>.*) FROM (?P<of>playhead_texts) s {_WITHIN}"
+    rf"INSERT INTO (?P<into>playhead_\w+)(?: \((?P<columns>[^)]*)\))? SELECT (?P<held>.*) "
+    rf"FROM (?P<of>playhead_\w+) s {_WITHIN}"
 )
-def _read_texts(link: Link, match: Any, _: Any) -> Answer:
-    names, held = _names(match["columns"]), _listed(match["held"])
+def _read_aside(link: Link, match: Any, _: Any) -> Answer:
+    assert link.transaction is not None
+    columns = match["columns"]
+    names = _names(columns) if columns else list(link.transaction.kinds[match["into"]])
+    held = _listed(match["held"])
     rows = [
         {name: value_of(text, row) for name, text in zip(names, held, strict=True)}
         for row in _within(_temporary(link, match["of"]), match)
     ]
-    _temporary(link, match[1]).extend(rows)
-    return [], len(rows)
-
-
-@shape(rf"INSERT INTO playhead_gone SELECT (?P<held>.*) FROM playhead_gone_texts s {_WITHIN}")
-def _read_gone(link: Link, match: Any, _: Any) -> Answer:
-    held = _listed(match["held"])
-    rows = []
-    for row in _within(_temporary(link, "playhead_gone_texts"), match):
-        names = [re.match(_NAME, text.strip()) for text in held]
-        rows.append(
-            {
-                name[1]: value_of(text, row)
-                for name, text in zip(names, held, strict=True)
-                if name is not None
-            }
-        )
-    _temporary(link, "playhead_gone").extend(rows)
+    _temporary(link, match["into"]).extend(rows)
     return [], len(rows)
 
 
@@ -159,7 +133,7 @@ def _sweep_known(link: Link, match: Any, _: Any) -> Answer:
 
 def _is_valid(value: Any, kind: str) -> bool:
     try:
-        _cast(value, kind)
+        cast(value, kind)
     except Unknown:
         raise
     except Exception:  # noqa: BLE001  the driver's own error
@@ -169,12 +143,15 @@ def _is_valid(value: Any, kind: str) -> bool:
 
 # --- into the table
 
-_INTO = r'INSERT INTO "(?P<schema>\w+)"\."(?P<table>\w+)" AS t \((?P<columns>[^)]*)\) '
+_INTO = r'INSERT INTO "(?P<schema>\w+)"\."(?P<table>\w+)" AS (?P<alias>\w) \((?P<columns>[^)]*)\) '
 _CHOSEN = (
-    r"SELECT (?:DISTINCT ON \((?P<distinct>[^)]*)\) )?(?P<held>.*?) FROM playhead_rows s "
-    rf"{_WITHIN}(?P<part> AND .*?)?(?: ORDER BY (?P<order>.*?))?"
+    r"SELECT (?:DISTINCT ON \((?P<distinct>[^)]*)\) )?(?P<held>.*?) FROM (?P<of>playhead_\w+) "
+    r"(?P<row>\w)(?: WHERE (?P<where>.*?))?(?: ORDER BY (?P<order>.*?))?"
 )
-_MEETING = r"(?: ON CONFLICT \((?P<key>[^)]*)\) DO (?P<action>NOTHING|UPDATE SET .*))?"
+_MEETING = (
+    r"(?: ON CONFLICT \((?P<key>[^)]*)\) DO "
+    r"(?P<action>NOTHING|UPDATE SET .*? WHERE (?P<condition>.*)))?"
+)
 
 
 @shape(rf"{_INTO}{_CHOSEN}{_MEETING}")
@@ -192,24 +169,39 @@ def _insert_counted(link: Link, match: Any, _: Any) -> Answer:
     return [(inserted, inserted + updated)], -1
 
 
+def _given(link: Link, match: Any) -> list[Row]:
+    """The rows that an INSERT chooses."""
+    alias, names, held = match["row"], _names(match["columns"]), _listed(match["held"])
+    rows = _temporary(link, match["of"])
+    if match["where"]:
+        rows = [row for row in rows if value_of(match["where"], row, alias) is True]
+    if match["distinct"]:
+        keys = _listed(match["distinct"])
+        order = _listed(match["order"])[len(keys) :]
+        rows = list(rows)
+        for each in reversed(order):
+            text = each.partition(" DESC")[0]
+            is_falling = each != text
+            rows.sort(key=lambda r, t=text: _sortable(value_of(t, r, alias)), reverse=is_falling)
+        first: dict[Any, Row] = {}
+        for row in rows:
+            first.setdefault(tuple(value_of(key, row, alias) for key in keys), row)
+        rows = list(first.values())
+    return [
+        {name: value_of(text, row, alias) for name, text in zip(names, held, strict=True)}
+        for row in rows
+    ]
+
+
 def _written(link: Link, match: Any) -> tuple[int, int]:
     assert link.transaction is not None
-    if match["part"]:
-        raise Unknown(f"part {match['part']}")
-    table = link.base.tables[match["schema"], match["table"]]
-    names, held = _names(match["columns"]), _listed(match["held"])
-    rows = _within(_temporary(link, "playhead_rows"), match)
-    if match["distinct"]:
-        rows = _distinct(rows, _listed(match["distinct"]), _listed(match["order"]))
+    table = _table_of(link, match)
     inserted = updated = 0
     seen: set[Any] = set()
-    for row in rows:
-        new = {name: value_of(text, row) for name, text in zip(names, held, strict=True)}
-        if not match["action"]:
-            link.base.insert(table, link.transaction, new)
-            inserted += 1
-            continue
-        found = link.base.with_key(table, link.transaction, new)
+    for new in _given(link, match):
+        found = None
+        if match["action"]:
+            found = link.base.with_key(table, link.transaction, new)
         key = table.key_of(new)
         if found is None:
             link.base.insert(table, link.transaction, new)
@@ -217,100 +209,83 @@ def _written(link: Link, match: Any) -> tuple[int, int]:
         elif match["action"] != "NOTHING":
             if key in seen:
                 raise refusal("21000", "ON CONFLICT DO UPDATE cannot affect row a second time")
-            if _replaces(match["action"], found[1], new):
+            rows = {match["alias"]: found[1], "EXCLUDED": new}
+            if compiled(match["condition"])(rows) is True:
                 link.base.update(table, link.transaction, found[0], found[1] | new)
                 updated += 1
         seen.add(key)
     return inserted, updated
 
 
-def _distinct(rows: list[Row], keys: list[str], order: list[str]) -> list[Row]:
-    """The first of each key, by an order."""
-    chosen = list(rows)
-    for each in reversed(order[len(keys) :]):
-        text, _, direction = each.partition(" ")
-        chosen.sort(
-            key=lambda row, t=text: _sortable(value_of(t, row)), reverse="DESC" in direction
-        )
-    found: dict[Any, Row] = {}
-    for row in chosen:
-        found.setdefault(tuple(value_of(key, row) for key in keys), row)
-    return list(found.values())
+def _table_of(link: Link, match: Any) -> Table:
+    table = link.base.tables.get((match["schema"], match["table"]))
+    if table is None:
+        raise refusal("42P01", "there is no such table")
+    return table
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
     return (value is not None, value if value is not None else 0)
 
 
-def _replaces(action: str, there: Row, new: Row) -> bool:
-    """Whether a row that is there gives way."""
-    _, _, condition = action.partition(" WHERE ")
-    tests = re.split(r" AND (?=\(t\.)", condition)
-    if "*<>" not in tests[0]:
-        raise Unknown(f"condition {condition}")
-    if all(there.get(name) == value for name, value in new.items()):
-        return False
-    for test in tests[1:]:
-        found = re.fullmatch(
-            rf"\(t\.{_NAME} IS NULL OR t\.{_NAME} <= EXCLUDED\.{_NAME}\)", test.strip()
-        )
-        if found is None:
-            raise Unknown(f"condition {test}")
-        before, after = there.get(found[1]), new.get(found[1])
-        if before is not None and (after is None or before > after):
-            return False
-    return True
-
-
 @shape(
-    r'DELETE FROM playhead_rows s USING playhead_gone g WHERE s\."playhead:offset" BETWEEN '
-    r"(?P<first>-?\d+) AND (?P<last>-?\d+) AND (?P<same>.*) AND (?P<later>[^=]*<.*)"
+    r"DELETE FROM (?P<of>playhead_\w+) (?P<row>\w) USING "
+    r'(?:"(?P<schema>\w+)"\."(?P<table>\w+)"|(?P<by>playhead_\w+)) (?P<other>\w) WHERE (?P<where>.*)'
 )
-def _supersede(link: Link, match: Any, _: Any) -> Answer:
-    rows, gone = _temporary(link, "playhead_rows"), _temporary(link, "playhead_gone")
-    key = re.findall(rf"s\.{_NAME} = g\.{_NAME}", match["same"])
-    versioned = re.match(
-        rf"\(s\.{_NAME}, s\.{_NAME}\) < \(g\.{_NAME}, g\.{_NAME}\)", match["later"]
-    )
+def _delete_aside(link: Link, match: Any, _: Any) -> Answer:
+    """Staged rows, by others that are staged or in a table."""
+    assert link.transaction is not None
+    if match["by"]:
+        others = list(_temporary(link, match["by"]))
+    else:
+        others = [row for _, row in link.base.visible(_table_of(link, match), link.transaction)]
+    test, rows = compiled(match["where"]), _temporary(link, match["of"])
 
-    def is_superseded(row: Row, tomb: Row) -> bool:
-        if any(row.get(one) != tomb.get(other) for one, other in key):
-            return False
-        if versioned is None:
-            return bool(row[ORDER] < tomb[ORDER])
-        one = (row.get(versioned[1]), row[ORDER])
-        other = (tomb.get(versioned[3]), tomb[ORDER])
-        return None not in (one[0], other[0]) and one < other
+    def goes(row: Row) -> bool:
+        return any(test({match["row"]: row, match["other"]: each}) is True for each in others)
 
-    inside = _within(rows, match)
-    out = [row for row in inside if any(is_superseded(row, tomb) for tomb in gone)]
-    rows[:] = [row for row in rows if not any(row is each for each in out)]
-    return [], len(out)
+    kept = [row for row in rows if not goes(row)]
+    count = len(rows) - len(kept)
+    rows[:] = kept
+    return [], count
 
 
 @shape(
-    r'DELETE FROM "(?P<schema>\w+)"\."(?P<table>\w+)" t USING playhead_gone g WHERE (?P<same>.*?) '
-    r'AND g\."playhead:offset" BETWEEN (?P<first>-?\d+) AND (?P<last>-?\d+)(?P<unless> AND NOT .*)?'
+    r'DELETE FROM "(?P<schema>\w+)"\."(?P<table>\w+)" t USING playhead_gone g WHERE '
+    r"(?P<same>.*?) AND (?P<where>g\.\"playhead:offset\" BETWEEN .*)"
 )
 def _delete(link: Link, match: Any, _: Any) -> Answer:
     assert link.transaction is not None
-    table = link.base.tables[match["schema"], match["table"]]
-    key = re.findall(rf"t\.{_NAME} = g\.{_NAME}", match["same"])
-    version = re.search(rf"t\.{_NAME} > g\.{_NAME}", match["unless"] or "")
+    table = _table_of(link, match)
+    test = compiled(match["where"])
     count = 0
-    for tomb in _within(_temporary(link, "playhead_gone"), match):
-        probe = {one: tomb.get(other) for one, other in key}
-        found = link.base.with_key(table, link.transaction, probe)
-        if found is None:
-            continue
-        rid, row = found
-        if version is not None:
-            there, at = row.get(version[1]), tomb.get(version[2])
-            if there is not None and at is not None and there > at:
-                continue
-        link.base.delete(table, link.transaction, rid)
-        count += 1
+    for tomb in list(_temporary(link, "playhead_gone")):
+        found = link.base.with_key(table, link.transaction, tomb)
+        if found is not None and test({"t": found[1], "g": tomb}) is True:
+            link.base.delete(table, link.transaction, found[0])
+            count += 1
     return [], count
+
+
+@shape(
+    r'SELECT EXISTS \(SELECT FROM "(?P<schema>\w+)"\."(?P<table>\w+)" WHERE "playhead:replay" = \$1\)'
+)
+def _is_anything_kept(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    assert link.transaction is not None
+    held = link.base.visible(_table_of(link, match), link.transaction)
+    return [(any(row["playhead:replay"] == parameters[0] for _, row in held),)], -1
+
+
+@shape(
+    r'CREATE TABLE IF NOT EXISTS "(?P<schema>\w+)"\."(?P<table>\w*latest_\d+)" '
+    r"\((?P<columns>.*), PRIMARY KEY \((?P<key>.*)\)\)"
+)
+def _make_latest(link: Link, match: Any, _: Any) -> Answer:
+    place = (match["schema"], match["table"])
+    if place not in link.base.tables:
+        kinds = dict.fromkeys(_first_names(match["columns"]), "")
+        link.base.create(place, kinds, tuple(_names(match["key"])))
+    return [], -1
 
 
 @shape(
