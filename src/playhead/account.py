@@ -6,7 +6,7 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, Blank, Explained
 from playhead.errors import BadValue, PlayheadError
-from playhead.ledger import ALSO_BURIED, Entry
+from playhead.ledger import ALSO_BURIED, NOT_KEPT, Entry
 from playhead.record import Record, Slice
 
 
@@ -123,6 +123,9 @@ class Account:
     def close(self, details: Mapping[str, Any] | None = None) -> Entry:
         """The entry to commit; dead letters are safe, once, when this returns.
 
+        Records that the target took and did not keep, as a trigger may decide, are told in the details
+        (`NOT_KEPT`). They are counted with those that were filtered out, and not as written.
+
         They are committed before the data, each under its own offset, so that neither a crash in
         between nor a commit that is undone and closed again with other letters writes one twice.
         """
@@ -130,11 +133,12 @@ class Account:
         also_buried = self._buried(letters) if self._rule.action == "dlq" else 0
         dead = len(letters) if self._rule.action == "dlq" else 0
         skipped = len(letters) - dead
+        not_kept = int((details or {}).get(NOT_KEPT, 0))
         return Entry(
             self.slice,
             self.read,
-            self.read - self.filtered - self.outside - dead - skipped,
-            filtered=self.filtered,
+            self.read - self.filtered - not_kept - self.outside - dead - skipped,
+            filtered=self.filtered + not_kept,
             outside=self.outside,
             dead=dead,
             skipped=skipped,

@@ -12,6 +12,8 @@ VERSION = 2
 _READABLE = (1, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
+NOT_KEPT = "not_kept"
+"""In an entry's details: how many of the filtered records the target itself left out."""
 _MODULUS = 1 << 64
 ALSO_BURIED = "also_buried"
 """Under this name an entry's details count records that were dead at first, and not in the end."""

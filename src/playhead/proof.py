@@ -9,6 +9,7 @@ from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
+    NOT_KEPT,
     Entry,
     checksum_of,
     remaining,
@@ -294,6 +295,10 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
             "written at first, and were later; to redrive them writes them a second time"
         )
         notes.append(Note("also-buried", text))
+    not_kept = sum(int(entry.details.get(NOT_KEPT, 0)) for entry in entries)
+    if not_kept:
+        text = f"{not_kept:,} of the records that are filtered out were so by the target itself: a trigger "
+        notes.append(Note("not-kept", f"{text}or a rule of its own did not keep them"))
     # What a plan could not look at wholly, its proof does not know either.
     notes += [note for note in plan.notes if note.code == SAMPLED]
     notes += [note for note in plan.source.notes if note.code == UNREAD]

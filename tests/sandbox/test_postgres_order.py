@@ -17,7 +17,7 @@ from playhead.postgres.target import PostgresTarget
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
-from playhead.target import OutOfOrder
+from playhead.target import Inspection, Look, OutOfOrder
 from playhead.testing import ListSource
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
 from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of
@@ -60,7 +60,7 @@ def test_each_row_is_the_last_of_its_records(table: Table, tmp_path: Path, run_j
         record(n, b'{"id":%d,"v":%d}' % (n % half, n), ms=NOON_MS + n) for n in range(2 * half)
     ]
     source = ListSource(items)
-    plan = whole_plan(source, replay_id="anew", target=table.target.inspect(_look(source)))
+    plan = whole_plan(source, replay_id="anew", target=inspected(table, source))
     proof = runner(plan, source, table.target, tmp_path, run_job=run_job, slots=2).run()
     assert proof.adds_up
     assert table.run("SELECT count(*), count(*) FILTER (WHERE v = id + 60000) FROM {table}") == [
@@ -68,10 +68,8 @@ def test_each_row_is_the_last_of_its_records(table: Table, tmp_path: Path, run_j
     ]
 
 
-def _look(source: ListSource) -> Any:
-    from playhead.target import Look
-
-    return Look(source.facts(), {"cars": 1}, ())
+def inspected(table: Table, source: ListSource) -> Inspection:
+    return table.target.inspect(Look(source.facts(), {"cars": 1}, ()))
 
 
 def test_what_depends_on_the_order_is_ordered() -> None:
@@ -131,7 +129,7 @@ def test_a_pure_insert_may_come_in_any_order(sandbox: Endpoints, schema: str) ->
 def test_holes_that_an_older_version_left_are_not_filled(table: Table, tmp_path: Path) -> None:
     items = [record(n, {"id": n % 3, "v": n}) for n in range(20)]
     source = ListSource(items)
-    plan = whole_plan(source, replay_id="anew", target=table.target.inspect(_look(source)))
+    plan = whole_plan(source, replay_id="anew", target=inspected(table, source))
     commit(table, Slice("cars", 0, 10, 20), replay="anew")
     with pytest.raises(OrderBroken, match=r"cars:0:10-20 and not cars:0:0-10"):
         runner(plan, source, table.target, tmp_path, run_job=last_first).run()

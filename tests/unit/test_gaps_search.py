@@ -212,6 +212,33 @@ def test_too_many_gaps_to_replay_one_by_one_are_refused(monkeypatch):
     assert "--on-conflict ignore" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"on_conflict": "update"}, "over rows of later ones"),
+        ({"on_conflict": "update", "tombstones": "delete"}, "over rows of later ones"),
+        ({"on_conflict": "ignore", "tombstones": "delete"}, "delete rows of later records"),
+        ({"tombstones": "delete"}, "delete rows of later records"),
+    ],
+)
+def test_what_was_missing_does_not_have_the_last_word(options, told):
+    with pytest.raises(Refused, match=told) as caught:
+        search(**options).replay_of(found((3, 4)))
+    assert "--on-conflict newer" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_conflict": "newer", "tombstones": "delete"},
+        {"on_conflict": "ignore", "tombstones": "skip"},
+        {"on_conflict": "update", "key": ("_topic", "_partition", "_offset")},
+    ],
+)
+def test_what_goes_by_time_or_touches_no_row_is_replayed(options):
+    assert search(**options).replay_of(found((3, 4))).on_conflict == options["on_conflict"]
+
+
 def test_counts_of_a_transform_count_where_a_gap_is_whole():
     whole = Gap(Slice(TOPIC, 0, 3, 9), records=6)
     cut = Gap(Slice(TOPIC, 0, 20, 25), records=5)

@@ -202,6 +202,12 @@ class Merge:
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'k')})"
         return f"SELECT {_ORDER} FROM {KEYS} k WHERE {there}"  # noqa: S608
 
+    def not_there(self) -> str:
+        """How many keys of staged rows the table does not have."""
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
+        rows = f"SELECT DISTINCT {self._keys_as()} FROM {STAGE} s WHERE NOT {there}"  # noqa: S608
+        return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
+
     def known(self) -> str:
         """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
         places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"

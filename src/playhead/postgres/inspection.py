@@ -227,7 +227,8 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
     table, place = subject.table, subject.table.place
     if table.has_triggers:
         text = (
-            f"{place} has triggers, which run for each row: it is slower, and they may change rows"
+            f"{place} has triggers, which run for each row: it is slower, and they may change rows, or "
+            "drop them: those are not counted as written"
         )
         yield Note("target-triggers", text)
     if table.persistence == "u":

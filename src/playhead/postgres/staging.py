@@ -11,6 +11,7 @@ import pyarrow as pa
 from playhead.account import Account
 from playhead.errors import PlayheadError
 from playhead.faults import abort_point
+from playhead.ledger import NOT_KEPT
 from playhead.postgres import sweep
 from playhead.postgres.conflict import AT, GONE, GONE_TEXTS, STAGE, TEXTS, Merge, named
 from playhead.postgres.decode import ORDER, Decoded
@@ -111,11 +112,20 @@ class Stage:
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
         found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
+        if left and self._table.layout.table.may_drop_rows:
+            found[NOT_KEPT] = self._not_kept(left)
+            found["left_alone"] -= found[NOT_KEPT]
         if self.has_tombstones:
             found["deleted"] = counts["deleted"]
         if self.has_tombstones or counts["superseded"]:
             found["superseded"] = counts["superseded"]
         return found
+
+    def _not_kept(self, left: int) -> int:
+        """How many of the rows that were not written a trigger or a rule dropped: no row has their key."""
+        if not self.merge.key or self.merge.rule in (None, "error"):
+            return left
+        return int(self._session.run(self.merge.not_there())[0][0])
 
     def _mind_latest(self, latest: Latest) -> None:
         """Under `newer`: forget records that something later is known of, though no row says so."""

@@ -38,6 +38,11 @@ ORDER BY a.attnum
 _TABLE = """
 SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
+       EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal AND g.tgenabled <> 'D'
+               AND g.tgtype::int4 & 1 = 1 AND g.tgrelid IN (
+                   SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))
+       OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3'
+                  AND w.ev_enabled <> 'D'),
        row_security_active(c.oid),
        EXISTS (SELECT FROM pg_catalog.pg_constraint k
                WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable)
@@ -103,6 +108,8 @@ class Table:
     kind: str
     persistence: str
     has_triggers: bool
+    may_drop_rows: bool
+    """Whether triggers for rows, or rules for inserts, may let a row that is written not come to be."""
     has_row_security: bool
     """For the user who asked."""
     has_deferred: bool
@@ -127,10 +134,10 @@ def read_table(ask: Ask, place: Place) -> Table | None:
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None
-    oid, kind, persistence, schema, name, triggers, security, deferred = found[0]
+    oid, kind, persistence, schema, name, triggers, drops, security, deferred = found[0]
     columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
-    flags = (triggers, security, deferred)
+    flags = (triggers, drops, security, deferred)
     return Table(Place(schema, name), oid, kind, persistence, *flags, columns, keys)
 
 

@@ -159,6 +159,9 @@ class OpenTable:
         known = self.layout.table
         session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
         now = read_table(session.run, known.place)
+        if now is not None and now.may_drop_rows and not known.may_drop_rows:
+            reason = "it has a trigger or a rule now that may drop rows"
+            raise TableChanged(str(known.place), reason=reason)
         if now is None or now.oid != known.oid:
             raise TableChanged(str(known.place), reason="it was dropped, or made again")
         for column in known.columns:

@@ -214,8 +214,9 @@ class PostgresTarget(Target):
         if table is None:
             raise PlayheadError(f"no table {place}", hint="--create makes one")
         layout = layout_of(table, self.decode)
-        # COPY knows no policies for rows.
-        return OpenTable(layout, self._habits(table), only_by_stage=table.has_row_security)
+        # COPY knows no policies for rows and no rules, and does not say which rows a trigger dropped.
+        only_by_stage = table.has_row_security or table.may_drop_rows
+        return OpenTable(layout, self._habits(table), only_by_stage=only_by_stage)
 
     def _refuse_other(
         self, session: Session, replay_id: str, topic: str, opened: OpenTable

@@ -207,6 +207,7 @@ class Search:
         request = self.question.request
         span = str(Span(offsets=tuple(map(_as_span, missing))))
         rule = request.on_conflict or self._inferred_rule()
+        _refuse_to_go_over_later(rule, request.tombstones, request.key)
         return replace(request, span=span, lateness_ms=0, on_conflict=rule, create=False)
 
     def _inferred_rule(self) -> str | None:
@@ -217,6 +218,23 @@ class Search:
 
         table = self._table()
         return gentle_rule(table.url, table.table, self._topics(), self.question.request.key)
+
+
+def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:
+    """What is missing is older than what came after it, and must not have the last word."""
+    by_time = (
+        "--on-conflict newer goes by time; it needs _timestamp in the table, or --version-column"
+    )
+    if rule == "update" and "_offset" not in key:
+        raise Refused(
+            "--on-conflict update would put records that were missing over rows of later ones",
+            hint=f"{by_time}; ignore leaves rows that are there alone",
+        )
+    if tombstones == "delete" and rule != "newer":
+        raise Refused(
+            "tombstones that were missing would delete rows of later records",
+            hint=f"{by_time}; --tombstones skip leaves rows that are there alone",
+        )
 
 
 def _gone(
