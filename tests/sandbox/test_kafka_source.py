@@ -252,7 +252,7 @@ def test_an_end_without_its_records_is_read_a_second_time(source, log, monkeypat
         return kept
 
     monkeypatch.setattr(
-        "playhead.kafka.intake.Consumer", type("Lossy", (Consumer,), {"consume": lossy})
+        "playhead.kafka.clients.make_consumer", type("Lossy", (Consumer,), {"consume": lossy})
     )
     with source.open() as reader:
         runs = list(reader.read(Slice(log.topic, 0, 0, 10)))
