@@ -50,6 +50,8 @@ class Sought:
     from_ms: int | None
     to_ms: int
     lateness_ms: int
+    reached_ms: int
+    """The log's time where one begins to look: a record of at least this time stands there, or before."""
 
     def has(self, time_ms: int) -> bool:
         return time_ms < self.to_ms and (self.from_ms is None or self.from_ms <= time_ms)
@@ -86,8 +88,7 @@ class Tail:
 
     def __post_init__(self) -> None:
         self._reached = self.start
-        # Kafka's answer for the end is a record of at least this time.
-        self._level_ms = self.sought.to_ms + self.sought.lateness_ms
+        self._level_ms = self.sought.reached_ms
 
     def __len__(self) -> int:
         return self.end - self.start

@@ -88,21 +88,20 @@ def time_span(
     lateness_ms: int = LATENESS_MS,
     read_on: ReadOn | None = None,
     topics: Mapping[str, TopicFacts] | None = None,
+    is_least: bool = False,
 ) -> TimeSpan:
     """Every record of the span is inside, as far as was looked; what was not looked at is said.
 
-    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter.
+    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter. With
+    `is_least` the lateness is looked at as well where all can be, instead of being read.
     """
     asked, facts = read_on or ReadOn(), topics or {}
     late = _lateness(bounds, lateness_ms if asked.fixed_ms is None else asked.fixed_ms, facts)
     partitions = _by_index(source, bounds, resolved, late, asked)
     if resolved.to_ms is None or asked.is_to_end:
         return TimeSpan(partitions)
-    tails = [
-        Tail(place, partitions[place].to_offset, held.stable_end, _sought(resolved, late[place[0]]))
-        for place, held in sorted(bounds.items())
-        if partitions[place].to_offset < held.stable_end
-    ]
+    is_least = is_least and asked.fixed_ms is None
+    tails = list(_tails(partitions, bounds, resolved, late, is_least=is_least))
     short = [] if asked.fixed_ms is not None else _short(tails, partitions, facts)
     seen = _seen(source, [each for each in tails if each not in short], bounds, facts)
     if asked.fixed_ms is not None:
@@ -180,8 +179,23 @@ def _is_ordered(place: Place, facts: Mapping[str, TopicFacts]) -> bool:
 # --- behind it
 
 
-def _sought(resolved: Resolved, lateness_ms: int) -> Sought:
-    return Sought(resolved.from_ms, resolved.to_ms or 0, lateness_ms)
+def _tails(
+    partitions: Mapping[Place, PartitionSpan],
+    bounds: Mapping[Place, Bounds],
+    resolved: Resolved,
+    late: Mapping[str, int],
+    *,
+    is_least: bool,
+) -> Iterator[Tail]:
+    """What stands behind the end and the lateness; with `is_least` behind the end."""
+    to_ms = resolved.to_ms or 0
+    for place, held in sorted(bounds.items()):
+        its, lateness_ms = partitions[place], late[place[0]]
+        start = its.span_end if is_least else its.to_offset
+        reached_ms = to_ms if is_least else to_ms + lateness_ms
+        if start < held.stable_end:
+            sought = Sought(resolved.from_ms, to_ms, lateness_ms, reached_ms)
+            yield Tail(place, start, held.stable_end, sought)
 
 
 def _short(
@@ -248,8 +262,8 @@ def _ends(tails: Sequence[Tail]) -> dict[Place, int]:
     lying = {tail.place[0] for tail in tails if not tail.is_in_order}
     ends = {}
     for tail in tails:
-        if tail.is_whole and tail.last is not None:
-            ends[tail.place] = tail.last + 1
+        if tail.is_whole:
+            ends[tail.place] = tail.start if tail.last is None else tail.last + 1
         elif not tail.is_whole and tail.place[0] in lying:
             ends[tail.place] = tail.end
     return ends
@@ -288,7 +302,7 @@ def _counted(tails: Sequence[Tail]) -> str:
 
 
 def _on_read(tails: Sequence[Tail], ends: Mapping[Place, int]) -> Iterator[Note]:
-    read = [each for each in tails if each.place in ends]
+    read = [each for each in tails if ends.get(each.place, each.start) > each.start]
     for tail in sorted(read, key=lambda each: each.is_in_order)[:_MOST_SAID]:
         place, end = f"{tail.place[0]}:{tail.place[1]}", ends[tail.place]
         yield Note(READ_ON, f"{place} is read on from {tail.start} to {end}: {_why(tail)}")

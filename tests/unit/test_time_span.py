@@ -79,10 +79,14 @@ def codes(found: TimeSpan) -> list[str]:
 # --- laws
 
 
-@given(logs(), FOR_MINUTES, FOR_MINUTES, st.integers(0, 20))
-def test_every_record_of_a_span_is_in_it_whatever_the_clocks_say(log, start, length, lateness):
+@given(logs(), FOR_MINUTES, FOR_MINUTES, st.integers(0, 20), st.booleans())
+def test_every_record_of_a_span_is_in_it_whatever_the_clocks_say(
+    log, start, length, late, is_least
+):
     resolved = between(start, length)
-    found = time_span.time_span(log, log.bounds(), resolved, lateness_ms=lateness * MINUTE)
+    found = time_span.time_span(
+        log, log.bounds(), resolved, lateness_ms=late * MINUTE, is_least=is_least
+    )
     assert all(is_in(found, *each) for each in of_the_span(log, resolved))
     for place, each in found.partitions.items():
         held = log.bounds()[place]
@@ -111,8 +115,10 @@ def test_who_says_how_long_gets_every_record_or_a_refusal(log, start, length, mi
         assert all(is_in(found, *each) for each in of_the_span(log, resolved))
 
 
-@given(logs(), FOR_MINUTES, FOR_MINUTES, st.integers(1, 3), st.integers(1, 2))
-def test_samples_are_all_in_it_or_the_rest_is_said_to_be_unseen(log, start, length, near, strides):
+@given(logs(), FOR_MINUTES, FOR_MINUTES, st.integers(1, 3), st.integers(1, 2), st.booleans())
+def test_samples_are_all_in_it_or_the_rest_is_said_to_be_unseen(
+    log, start, length, near, strides, is_least
+):
     resolved = between(start, length)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tail, "WHOLE_OFFSETS", 0)
@@ -121,7 +127,7 @@ def test_samples_are_all_in_it_or_the_rest_is_said_to_be_unseen(log, start, leng
         patch.setattr(tail, "_LAST", 1)
         patch.setattr(tail, "_STRIDES", strides)
         patch.setattr(tail, "_FEW", 1)
-        found = time_span.time_span(log, log.bounds(), resolved)
+        found = time_span.time_span(log, log.bounds(), resolved, is_least=is_least)
     is_whole = all(is_in(found, *each) for each in of_the_span(log, resolved))
     assert is_whole or SAMPLED in codes(found)
 
@@ -174,6 +180,18 @@ def _joined(slices: Sequence[Slice]) -> list[Slice]:
 
 
 # --- what is seen, and what comes of it
+
+
+def test_the_least_there_is_ends_with_the_span_where_all_can_be_seen():
+    log = ListSource(at(*range(30)))
+    plain = time_span.time_span(log, log.bounds(), between(0, 10))
+    assert plain.partitions[TOPIC, 0].to_offset == 20
+    least = time_span.time_span(log, log.bounds(), between(0, 10), is_least=True)
+    assert least.partitions[TOPIC, 0].to_offset == 10
+    assert codes(least) == [LOOKED]
+    log = ListSource([*at(*range(30)), record(30, T + 4 * MINUTE)])
+    late = time_span.time_span(log, log.bounds(), between(0, 10), is_least=True)
+    assert late.partitions[TOPIC, 0].to_offset == 31
 
 
 def test_one_record_that_is_ahead_does_not_end_the_span():

@@ -99,7 +99,8 @@ def _earlier(
     instant_ms: int,
 ) -> dict[Place, tuple[int, int]]:
     """Records that stand behind an answer, and were written long before the instant: then it is too early."""
-    sought = Sought(None, instant_ms - _CLOCKS_DIFFER_MS, 0)
+    latest_ms = instant_ms - _CLOCKS_DIFFER_MS
+    sought = Sought(None, latest_ms, 0, reached_ms=latest_ms)
     tails = [
         Tail(place, found[place], end, sought)
         for place, end in sorted(ends.items())

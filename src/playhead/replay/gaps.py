@@ -85,7 +85,9 @@ class Search:
         self.gone, held = _gone(self.resolved, bounds)
         nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
         frozen, self.looked = (
-            nothing if held is None else freeze(source, bounds, held, request, self.facts.topics)
+            nothing
+            if held is None
+            else freeze(source, bounds, held, request, self.facts.topics, is_least=True)
         )
         self.spans = tuple(slice_ for each in frozen if (slice_ := each.slice()) is not None)
         self._way = way_of(request, self.question.by, self._has_offsets)

@@ -157,6 +157,7 @@ def freeze(
     resolved: Resolved,
     request: Request,
     topics: Mapping[str, TopicFacts],
+    is_least: bool = False,
 ) -> tuple[tuple[PartitionPlan, ...], tuple[Note, ...]]:
     """What a span means in offsets of each partition now, and what has to be said of that."""
     if resolved.offsets:
@@ -168,6 +169,7 @@ def freeze(
         lateness_ms=request.lateness_ms,
         read_on=ReadOn.parse(request.read_on),
         topics=topics,
+        is_least=is_least,
     )
     return tuple(
         _partition(place, bounds[place], (each.from_offset, each.span_end, each.to_offset))
