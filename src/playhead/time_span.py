@@ -33,6 +33,8 @@ class ReadOn:
 
     is_to_end: bool = False
     fixed_ms: int | None = None
+    is_least: bool = False
+    """The lateness is looked at as well where all can be, instead of being read."""
 
     @classmethod
     def parse(cls, text: str) -> "ReadOn":
@@ -88,19 +90,17 @@ def time_span(
     lateness_ms: int = LATENESS_MS,
     read_on: ReadOn | None = None,
     topics: Mapping[str, TopicFacts] | None = None,
-    is_least: bool = False,
 ) -> TimeSpan:
     """Every record of the span is inside, as far as was looked; what was not looked at is said.
 
-    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter. With
-    `is_least` the lateness is looked at as well where all can be, instead of being read.
+    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter.
     """
     asked, facts = read_on or ReadOn(), topics or {}
     late = _lateness(bounds, lateness_ms if asked.fixed_ms is None else asked.fixed_ms, facts)
     partitions = _by_index(source, bounds, resolved, late, asked)
     if resolved.to_ms is None or asked.is_to_end:
         return TimeSpan(partitions)
-    is_least = is_least and asked.fixed_ms is None
+    is_least = asked.is_least and asked.fixed_ms is None
     tails = list(_tails(partitions, bounds, resolved, late, is_least=is_least))
     short = [] if asked.fixed_ms is not None else _short(tails, partitions, facts)
     seen = _seen(source, [each for each in tails if each not in short], bounds, facts)

@@ -85,7 +85,7 @@ def test_every_record_of_a_span_is_in_it_whatever_the_clocks_say(
 ):
     resolved = between(start, length)
     found = time_span.time_span(
-        log, log.bounds(), resolved, lateness_ms=late * MINUTE, is_least=is_least
+        log, log.bounds(), resolved, lateness_ms=late * MINUTE, read_on=ReadOn(is_least=is_least)
     )
     assert all(is_in(found, *each) for each in of_the_span(log, resolved))
     for place, each in found.partitions.items():
@@ -127,7 +127,7 @@ def test_samples_are_all_in_it_or_the_rest_is_said_to_be_unseen(
         patch.setattr(tail, "_LAST", 1)
         patch.setattr(tail, "_STRIDES", strides)
         patch.setattr(tail, "_FEW", 1)
-        found = time_span.time_span(log, log.bounds(), resolved, is_least=is_least)
+        found = time_span.time_span(log, log.bounds(), resolved, read_on=ReadOn(is_least=is_least))
     is_whole = all(is_in(found, *each) for each in of_the_span(log, resolved))
     assert is_whole or SAMPLED in codes(found)
 
@@ -186,11 +186,11 @@ def test_the_least_there_is_ends_with_the_span_where_all_can_be_seen():
     log = ListSource(at(*range(30)))
     plain = time_span.time_span(log, log.bounds(), between(0, 10))
     assert plain.partitions[TOPIC, 0].to_offset == 20
-    least = time_span.time_span(log, log.bounds(), between(0, 10), is_least=True)
+    least = time_span.time_span(log, log.bounds(), between(0, 10), read_on=ReadOn(is_least=True))
     assert least.partitions[TOPIC, 0].to_offset == 10
     assert codes(least) == [LOOKED]
     log = ListSource([*at(*range(30)), record(30, T + 4 * MINUTE)])
-    late = time_span.time_span(log, log.bounds(), between(0, 10), is_least=True)
+    late = time_span.time_span(log, log.bounds(), between(0, 10), read_on=ReadOn(is_least=True))
     assert late.partitions[TOPIC, 0].to_offset == 31
 
 

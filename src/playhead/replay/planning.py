@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playhead.cutter import Filter
 from playhead.decoding import Kinds
@@ -167,9 +167,8 @@ def freeze(
         bounds,
         resolved,
         lateness_ms=request.lateness_ms,
-        read_on=ReadOn.parse(request.read_on),
+        read_on=replace(ReadOn.parse(request.read_on), is_least=is_least),
         topics=topics,
-        is_least=is_least,
     )
     return tuple(
         _partition(place, bounds[place], (each.from_offset, each.span_end, each.to_offset))
