@@ -132,8 +132,8 @@ class KafkaTarget(Target):
             if kept is not None:
                 agreed(replay_id, kept, terms)
             is_old = kept is None and not ledger.is_new
-            if kept is None or kept.is_endless:
-                self._make_topics(admin, inspection, {} if is_old else before)
+            if ledger.is_new or (kept is not None and kept.is_endless):
+                self._make_topics(admin, inspection, before)
             wanted = self._wanted(admin, inspection, terms)
         if is_old:
             wanted = replace(wanted, settled={**wanted.settled, **before})

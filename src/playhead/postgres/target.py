@@ -221,7 +221,9 @@ class PostgresTarget(Target):
     def _refuse_other(
         self, session: Session, replay_id: str, topic: str, opened: OpenTable
     ) -> None:
-        """The table that is here now is the one that the replay began with."""
+        """The table that is here now is the one that the replay began with; a look for rows is no replay."""
+        if self.known_by:
+            return
         terms = self._replays(session).get(replay_id)
         kept = terms.places.get(topic) if terms is not None else None
         table = opened.layout.table
