@@ -392,3 +392,38 @@ SHOWN = (
 def _as_record(offset: int, step: Step) -> Record:
     value = None if step.v is None else {"id": step.id, "v": step.v}
     return record(offset, value, key=str(step.id).encode(), ms=NOON_MS + step.ms)
+
+
+# --- a key in several partitions ---------------------------------------------------------------
+
+
+class TestOneKeyInSeveralPartitions:
+    def commit(self, table: Table, *rows: Record) -> Played:
+        played = Played(table)
+        for row in rows:
+            played.slices.append((table.commit([row]), [row]))
+        return played
+
+    def of(self, partition: int, v: str, ms: int = NOON_MS) -> Record:
+        return record(5, {"id": 1, "v": v}, partition=partition, ms=ms)
+
+    def test_any_partitions_own_last_row_is_right(
+        self, sandbox: Endpoints, schema: str, columns: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, columns, on_conflict="update")
+        played = self.commit(table, self.of(1, "b"), self.of(0, "a"))
+        assert played.told() == (2, 0, 0)
+        table.run("UPDATE {table} SET v = 'b'" + (", _partition = 1" if columns == PLACED else ""))
+        assert played.told() == (2, 0, 0)
+        table.run("UPDATE {table} SET v = 'c'")
+        assert played.told() == (0, 2, 0)
+
+    def test_under_newer_only_the_latest_is(
+        self, sandbox: Endpoints, schema: str, columns: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, columns, on_conflict="newer")
+        played = self.commit(table, self.of(1, "b"), self.of(0, "a"), self.of(2, "c", NOON_MS - 1))
+        assert table.column("v", "1") == ["b"]
+        assert played.told() == (3, 0, 0)
+        table.run("UPDATE {table} SET v = 'a'" + (", _partition = 0" if columns == PLACED else ""))
+        assert played.told() == (0, 3, 0)

@@ -51,7 +51,7 @@ class FinalRows:
     A temporary table has one row for each key and partition, as the rule for conflicts would have
     left it in an empty table. It is on the server, and as large as the rows are that the replay has
     left. Which partition comes last is not for a replay to say, so that where several have a key each
-    of theirs may be the one; but under `newer` only the latest.
+    of theirs may be the one; but under `newer` only the latest: by version, then by topic and partition.
     """
 
     def __init__(self, session: Session, table: OpenTable, number: int) -> None:
@@ -162,7 +162,7 @@ class _Taken:
             f"{_BITS} = CASE WHEN NOT {takes} THEN s.{_BITS} WHEN s.{_GONE} THEN EXCLUDED.{_BITS} "
             f"ELSE s.{_BITS} & ~{known} | EXCLUDED.{_BITS} END, "
             f"{_GONE} = s.{_GONE} AND NOT {takes}, {_COUNT} = s.{_COUNT} + EXCLUDED.{_COUNT}, "
-            f"{_MIXED} = s.{_MIXED} OR EXCLUDED.{_MIXED}{self._null_version_there()}"
+            f"{_MIXED} = s.{_MIXED} OR EXCLUDED.{_MIXED}"
         )
         columns = [named(each.name) for each in self._layout]
         sets = [
@@ -174,7 +174,7 @@ class _Taken:
         key = f"(PARTITION BY {self._keys})"
         chosen = (
             f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, false, "  # noqa: S608
-            f"count(*) OVER {key}, {self._is_mixed(key)}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
+            f"count(*) OVER {key}, {self._is_mixed()}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
             f"WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {self._keys}, {self._wins()}"
         )
         [(taken,)] = self._session.run(
@@ -211,20 +211,10 @@ class _Taken:
             return f"{named(self._version)} DESC NULLS LAST, {_ORDER} DESC"
         return f"{_ORDER} DESC"
 
-    def _is_mixed(self, key: str) -> str:
+    def _is_mixed(self) -> str:
         """Whether what comes of it may depend on where slices were cut: then nobody can tell it anew."""
-        if self._rule != "newer":
-            return "false"
-        if self._stage.has_tombstones and self._stage.merge.forms:
-            return "true"
-        version = named(self._version)
-        return f"count(*) OVER {key} > 1 AND bool_or({version} IS NULL) OVER {key}"
-
-    def _null_version_there(self) -> str:
-        if self._rule != "newer":
-            return ""
-        version = named(self._version)
-        return f" OR EXCLUDED.{version} IS NULL OR NOT s.{_GONE} AND s.{version} IS NULL"
+        is_partial = self._stage.has_tombstones and bool(self._stage.merge.forms)
+        return "true" if self._rule == "newer" and is_partial else "false"
 
     # --- tombstones
 
@@ -244,7 +234,7 @@ class _Taken:
         )
         chosen = (
             f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, true, {_AT}, "  # noqa: S608
-            f"count(*) OVER (PARTITION BY {self._keys}), {'true' if self._cuts_matter() else 'false'}, "
+            f"count(*) OVER (PARTITION BY {self._keys}), {self._is_mixed()}, "
             f"{nothing}, {self._keys} FROM {GONE} ORDER BY {self._keys}, {order}"
         )
         self._session.run(
@@ -255,13 +245,11 @@ class _Taken:
         )
         return self._supersede()
 
-    def _cuts_matter(self) -> bool:
-        return self._rule == "newer" and bool(self._stage.merge.forms)
-
     def _supersede(self) -> int:
         later = f"w.{_ORDER} < g.{_ORDER}"
         if self._rule == "newer":
-            later = f"(w.{named(self._version)}, w.{_ORDER}) < (g.{_AT}, g.{_ORDER})"
+            version = f"w.{named(self._version)}"
+            later = f"({version} IS NULL OR ({version}, w.{_ORDER}) < (g.{_AT}, g.{_ORDER}))"
         keys = [named(name) for name in self._into.key]
         same = " AND ".join(f"w.{name} = g.{name}" for name in keys)
         theirs = " AND ".join(f"s.{name} = n.{name}" for name in keys)

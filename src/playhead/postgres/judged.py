@@ -162,7 +162,7 @@ class Judgement:
             f"CASE WHEN NOT e.{_GONE} THEN {texts[0]} END AS wanted, "
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
             f"{differing(self._fields, self._rows.key)} AS columns, "
-            f"{self._allowed(words)} AS allowed, {self._is_later(words)} AS is_later, "
+            f"{self._allowed(words)} AS allowed, {self._is_later()} AS is_later, "
             f"{self._is_taken()} AS is_taken, dense_rank() OVER (ORDER BY {key}) AS k, "
             f"row_number() OVER ({words}, e.{_PLACE}) AS n "
             f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same}"
@@ -231,16 +231,19 @@ class Judgement:
         """Whether a partition's word on a key may be the last of all."""
         if self._rule != "newer":
             return "true"
-        latest = (
-            f"first_value({self._effective()}) OVER "
-            f"({words} ORDER BY {self._effective()} DESC NULLS LAST)"
-        )
-        return f"coalesce({self._effective()} >= {latest}, {latest} IS NULL)"
+        # Topics and partitions in the order in which they decide where versions are the same.
+        in_order = sorted(self._rows.places)
+        numbers = [str(in_order.index(place)) for place in self._rows.places]
+        order = f"(ARRAY[{', '.join(numbers)}])[e.{_PLACE} + 1]"
+        latest = f"ORDER BY {self._effective()} DESC NULLS LAST, {order} DESC"
+        return f"dense_rank() OVER ({words} {latest}) = 1"
 
-    def _is_later(self, _words: str) -> str:
+    def _is_later(self) -> str:
         if self._rule != "newer":
             return "false"
-        return f"coalesce(t.{named(self._version)} > {self._effective()}, false)"
+        # A row that says its place may be of a later record of the same version.
+        than = ">=" if self._has_place else ">"
+        return f"coalesce(t.{named(self._version)} {than} {self._effective()}, false)"
 
     def _is_taken(self) -> str:
         """Whether the row there says to be of a record of others, as far as that can be known.
