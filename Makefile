@@ -26,7 +26,7 @@ test: setup ## every test but the long ones
 	@$(BIN)/python -m pytest -m 'not torture or sample' $(PYTEST_ARGS)
 
 .PHONY: check
-check: setup lint types layers budgets generated test ## all that CI checks
+check: setup lint types layers budgets generated test simulate ## all that CI checks
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache

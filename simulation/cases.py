@@ -166,10 +166,12 @@ def _fill(choices: Choices, cluster: Cluster, number: int, case: Case, wild: boo
 
 def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) -> Stored:
     number, offset = place
-    timestamp_ms = BASE_MS + offset * _STEP_MS
+    # Under `newer` records of several partitions may have one key, and one time.
+    is_newer = case.rule == "newer"
+    timestamp_ms = BASE_MS + (offset // 2 if is_newer else offset) * _STEP_MS
     if wild and choices.below(4) == 1:
         timestamp_ms += choices.pick(_WILD_MS)
-    record_id = number * 100 + choices.below(4)
+    record_id = (0 if is_newer else number * 100) + choices.below(4)
     key = str(record_id).encode()
     value: bytes | None = json.dumps({"id": record_id, "v": f"{number}-{offset}"}).encode()
     odd = choices.below(8)

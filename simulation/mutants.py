@@ -69,6 +69,55 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "deleted rows rise",
+        "under newer nobody remembers that a key was deleted later than a record that comes now",
+        (
+            Change(
+                "postgres/latest.py",
+                '    return habits.rule == "newer" and (',
+                "    return not habits.rule and (",
+            ),
+        ),
+    ),
+    Mutant(
+        "ties",
+        "of two records of one time the one stays that is committed last",
+        (
+            Change(
+                "postgres/rank.py",
+                "    if new.place and old.place:\n",
+                "    if new.place and not new.place:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "spans end early",
+        "a span by time ends where one record's clock is ahead",
+        (
+            Change(
+                "time_span.py",
+                "    if resolved.to_ms is None or asked.is_to_end:\n        return TimeSpan(partitions)\n",
+                "    return TimeSpan(partitions)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "verify makes its checksums of what it expects, and sees no record that was changed",
+        (
+            Change(
+                "kafka/comparison.py",
+                "            if self.there[found] != digest:\n",
+                "            if self.there[found] < 0:\n",
+            ),
+            Change(
+                "kafka/comparison.py",
+                "        self.sums.found_sum += self.there[found]\n",
+                "        self.sums.found_sum = self.sums.expected_sum\n",
+            ),
+        ),
+    ),
+    Mutant(
         "ledger read short",
         "the ledger is believed when its reader is told an end too early",
         (
