@@ -216,10 +216,13 @@ def _configuration(deck: Deck, database_url: str | None) -> Configuration:
 
 
 def whole(entries: list[Entry]) -> dict[Place, tuple[int, int]]:
-    """Of each partition the first and the last offset of its only entry."""
-    found = {
-        (each.slice.topic, each.slice.partition): (each.slice.from_offset, each.slice.to_offset)
-        for each in entries
-    }
-    assert len(found) == len(entries), f"several entries of a partition: {entries}"
+    """Of each partition the first and the last offset of its entries, which follow one another."""
+    found: dict[Place, tuple[int, int]] = {}
+    for each in sorted(entries, key=lambda entry: entry.slice):
+        place = each.slice.topic, each.slice.partition
+        start, end = found.get(place, (each.slice.from_offset, each.slice.from_offset))
+        assert each.slice.from_offset == end, f"entries that do not follow one another: {entries}"
+        found[place] = start, each.slice.to_offset
+    # Each writer of a partition has an entry of its own, and three are the most that are kept.
+    assert len(entries) <= 3 * len(found), f"more entries than are kept: {entries}"
     return found
