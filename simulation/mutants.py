@@ -190,23 +190,41 @@ MUTANTS = (
 
 
 def found(mutant: Mutant, *, seconds: float, seed: str, more: Sequence[str] = ()) -> str | None:
-    """What the simulation says of a copy of the product with the bug in it; None when it finds nothing."""
+    """What the simulation says of a copy of the product with the bug in it; None when it finds nothing.
+
+    The schedule that fails must hold for the product without the bug, or it shows something else.
+    """
     with tempfile.TemporaryDirectory(prefix="playhead-mutant-") as folder:
         package = Path(folder) / "playhead"
         shutil.copytree(_PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         mutant.apply(package)
-        paths = os.pathsep.join((folder, str(_ROOT)))
-        done = subprocess.run(
-            [sys.executable, "-m", "simulation", "--seconds", str(seconds), "--seed", seed, *more],
-            check=False,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=seconds + 300,
-        )
+        story = _simulated(folder, "--seconds", str(seconds), "--seed", seed, *more)
+    if story is None:
+        return None
+    failing = story.partition("SEED=")[2].split()[0]
+    without = _simulated(str(_PACKAGE.parent), "--seed", failing, *more)
+    if without is not None:
+        raise LookupError(f"mutant {mutant.name}: fails without it, too: {without}")
+    return story
+
+
+def _simulated(source: str, *arguments: str) -> str | None:
+    """What the simulation of the product in a folder tells of a violation."""
+    done = subprocess.run(
+        [sys.executable, "-m", "simulation", *arguments],
+        check=False,
+        cwd=_ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((source, str(_ROOT))),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     if done.stderr:
-        raise RuntimeError(f"mutant {mutant.name}: {done.stderr[-2_000:]}")
+        raise RuntimeError(done.stderr[-2_000:])
     return done.stdout if done.returncode else None
 
 

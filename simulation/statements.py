@@ -150,7 +150,7 @@ def _table(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = link.base.tables.get((parameters[0], parameters[1]))
     if table is None:
         return [], -1
-    return [(table.oid, "r", "p", *table.place, False, False, False)], -1
+    return [(table.oid, "r", "p", *table.place, False, False, False, False)], -1
 
 
 _TYPES = {
