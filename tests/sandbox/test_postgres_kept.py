@@ -51,6 +51,15 @@ def test_a_row_that_was_there_is_left_alone(sandbox: Endpoints, schema: str) -> 
     assert (entry.written, entry.filtered, entry.details["left_alone"]) == (1, 1, 1)
 
 
+def test_refused_rows_are_not_counted_twice(sandbox: Endpoints, schema: str) -> None:
+    columns = "id int PRIMARY KEY, v text CHECK (v <> 'bad')"
+    table = made(sandbox, schema, columns, DROPS, on_conflict="update")
+    rows = records({"id": 1, "v": "no"}, {"id": 2, "v": "bad"}, {"id": 3, "v": "yes"})
+    entry = table.commit(rows, rule="skip")
+    assert (entry.written, entry.filtered, entry.skipped) == (1, 1, 1)
+    assert (entry.details["left_alone"], entry.details["not_kept"]) == (0, 1)
+
+
 def test_rows_that_a_partitions_own_trigger_drops(sandbox: Endpoints, schema: str) -> None:
     parts = """
     CREATE TABLE "{schema}".low PARTITION OF {{table}} FOR VALUES FROM (0) TO (5);

@@ -251,3 +251,53 @@ def test_dead_in_between(sandbox: Endpoints, schema: str, point: str, passing: i
     run()
     assert table.rows() == []
     assert len(table.target.entries(REPLAY)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "same"),
+    [
+        ("char(4)", "a", "a  "),
+        ("varchar(3)", "ab ", "ab       "),
+        ("timestamptz(0)", "2021-08-04T12:30:00Z", "2021-08-04T12:30:00.2Z"),
+        ("numeric(6,1)", "1.5", "1.51"),
+        ("float8", "0", "-0"),
+        ("interval", "24:00:00", "1 day"),
+        ("inet", "10.0.0.1", "10.0.0.1/32"),
+        ('text COLLATE "POSIX"', "é", "é"),
+    ],
+)
+def test_keys_that_the_columns_type_takes_for_one(
+    sandbox: Endpoints, schema: str, kind: str, one: str, same: str
+) -> None:
+    columns = f'"a {{b}} %" {kind}, v text, _timestamp timestamptz, PRIMARY KEY ("a {{b}} %")'
+    table = made(sandbox, schema, columns, tombstones="delete")
+    commit(table, [record(0, None, key=one.encode(), ms=NOON_MS + 5, partition=1)])
+    entry = commit(table, [record(1, {"a {b} %": same, "v": "old"}, ms=NOON_MS, partition=1)])
+    assert (table.rows(), entry.details["superseded"]) == ([], 1)
+    commit(table, [record(0, {"a {b} %": same, "v": "later"}, ms=NOON_MS + 5, partition=2)])
+    commit(table, [record(2, {"a {b} %": one, "v": "tie"}, ms=NOON_MS + 5, partition=1)])
+    assert table.rows("v") == [("later",)]
+    commit(table, [record(0, {"a {b} %": one, "v": "tie"}, ms=NOON_MS + 5)])
+    assert table.rows("v") == [("later",)]
+
+
+def test_a_tombstone_that_is_refused_is_none(sandbox: Endpoints, schema: str) -> None:
+    """Neither to its own slice nor to what comes later."""
+    table = made(sandbox, schema, HELD, tombstones="delete")
+    table.run(
+        f"""CREATE TABLE "{schema}".refers (id int REFERENCES {{table}} ON DELETE RESTRICT)"""
+    )
+    commit(table, [_event(1, 0, (1, 0, False))])
+    table.run(f'INSERT INTO "{schema}".refers VALUES (1)')
+    entry = table.commit([_event(1, 1, (1, 2, True)), _event(1, 2, (1, 1, False))], rule="skip")
+    assert (entry.written, entry.skipped) == (1, 1)
+    assert dict(table.rows("id, v")) == {1: "1:2"}
+
+
+def test_a_refused_record_is_not_the_latest(sandbox: Endpoints, schema: str) -> None:
+    columns = "id int PRIMARY KEY, v text CHECK (v <> '1:1'), _timestamp timestamptz"
+    table = made(sandbox, schema, columns, tombstones="delete")
+    rows = [_event(1, 0, (1, 0, False)), _event(1, 1, (1, 2, False))]
+    table.commit(rows, rule="skip")
+    commit(table, [_event(2, 0, (1, 1, False))])
+    assert dict(table.rows("id, v")) == {1: "2:0"}

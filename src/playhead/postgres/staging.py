@@ -1,7 +1,7 @@
 """Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -221,6 +221,7 @@ class Stage:
                 if self._waiting:
                     self._try_again(statement, run)
                     raise _Undone
+                self._forget(self._bad, source)
         except _Undone:
             self._counts = before
             self._without(self._bad, statement, source, run)
@@ -244,13 +245,19 @@ class Stage:
         self, bad: dict[int, DataError], statement: Statement, source: str, run: Run
     ) -> None:
         """All but the bad ones at once, so that what a row refers to may come after it."""
+        self._forget(bad, source)
         for order, refusal in bad.items():
-            self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} = $1", (order,))  # noqa: S608
             self._refuse(order, refusal.sqlstate, refusal.reason)
         slice_ = self._account.slice
         whole = self._refusal(statement, slice_.from_offset, slice_.to_offset - 1, run)
         if whole is not None:
             raise whole
+
+    def _forget(self, bad: Iterable[int], source: str) -> None:
+        """What is refused is nothing that later statements may go by."""
+        orders = ", ".join(map(str, bad))
+        if orders:
+            self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} IN ({orders})")  # noqa: S608
 
     def _bisect(self, statement: Statement, orders: Sequence[int], run: Run) -> None:
         if not orders:
