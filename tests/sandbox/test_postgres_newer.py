@@ -14,7 +14,9 @@ from playhead.faults import abort_points
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
+from playhead.target import Inspection
 from playhead.testing import Aborted, armed
+from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
 from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of
 
@@ -279,6 +281,26 @@ def test_keys_that_the_columns_type_takes_for_one(
     assert table.rows("v") == [("later",)]
     commit(table, [record(0, {"a {b} %": one, "v": "tie"}, ms=NOON_MS + 5)])
     assert table.rows("v") == [("later",)]
+
+
+def test_a_replay_that_an_older_version_began(sandbox: Endpoints, schema: str) -> None:
+    """It kept nothing, and that is said; not of one that this version began."""
+    table = made(sandbox, schema, HELD, tombstones="delete")
+
+    def told() -> list[str]:
+        notes = table.target.prepare(REPLAY, Inspection(""), terms())
+        return [note.code for note in notes]
+
+    assert told() == []
+    commit(table, [_event(0, 0, (1, 1, True))])
+    assert told() == []
+    [(kept,)] = table.run(
+        "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables "
+        "WHERE schemaname = %s AND tablename LIKE 'ledger_latest_%%'",
+        table.schema,
+    )
+    table.run(f"DROP TABLE {kept}")
+    assert told() == ["not-remembered"]
 
 
 def test_a_tombstone_that_is_refused_is_none(sandbox: Endpoints, schema: str) -> None:

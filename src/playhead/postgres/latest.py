@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from playhead.note import Note
 from playhead.postgres.conflict import AT, GONE, STAGE, Merge, literal, named
 from playhead.postgres.decode import ORDER
 from playhead.postgres.layout import Field, Layout, has_place
@@ -42,6 +43,15 @@ def is_needed(layout: Layout, habits: Habits) -> bool:
     return habits.rule == "newer" and (habits.tombstones == "delete" or not has_place(layout))
 
 
+def not_remembered(table: Place) -> Note:
+    """Said when slices were committed before anything was kept."""
+    text = (
+        f"what was committed to {table} was so by an earlier version, which did not remember deleted keys: "
+        "an older record of one that comes now brings it back; a replay under another id does not"
+    )
+    return Note("not-remembered", text)
+
+
 @dataclass(slots=True)
 class Latest:
     """The latest records of one replay into one table, through one session."""
@@ -60,6 +70,11 @@ class Latest:
         table = self.layout.table
         place = beside(self.ledger, table.oid)
         return OwnTable(self.session, place, _statement(self.layout, self.habits))
+
+    def exists(self) -> bool:
+        return OwnTable(
+            self.session, beside(self.ledger, self.layout.table.oid), statement=""
+        ).exists()
 
     def keeps_rows(self, partition: int) -> bool:
         """Whether not only tombstones of a partition are kept."""

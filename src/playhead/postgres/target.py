@@ -1,7 +1,7 @@
 """Records go to a table of a PostgreSQL database, together with the ledger of what was committed."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from playhead.postgres.conflict import Rule
 from playhead.postgres.create import KINDS_OF_WHOLE, statement_for
 from playhead.postgres.inspection import Subject, refuse
 from playhead.postgres.inspection import notes as inspection_notes
-from playhead.postgres.latest import RIGHTS, Latest, is_needed
+from playhead.postgres.latest import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.layout import Layout, layout_of
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.places import parts_of, place_of
@@ -133,7 +133,8 @@ class PostgresTarget(Target):
             replays.make()
             tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
             statements = inspection.needs.get("statements") or ()
-            return replays.agree(replay_id, Beginning(terms, statements, tables))
+            agreed = replays.agree(replay_id, Beginning(terms, statements, tables))
+            return (*agreed, *self._not_remembered(session, replay_id, set(tables.values())))
 
     def terms(self, replay_id: str, /) -> Terms | None:
         with self._session() as session:
@@ -202,6 +203,18 @@ class PostgresTarget(Target):
         if not is_needed(layout, habits):
             return None
         return Latest(session, self._ledger_place, layout, habits, replay_id)
+
+    def _not_remembered(
+        self, session: Session, replay_id: str, tables: Iterable[Place]
+    ) -> Iterator[Note]:
+        """Said of a replay that a version began which remembered nothing under `newer`."""
+        if self.on_conflict != "newer" or not self._ledger(session).has_entries(replay_id):
+            return
+        for table in filter(None, (read_table(session.run, each) for each in tables)):
+            layout = layout_of(table, self.decode)
+            latest = self._latest(session, replay_id, layout, self._habits(table))
+            if latest is not None and not latest.exists():
+                yield not_remembered(table.place)
 
     def _refuse_without_latest(self, session: Session, subject: Subject) -> None:
         latest = self._latest(session, "", subject.layout, subject.habits)
