@@ -341,7 +341,7 @@ def test_it_never_says_that_all_is_well_when_it_is_not(
 
 @pytest.mark.torture
 @pytest.mark.parametrize("rule", ["ignore", "update", "newer"])
-@few(300)
+@few(100)
 @given(log=logs, before=befores, tampered=tampering)
 def test_nor_after_many_more(
     placed: Table, rule: str, log: Any, before: Any, tampered: Any

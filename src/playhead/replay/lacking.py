@@ -170,7 +170,9 @@ def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
     text = f"{count:,} of these offsets were committed by replay {replay_id}"
     if unwritten:
         return Note("committed", f"{text}, whose slices there left {unwritten:,} records unwritten")
-    return Note("committed", f"{text}: their rows were deleted since, or others replaced them")
+    return Note(
+        "committed", f"{text}: their rows are not there now, deleted, replaced, or never there"
+    )
 
 
 def _is_theirs(run: Run, request: Request, facts: SourceFacts) -> bool:
