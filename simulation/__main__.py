@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--schedules", type=int, default=0, help="end after so many")
     parser.add_argument("--without", default="", help="what is not to happen: wild,premature_end")
     parser.add_argument("--go-on", action="store_true", help="count violations, do not shrink them")
+    parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
     given = parser.parse_args(arguments)
     from simulation import product
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     without = tuple(filter(None, given.without.split(",")))
     seed, _, index = (given.seed or str(random.SystemRandom().randrange(1 << 32))).partition(":")
     if index:
-        return _one(f"{seed}:{index}", without)
+        return _one(f"{seed}:{index}", without, is_plain=given.plain)
     return _series(seed, given, without)
 
 
@@ -51,7 +52,7 @@ def _series(seed: str, given: argparse.Namespace, without: Sequence[str]) -> int
         except Violation as exc:
             sums["violations"] += 1
             if not given.go_on:
-                return _one(name, without)
+                return _one(name, without, is_plain=given.plain)
             print(f"{name}: {exc}"[:300], flush=True)
             if sums["violations"] == _MOST_SHOWN:
                 break
@@ -65,7 +66,7 @@ def _series(seed: str, given: argparse.Namespace, without: Sequence[str]) -> int
     return 1 if sums["violations"] else 0
 
 
-def _one(name: str, without: Sequence[str]) -> int:
+def _one(name: str, without: Sequence[str], *, is_plain: bool) -> int:
     """Play one schedule; shrink what fails, and tell it."""
     from simulation.choices import Choices
     from simulation.shrink import shrunk
@@ -76,6 +77,8 @@ def _one(name: str, without: Sequence[str]) -> int:
         print(f"simulation: SEED={name} holds")
         return 0
     print(f"simulation: VIOLATION, again by: make simulate SEED={name}\n  {failure}"[:1_000])
+    if is_plain:
+        return 1
     small = shrunk(choices.taken, lambda given: _fails_alike(given, without, failure))
     story: list[str] = []
     again = Choices(given=small)

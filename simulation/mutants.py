@@ -198,7 +198,8 @@ def found(mutant: Mutant, *, seconds: float, seed: str, more: Sequence[str] = ()
         package = Path(folder) / "playhead"
         shutil.copytree(_PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         mutant.apply(package)
-        story = _simulated(folder, "--seconds", str(seconds), "--seed", seed, *more)
+        asked = ("--seconds", str(seconds), "--seed", seed, "--plain", *more)
+        story = _simulated(folder, *asked)
     if story is None:
         return None
     failing = story.partition("SEED=")[2].split()[0]
