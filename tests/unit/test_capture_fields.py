@@ -244,20 +244,20 @@ def test_a_bomb_is_not_unpacked():
         unpacked(4, bomb, 1 << 20)
 
 
-@pytest.mark.parametrize("codec", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_many_bombs_together_unpack_to_no_more_than_one(codec):
     """Each is within the bounds; six of them were a gigabyte and a half, and their records ten times that."""
-    one = repacked(their_set([(0, None, bytes(30 << 20), [])]), codec)
+    one = repacked(their_set([(0, None, bytes(3 << 20), [])]), codec)
     tracemalloc.start()
     try:
-        sets, reasons, left = record_sets(one * 12, Bounds(unpacked_bytes=100 << 20))
+        sets, reasons, left = record_sets(one * 12, Bounds(unpacked_bytes=10 << 20))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert (len(sets), left) == (12, 0)
     assert len(reasons) == 9
     assert all("more than the" in each for each in reasons)
-    assert most < 400 << 20
+    assert most < 60 << 20
 
 
 def test_records_are_counted_before_they_are_made():
