@@ -1,5 +1,6 @@
 """The pages keep up with the code: nothing is undocumented, no link is dead, no generated page is stale."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -158,6 +159,29 @@ def test_a_dead_link_is_found(tmp_path, monkeypatch):
         "[f](https://example.org) ![g](gone.svg)\n# Here\n"
     )
     assert list(dead_links(page)) == ["gone.md", "there.md#gone", "gone.svg"]
+
+
+def named_tests() -> list[str]:
+    page = read(ROOT / "README.md")
+    return re.findall(r"`(tests/[a-z_/]+\.py(?:::\w+)+)`", page)
+
+
+@pytest.mark.parametrize("name", named_tests())
+def test_what_can_be_relied_on_has_the_test_that_it_names(name):
+    file, *path = name.split("::")
+    tree: ast.AST = ast.parse(read(ROOT / file))
+    for each in path:
+        inside = {node.name: node for node in ast.iter_child_nodes(tree) if hasattr(node, "name")}
+        assert each in inside, f"{name}: there is no {each}"
+        tree = inside[each]
+
+
+def test_most_of_what_can_be_relied_on_names_a_test():
+    page = read(ROOT / "README.md")
+    section = page.partition("## What you can rely on, today")[2].partition("\n## ")[0]
+    bullets = re.findall(r"^- .*$", section, re.MULTILINE)
+    assert len(bullets) > 20
+    assert sum("`tests/" in each for each in bullets) >= len(bullets) - 1
 
 
 def test_every_decision_is_half_a_page_and_numbered_without_holes():
