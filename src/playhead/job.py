@@ -26,6 +26,7 @@ from playhead.faults import abort_point
 from playhead.ledger import Entry
 from playhead.letters import LetterCheck, Letters
 from playhead.meeting import Meeting
+from playhead.note import Note
 from playhead.pace import Pace, ScheduleError, Share, Silence
 from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
 from playhead.record import Slice
@@ -46,6 +47,10 @@ Lane = tuple[Slice, ...]
 
 class Graveyard(Protocol):
     """Where dead letters go: a picklable description."""
+
+    def inspect(self) -> tuple[Note, ...]:
+        """Refuse what cannot keep them, and say what should be known of it; writes nothing."""
+        ...
 
     def open(self, replay_id: str, /) -> AbstractContextManager[Bury]:
         """Connect; what it gives buries a slice's dead letters exactly once."""

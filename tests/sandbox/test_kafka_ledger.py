@@ -14,6 +14,7 @@ from playhead.account import Account
 from playhead.connection import KafkaConnection
 from playhead.kafka import clients, ledger_topic
 from playhead.kafka.admin import Admin
+from playhead.kafka.dead_letters import Graveyard
 from playhead.kafka.inspection import Wish, inspect_copy
 from playhead.kafka.ledger import Ledger, LedgerShort
 from playhead.kafka.ledger_keys import LEDGER_TOPIC, former_transactional_id
@@ -281,6 +282,10 @@ def test_a_ledger_that_forgets_is_refused_with_the_way_to_mend_it(
         assert told.value.hint == f"playhead topics alter {LEDGER_TOPIC} --compact"
         with pytest.raises(ForgetfulLedger):
             target.prepare(replay_id, inspection, terms("laps"))
+        # Of a replay into a table whose dead letters go to a topic, the plan asks the same.
+        with pytest.raises(ForgetfulLedger):
+            Graveyard(kafka, topic).inspect()
+    assert Graveyard(kafka, topic).inspect() == ()
     target.prepare(replay_id, inspection, terms("laps"))
 
 

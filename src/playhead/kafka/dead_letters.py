@@ -12,13 +12,14 @@ from playhead.kafka.admin import Admin
 from playhead.kafka.burials import DETAIL, Burials, packed
 from playhead.kafka.ledger import Ledger
 from playhead.kafka.ledger_keys import burial_id, former_burial_id
-from playhead.kafka.ledger_topic import make_ledger
-from playhead.kafka.offsets import NoSuchTopic
+from playhead.kafka.ledger_topic import make_ledger, notes_on_ledger
+from playhead.kafka.offsets import NoSuchTopic, describe_those
 from playhead.kafka.origins import carried, letter_headers, record_of_letter
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.target import KafkaTarget, KafkaWriter
 from playhead.kafka.target_topics import make_topic
 from playhead.ledger import Entry
+from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -43,6 +44,11 @@ class Graveyard:
 
     connection: KafkaConnection
     topic: str
+
+    def inspect(self) -> tuple[Note, ...]:
+        """The ledger of its cluster, which says who lies there, must not forget."""
+        with Admin(self.connection) as admin:
+            return tuple(notes_on_ledger(admin, describe_those(admin, [self.topic])))
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Bury]:

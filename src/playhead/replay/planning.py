@@ -60,6 +60,7 @@ class Planner:
         inspection = self.ends.target.inspect(_look(facts, bounds, arriving, kinds))
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
+        graveyard = self.ends.graveyard
         notes = (
             *timestamps(facts, samples, resolved),
             *expired(partitions, samples, resolved),
@@ -70,6 +71,7 @@ class Planner:
             # Of open transactions the plan itself says more exactly which ones matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
+            *(graveyard.inspect() if graveyard is not None else ()),
         )
         return Plan(
             replay_id or secrets.token_hex(4),
