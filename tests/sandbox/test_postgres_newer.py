@@ -1,7 +1,7 @@
 """Under `newer` the latest record of a key decides, by time, then by partition and offset, whatever is done."""
 
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import playhead
 from playhead.account import Account
+from playhead.clock import SystemClock, wait_until
 from playhead.faults import abort_points
+from playhead.postgres import staging
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
@@ -21,7 +23,7 @@ from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
 from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of
 
 FOLDER = Path(playhead.__file__).parent
-Event = tuple[int, int, bool]
+Change = tuple[int, int, bool]
 """Key, time, whether it is a tombstone."""
 EVENTS = st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans())
 HELD = "id int PRIMARY KEY, v text, _timestamp timestamptz"
@@ -33,7 +35,7 @@ SHAPES = {
 }
 
 
-def latest_of(logs_: list[list[Event]], shape: str) -> dict[int, str]:
+def latest_of(logs_: list[list[Change]], shape: str) -> dict[int, str]:
     """Said without any slice, task or statement."""
     seconds = {0: 0, 1: 0, 2: 1}  # of 0, 0.4 and 0.8
     best: dict[int, tuple[tuple[int, int, int], str | None]] = {}
@@ -46,7 +48,7 @@ def latest_of(logs_: list[list[Event]], shape: str) -> dict[int, str]:
     return {key: text for key, (_, text) in best.items() if text is not None}
 
 
-def _event(partition: int, offset: int, event: Event) -> Record:
+def _event(partition: int, offset: int, event: Change) -> Record:
     key, time, is_tombstone = event
     value = None if is_tombstone else {"id": key, "v": f"{partition}:{offset}"}
     ms = NOON_MS + 400 * time
@@ -60,7 +62,7 @@ def shaped(request: pytest.FixtureRequest, sandbox: Endpoints, schema: str) -> t
     return table, request.param
 
 
-def logs_of(drawn: list[list[Event]]) -> list[list[Record]]:
+def logs_of(drawn: list[list[Change]]) -> list[list[Record]]:
     return [
         [_event(partition, n, each) for n, each in enumerate(log)]
         for partition, log in enumerate(drawn)
@@ -80,7 +82,7 @@ def forget(table: Table) -> None:
 
 
 def decides(
-    shaped: tuple[Table, str], drawn: list[list[Event]], how: tuple[list[int], Turns]
+    shaped: tuple[Table, str], drawn: list[list[Change]], how: tuple[list[int], Turns]
 ) -> None:
     table, shape = shaped
     forget(table)
@@ -226,6 +228,38 @@ def test_partitions_that_commit_at_the_same_moment(sandbox: Endpoints, schema: s
         thread.join()
     assert not failures
     assert dict(table.rows("id, v")) == latest_of(drawn, "time alone")
+
+
+def test_partitions_take_turns(
+    sandbox: Endpoints, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tombstone that is not committed yet is waited for, by an older record of another partition."""
+    table = made(sandbox, schema, HELD, tombstones="delete")
+    reached, may_go_on = Event(), Event()
+
+    def held(name: str) -> None:
+        if name == "postgres.latest.tombstones_kept":
+            reached.set()
+            assert may_go_on.wait(60)
+
+    monkeypatch.setattr(staging, "abort_point", held)
+    first = Thread(target=commit, args=(table, [_event(1, 0, (1, 2, True))]))
+    second = Thread(target=commit, args=(table, [_event(2, 0, (1, 1, False))]))
+    first.start()
+    assert reached.wait(60)
+    second.start()
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    assert wait_until(
+        lambda: not second.is_alive() or table.run(waits) == [(1,)],
+        deadline_s=60,
+        clock=SystemClock(),
+        every_s=0.02,
+    )
+    may_go_on.set()
+    first.join()
+    second.join()
+    assert len(table.target.entries(REPLAY)) == 2
+    assert table.rows() == []
 
 
 POINTS = [name for name in abort_points(FOLDER) if name.startswith("postgres.latest.")]
