@@ -243,7 +243,7 @@ def outcome(table: Table, values: list[bytes]) -> tuple[list[Any], dict[int, str
     dead: dict[int, str] = {}
     rows = [record(n, value) for n, value in enumerate(values)]
     table.run("TRUNCATE {table}")
-    table.run(f'TRUNCATE "{table.schema}".ledger')
+    table.run(f'TRUNCATE "{table.schema}".ledger_of_{table.name}')
 
     def bury(_: Any, letters: Any) -> None:
         dead.update({letter.record.offset: letter.kind for letter in letters})

@@ -308,7 +308,8 @@ def _skips(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     assert_ledger(make_target(), case, [entry], "after a bad record, rule skip")
     found = _compare(make_target(), case, case.with_bad(bad))
     assert not found.different, f"compare() misses a record that was skipped: {found}"
-    assert not found.unknown, f"compare() does not see why a record was skipped: {found}"
+    # What a constraint refused then, a target may not be able to find out without writing.
+    assert found.unknown <= 1, f"compare() cannot tell of more than the one skipped: {found}"
 
 
 def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
