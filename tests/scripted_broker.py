@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
 from playhead.capture.frames import Framer
@@ -51,7 +52,8 @@ class ScriptedBroker:
                     api, version, correlation = read_head(frame[4:])
                     said = self.answer(api, version, correlation, frame)
                     if said is not None:
-                        link.sendall(said)
+                        with suppress(OSError):  # whoever asked may have been shown out
+                            link.sendall(said)
         self.ended += 1
 
     @property
