@@ -47,7 +47,8 @@ def play_in_turns(table: Table, logs_: list[list[Record]], cuts: list[int], turn
             if ahead is not None or number not in tasks:
                 tasks[number] = made(number, ahead or 0)
             tasks[number].step()
-        for partition in range(len(logs_)):
+        # What is most easily left to whoever comes last has to come first.
+        for partition in reversed(range(len(logs_))):
             last = made(partition)
             while last.left:
                 last.step()

@@ -147,6 +147,22 @@ def test_what_was_deleted_stays_deleted(sandbox: Endpoints, schema: str) -> None
     assert entry.details == {"way": "staged", "inserted": 2, "updated": 0, "left_alone": 0}
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_of_one_time_the_higher_place_decides(
+    shaped: tuple[Table, str], order: tuple[int, ...]
+) -> None:
+    """A row, a tombstone before a row, and a tombstone after one; whichever partition comes when."""
+    table, _ = shaped
+    drawn = [
+        [(key, 0, (key, partition) in ((1, 0), (2, 2))) for key in range(3)]
+        for partition in range(3)
+    ]
+    for partition in order:
+        for start in range(3):
+            commit(table, logs_of(drawn)[partition][start : start + 1])
+    assert dict(table.rows("id, v")) == {0: "2:0", 1: "2:1"}
+
+
 def test_a_tombstone_that_deletes_nothing_is_remembered_too(
     sandbox: Endpoints, schema: str
 ) -> None:
