@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Thread
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
@@ -18,6 +18,7 @@ _NEAR, _STRIDE, _LAST = 2_000, 200, 500
 _STRIDES, _MOST_PROBES, _FEW = 64, 2_048, 3
 _READERS, _GLANCED = 4, 5_000
 _PROBE_BYTES = 1 << 20
+Lot = TypeVar("Lot")
 _BY_BROKER = {TimestampType.LOG_APPEND_TIME.value, TimestampType.NONE.value}
 
 
@@ -167,23 +168,32 @@ def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
     lots = [tails[index::_READERS] for index in range(min(_READERS, len(tails)))]
     if len(tails) <= _READERS:
         lots = [tails] if tails else []
-    failures: list[BaseException] = []
     room = [WHOLE_BYTES]
 
     def work(lot: Sequence[Tail]) -> None:
+        with source.open() as reader:
+            for tail in lot:
+                if room[0] > 0:
+                    room[0] -= _read(reader, tail, room[0])
+
+    side_by_side(work, lots)
+
+
+def side_by_side(work: Callable[[Lot], None], lots: Sequence[Lot]) -> None:
+    """Do the work for each lot in a thread, the first in this one; raises the first failure when all have ended."""
+    failures: list[BaseException] = []
+
+    def guarded(lot: Lot) -> None:
         try:
-            with source.open() as reader:
-                for tail in lot:
-                    if room[0] > 0:
-                        room[0] -= _read(reader, tail, room[0])
+            work(lot)
         except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
             failures.append(exc)
 
-    threads = [Thread(target=work, args=(lot,), daemon=True) for lot in lots[1:]]
+    threads = [Thread(target=guarded, args=(lot,), daemon=True) for lot in lots[1:]]
     for thread in threads:
         thread.start()
     for lot in lots[:1]:
-        work(lot)
+        guarded(lot)
     for thread in threads:
         thread.join()
     if failures:

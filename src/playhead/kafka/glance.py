@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from threading import Thread
 
 from confluent_kafka import KafkaError, Message
 
@@ -12,7 +11,7 @@ from playhead.kafka.instants import LogMoved
 from playhead.kafka.intake import Intake
 from playhead.record import Slice
 from playhead.source import Place
-from playhead.tail import Times
+from playhead.tail import Times, side_by_side
 
 _PURPOSE = "looking at the times of records"
 _CONSUMERS, _MOST_PARTITIONS = 4, 50
@@ -40,27 +39,15 @@ def glance(
     waves = list(_waves(probes))
     until = time.monotonic() + within_s
     found: list[tuple[Slice, Times]] = []
-    failures: list[BaseException] = []
 
     def work(lot: Sequence[Wave]) -> None:
-        try:
-            with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
-                for number, wave in enumerate(lot):
-                    if number == 0 or time.monotonic() < until:
-                        found.extend(_Look(intake, wave, most_bytes).run())
-        except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
-            failures.append(exc)
+        with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+            for number, wave in enumerate(lot):
+                if number == 0 or time.monotonic() < until:
+                    found.extend(_Look(intake, wave, most_bytes).run())
 
     lots = [waves[index::_CONSUMERS] for index in range(min(_CONSUMERS, len(waves)))]
-    threads = [Thread(target=work, args=(lot,), daemon=True) for lot in lots[1:]]
-    for thread in threads:
-        thread.start()
-    for lot in lots[:1]:
-        work(lot)
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    side_by_side(work, lots)
     return found
 
 
