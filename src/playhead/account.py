@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, Blank, Explained
+from playhead.checksum import NOTHING, Checksum
 from playhead.errors import BadValue, PlayheadError
 from playhead.ledger import ALSO_BURIED, NOT_KEPT, Entry
 from playhead.record import Record, Slice
@@ -87,7 +88,7 @@ class Account:
         self.first_ms: int | None = None
         self.last_ms: int | None = None
         self.last_late_ms: int | None = None
-        self.checksum: int | None = 0
+        self.checksum: Checksum | None = NOTHING
         """Of all that was read; None once it could not be had."""
         self.absent: list[Blank] = []
         """Offsets that gave no record, for which whoever commits has to find the reason."""

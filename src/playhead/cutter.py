@@ -8,7 +8,6 @@ from operator import not_
 
 from playhead.absence import absent_between
 from playhead.account import Account
-from playhead.ledger import checksum_of
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -128,7 +127,8 @@ class Cutter:
     ) -> None:
         outside = verdicts.count(OUTSIDE) if verdicts is not None else 0
         account.read += len(head)
-        account.checksum = checksum_of((account.checksum, head.checksum()))
+        if account.checksum is not None:
+            account.checksum = head.checksum(account.checksum)
         account.outside += outside
         account.filtered += len(head) - outside - len(kept)
         if len(kept):

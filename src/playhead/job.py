@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from playhead.absence import MOST_BLANKS, total
 from playhead.account import Account, Bury, ErrorRule
 from playhead.allocation import give_back, keep_memory
+from playhead.checksum import differ
 from playhead.clock import Clock, SystemClock
 from playhead.commit_order import follows_in
 from playhead.cutter import Cutter, Drawn, Filter, Limits, Portion
@@ -344,7 +345,7 @@ def _compare_lanes(
 ) -> None:
     """Slice by slice; what is not said of one at once is said when the writer concludes."""
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
-    cutter = Cutter(whole, desk.job.filter, Account)
+    cutter = Cutter(whole, desk.job.filter, lambda slice_: _like(entries[slice_]))
     read: dict[Slice, Account] = {}
     checks: dict[Slice, LetterCheck] = {}
     said: list[Findings] = []
@@ -366,10 +367,18 @@ def _compare_lanes(
     desk.report.findings += [_with_source(it, entries[it.slice], read[it.slice]) for it in said]
 
 
+def _like(entry: Entry) -> Account:
+    """An account for the slice of an entry, whose checksum is made as the entry's was."""
+    account = Account(entry.slice)
+    if isinstance(entry.checksum, int):
+        account.checksum = 0
+    return account
+
+
 def _with_source(found: Findings, entry: Entry, account: Account) -> Findings:
-    """And whether the source still is what was read; entries of old do not know."""
+    """And whether the source still is what was read; entries of version 1 do not know."""
     texts = []
-    if entry.checksum not in (None, account.checksum) and account.checksum is not None:
+    if differ(entry.checksum, account.checksum):
         now = f"{account.read:,} records now, {entry.read:,} when it was read"
         if account.read == entry.read:
             now = f"{entry.read:,} records as before, of which some have changed"

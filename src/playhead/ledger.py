@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
+from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
 from playhead.record import Slice
 
-VERSION = 2
-_READABLE = (1, VERSION)
+VERSION = 3
+_READABLE = (1, 2, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
 NOT_KEPT = "not_kept"
 """In an entry's details: how many of the filtered records the target itself left out."""
-_MODULUS = 1 << 64
 ALSO_BURIED = "also_buried"
 """Under this name an entry's details count records that were dead at first, and not in the end."""
 
@@ -43,8 +43,8 @@ class Entry:
     last_late_ms: int | None = None
     """How far after the log reached the span's end the last late record stood."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    checksum: int | None = None
-    """The sum of `Records.checksum` over all that was read; None when it could not be had."""
+    checksum: Checksum | None = None
+    """`Records.checksum` of all that was read; None when it could not be had."""
     absences: Mapping[str, int] = field(default_factory=dict)
     """By reason, how many offsets hold no record."""
     unexplained_at: tuple[Blank, ...] = ()
@@ -93,7 +93,8 @@ class Entry:
     def from_json(cls, text: str | bytes) -> "Entry":
         """What `as_json` gave; an entry of a later version is refused rather than half understood.
 
-        An entry of version 1 does not say why offsets hold no record.
+        An entry of version 1 does not say why offsets hold no record; in one of version 2 a checksum
+        is always a number.
         """
         document = json.loads(text)
         if document.get("version") not in _READABLE:
@@ -107,29 +108,13 @@ class Entry:
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
             return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
-        checksum = document["checksum"]
         return cls(
             slice_,
             **same,
-            checksum=None if checksum is None else int(checksum, 16),
+            checksum=parsed_checksum(document["checksum"]),
             absences=document["absences"],
             unexplained_at=tuple((start, end) for start, end in document["unexplained_at"]),
         )
-
-
-def shown_checksum(checksum: int | None) -> str | None:
-    """As text: many who read JSON cannot hold so large a number."""
-    return None if checksum is None else f"{checksum:016x}"
-
-
-def checksum_of(checksums: Iterable[int | None]) -> int | None:
-    """Of several runs of records together; None when one of them is not known."""
-    total = 0
-    for each in checksums:
-        if each is None:
-            return None
-        total += each
-    return total % _MODULUS
 
 
 def joined(first: Entry, second: Entry) -> Entry:

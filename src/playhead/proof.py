@@ -3,17 +3,17 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
+from playhead.checksum import Checksum, checksum_of, shown_checksum
 from playhead.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
     NOT_KEPT,
     Entry,
-    checksum_of,
     remaining,
-    shown_checksum,
     total_absences,
 )
 from playhead.note import Note
@@ -106,7 +106,7 @@ class Proof:
     """The target's own counts, summed: rows inserted, updated, left alone."""
     absences: Mapping[str, int] = field(default_factory=dict)
     """By reason, how many offsets hold no record."""
-    checksum: int | None = None
+    checksum: Checksum | None = None
     """Of all that was read, as the ledger has it; None when a slice has none."""
     notes: tuple[Note, ...] = ()
     took: Took | None = None
@@ -211,7 +211,7 @@ def prove(
         (*partitions, *strangers),
         details=_details(every),
         absences=total_absences(every),
-        checksum=checksum_of(entry.checksum for entry in every),
+        checksum=checksum_of(it.checksum for it in sorted(every, key=attrgetter("slice"))),
         notes=_notes(plan, every),
         took=took,
         pace=pace,

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import mul, xor
+from struct import pack
 from typing import cast
 from zlib import crc32
 
+from playhead.checksum import NOTHING, Checksum, ColumnSums
 from playhead.record import Headers, Record, TimestampType
 
 # What a record costs beside its key and value; only bounds of memory are made of it.
@@ -16,6 +18,9 @@ _NULL = bytes.fromhex("b1d0a3f7c26e49588e1f7a90d45c3b62")
 # Stands between key and value, or a byte could go from one to the other; not all ones, after which a
 # checksum would not see a byte that is zero.
 _BETWEEN = 0x5BD1_E995
+# Stands behind each key and each value where they are joined.
+_BEHIND = bytes.fromhex("e3719c04b82fd65a")
+_MODULUS = 1 << 64
 UNSUMMED = -1
 """In place of a content sum: nobody made it while the record was as it was read."""
 
@@ -135,23 +140,34 @@ class Records:
             None if self.sums is None else [self.sums[i] for i in indexes],
         )
 
-    def checksum(self) -> int | None:
-        """Of all as they were read: offset, timestamp, key, value and headers; None when unknown.
+    def checksum(self, before: Checksum = NOTHING) -> Checksum | None:
+        """Of all as they were read, with what was read before them; None when it is not known.
 
-        It is a sum over the records, so that the sums of two runs add up to that of both, however
-        they were cut. A record's own part is weighted by its offset, or two could change places.
+        Where records carry their own sums, or what is before is a number, it is the sum over the
+        records of a part that is weighted by the offset, or two could change places.
         """
-        if self.sums is not None:
-            return None if UNSUMMED in self.sums else self._weighted(self.sums)
-        least, most = min(self.timestamps_ms, default=0), max(self.timestamps_ms, default=0)
-        if least >> 32 != most >> 32:
-            return self._weighted(self.content_sums())
-        # What all have in common is added once.
-        return self._weighted(self._crcs()) + _high(least) * (2 * sum(self.offsets) + len(self))
-
-    def _weighted(self, sums: list[int]) -> int:
+        if isinstance(before, ColumnSums):
+            if self.sums is None:
+                return before.after(self._joined())
+            if before:
+                return None
+            before = 0
+        sums = self._summed()
+        if UNSUMMED in sums:
+            return None
         products: Iterator[int] = map(mul, sums, self.offsets)
-        return 2 * sum(products) + sum(sums)
+        return (before + 2 * sum(products) + sum(sums)) % _MODULUS
+
+    def _joined(self) -> Iterator[bytes]:
+        """Each column's bytes, one behind the other; those of the following records go on from there."""
+        count = len(self)
+        yield pack(f"<{count}q", *self.offsets)
+        yield pack(f"<{count}q", *self.timestamps_ms)
+        yield pack(f"<{count}b", *self.timestamp_types)
+        yield _in_one(self.keys)
+        yield _in_one(self.values)
+        held = zip(self.offsets, self.headers, strict=True) if any(self.headers) else ()
+        yield "".join(f"{offset}{each!a}" for offset, each in held if each).encode()
 
     def content_sums(self) -> list[int]:
         """For each a number that is made of all it holds but its offset."""
@@ -192,6 +208,13 @@ class Records:
 def _high(timestamp_ms: int) -> int:
     """The bits of a timestamp that have no place among 32, where they are; never negative."""
     return timestamp_ms & 0x7FFF_FFFF_0000_0000
+
+
+def _in_one(column: Sequence[bytes | None]) -> bytes:
+    try:
+        return _BEHIND.join([*cast("Sequence[bytes]", column), b""])
+    except TypeError:  # to look for nulls beforehand would cost a tenth of it all
+        return _BEHIND.join([*_without_nulls(column), b""])
 
 
 def _without_nulls(column: Sequence[bytes | None]) -> Sequence[bytes]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from playhead.checksum import checksum_of
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.topics import delete
-from playhead.ledger import checksum_of
 from playhead.live.running import PipelineInUse
 from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
 from playhead.records import Records

@@ -9,10 +9,10 @@ import pytest
 
 from playhead import Replay, Span, kafka, postgres
 from playhead.account import RecordRefused
+from playhead.checksum import Checksum, checksum_of
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
 from playhead.kafka.source import KafkaSource
-from playhead.ledger import checksum_of
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
@@ -282,13 +282,13 @@ def test_where_and_select(deck: Deck, laps: str) -> None:
     assert planned.verify().agrees
 
 
-def read_checksum(deck: Deck, planned: Planned) -> int | None:
-    """Made from the source's records."""
+def read_checksum(deck: Deck, planned: Planned) -> Checksum | None:
+    """Made from the source's records, one by one."""
     held = [
         Records.of(each for each in deck.records(slice_.topic) if each in slice_)
         for slice_ in planned.plan.slices()
     ]
-    return checksum_of(each.checksum() for each in held)
+    return checksum_of(each.checksum(0) for each in held)
 
 
 def test_a_bad_expression_is_refused_before_anything_happens(deck: Deck, laps: str) -> None:

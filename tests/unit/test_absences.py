@@ -2,7 +2,7 @@
 
 import itertools
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import assume, given
@@ -24,6 +24,7 @@ from playhead.kafka.log_heads import Head, Heads, heads_in
 from playhead.ledger import Entry
 from playhead.proof import prove
 from playhead.record import Slice
+from playhead.records import Records
 from playhead.rounds import Round, let_go, write
 from playhead.source import Bounds
 from playhead.testing import ListSource, ListTarget
@@ -323,6 +324,21 @@ def test_an_entry_of_old_has_nothing_to_compare_with():
     now = ListSource([*LOG[:4], record(9, 7)], bounds=BOUNDS)
     kinds = {d.kind for found in findings(now, target, old) for d in found.differences}
     assert kinds == {"changed"}, "the target's own comparison"
+
+
+def test_an_entry_of_version_2_is_compared_by_a_checksum_of_its_own_kind():
+    target = committed(ListSource(LOG, bounds=BOUNDS))
+    old = []
+    for entry in target.entries("r1"):
+        records = [each for each in LOG if each in entry.slice]
+        number = Records.of(records).checksum(0) if records else 0
+        old.append(replace(entry, checksum=number))
+    assert any(entry.checksum for entry in old)
+    assert not any(it.different for it in findings(ListSource(LOG, bounds=BOUNDS), target, old))
+    now = ListSource([*LOG[:4], record(9, 7)], bounds=BOUNDS)
+    assert [
+        d.text for it in findings(now, target, old) for d in it.differences if d.kind == "source"
+    ]
 
 
 def test_an_unexplained_offset_is_found_again():

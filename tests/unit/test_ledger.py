@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from playhead.absence import NOT_RECORDED
+from playhead.checksum import COLUMNS, NOTHING, checksum_of
 from playhead.ledger import VERSION, Entry, joined, remaining
 from playhead.record import Slice
 
@@ -101,6 +102,9 @@ documents = st.recursive(
 )
 
 
+column_sums = st.lists(st.binary(max_size=9), min_size=COLUMNS, max_size=COLUMNS).map(NOTHING.after)
+
+
 @st.composite
 def entries(draw) -> Entry:
     counts = [draw(numbers) for _ in range(5)]
@@ -123,7 +127,7 @@ def entries(draw) -> Entry:
         last_ms=draw(times),
         last_late_ms=draw(times),
         details=draw(st.dictionaries(st.text(max_size=5), documents, max_size=3)),
-        checksum=draw(st.none() | st.integers(0, 2**64 - 1)),
+        checksum=draw(st.none() | st.integers(0, 2**64 - 1) | column_sums),
         absences=absences,
         unexplained_at=tuple(draw(st.lists(st.tuples(numbers, numbers), max_size=3))),
     )
@@ -195,6 +199,17 @@ def test_an_entry_of_version_1_does_not_say_why_offsets_are_absent():
     assert whole.checksum is None, "a part of it is not known"
 
 
+def test_a_checksum_of_version_2_is_never_added_to_one_of_now():
+    document = json.loads(Entry(WHOLE, 10, 10, checksum=0xAB).as_json()) | {"version": 2}
+    assert document["checksum"] == "00000000000000ab"
+    entry = Entry.from_json(json.dumps(document))
+    assert entry.checksum == 0xAB
+    more = Entry(replace(WHOLE, from_offset=20, to_offset=22), 2, 2, checksum=3)
+    assert joined(entry, more).checksum == 0xAE
+    later = replace(more, checksum=NOTHING.after([b"x"] * COLUMNS))
+    assert joined(entry, later).checksum is None
+
+
 def test_an_entry_of_another_version_is_refused():
     document = json.loads(Entry(WHOLE, 0, 0).as_json())
     assert document["version"] == VERSION
@@ -237,7 +252,7 @@ def rows_of_entries(draw) -> list[Entry]:
                 first_ms=times and times[0],
                 last_ms=times and times[1],
                 details={"inserted": counts[0], "way": "direct", "refused": [start]},
-                checksum=draw(st.integers(0, 2**64 - 1)),
+                checksum=draw(column_sums),
                 absences={"markers": counts[1]},
                 unexplained_at=((start, start + 1),),
             )
@@ -263,7 +278,7 @@ def test_entries_that_are_joined_say_the_same_of_all_of_it(entries):
         "unexplained",
     ):
         assert getattr(whole, name) == sum(getattr(each, name) for each in entries)
-    assert whole.checksum == sum(each.checksum for each in entries) % 2**64
+    assert whole.checksum == checksum_of(each.checksum for each in entries)
     assert whole.unexplained_at == tuple(each.unexplained_at[0] for each in entries)
     assert whole.first_ms == min(
         (e.first_ms for e in entries if e.first_ms is not None), default=None

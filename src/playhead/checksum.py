@@ -1,0 +1,123 @@
+"""Sums up what was read of a partition, so that the sums of neighbours give that of both."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from zlib import crc32
+
+COLUMNS = 6
+"""Offsets, timestamps, their types, keys, values, headers."""
+_MARK = "columns:"
+_MODULUS = 1 << 64
+# CRC-32's polynomial, its bits in reverse, as zlib has them: 1 is the highest bit, x the one below.
+_POLYNOMIAL, _ONE, _X = 0xEDB8_8320, 0x8000_0000, 0x4000_0000
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSums:
+    """Of each column its CRC-32 and its length in bytes: joined, a column costs one call, not one a record.
+
+    Two runs of records that follow each other have the sums of one, however they were cut.
+    """
+
+    parts: tuple[tuple[int, int], ...] = ((0, 0),) * COLUMNS
+
+    def __bool__(self) -> bool:
+        return any(length for _, length in self.parts)
+
+    def after(self, columns: Iterable[bytes]) -> "ColumnSums":
+        """With the columns of the records that follow."""
+        pairs = zip(self.parts, columns, strict=True)
+        return ColumnSums(
+            tuple((crc32(more, crc), length + len(more)) for (crc, length), more in pairs)
+        )
+
+    def followed_by(self, later: "ColumnSums") -> "ColumnSums":
+        """With those of the records that follow, which are known by their sums alone."""
+        pairs = zip(self.parts, later.parts, strict=True)
+        return ColumnSums(
+            tuple(
+                (_product(crc, _shift(more)) ^ other, length + more)
+                for (crc, length), (other, more) in pairs
+            )
+        )
+
+    def __str__(self) -> str:
+        return _MARK + "-".join(f"{crc:08x}.{length:x}" for crc, length in self.parts)
+
+
+Checksum = ColumnSums | int
+"""A number is a sum over the records, which Spark's expressions carry along, and of which earlier
+versions made all; the two are never compared."""
+NOTHING = ColumnSums()
+
+
+def shown_checksum(checksum: Checksum | None) -> str | None:
+    """As text: many who read JSON cannot hold so large a number."""
+    if isinstance(checksum, int):
+        return f"{checksum:016x}"
+    return None if checksum is None else str(checksum)
+
+
+def parsed_checksum(text: str | None) -> Checksum | None:
+    """What `shown_checksum` gave."""
+    if text is None or not text.startswith(_MARK):
+        return None if text is None else int(text, 16)
+    pairs = (part.split(".") for part in text.removeprefix(_MARK).split("-"))
+    return ColumnSums(tuple((int(crc, 16), int(length, 16)) for crc, length in pairs))
+
+
+def checksum_of(checksums: Iterable[Checksum | None]) -> Checksum | None:
+    """Of several runs of records in the order of their offsets; None when it cannot be told."""
+    total: Checksum = NOTHING
+    for each in checksums:
+        if each is None:
+            return None
+        if not total or not each:
+            total = total or each
+        elif isinstance(total, int) and isinstance(each, int):
+            total = (total + each) % _MODULUS
+        elif isinstance(total, ColumnSums) and isinstance(each, ColumnSums):
+            total = total.followed_by(each)
+        else:
+            return None
+    return total
+
+
+def differ(one: Checksum | None, other: Checksum | None) -> bool:
+    """Whether they are of other records; of what is not known, or not made alike, that is not said."""
+    if one is None or other is None:
+        return False
+    if one and other and isinstance(one, int) != isinstance(other, int):
+        return False
+    return bool(one or other) and one != other
+
+
+def _product(one: int, other: int) -> int:
+    """Of two polynomials, modulo CRC-32's own."""
+    product = 0
+    while one:
+        if one & _ONE:
+            product ^= other
+        one = one << 1 & 0xFFFF_FFFF
+        other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
+    return product
+
+
+@lru_cache(maxsize=4096)
+def _shift(length: int) -> int:
+    """What a CRC-32 is multiplied by when so many bytes follow: x to the power of their bits."""
+    power, bits = _ONE, 8 * length
+    for index in range(bits.bit_length()):
+        if bits >> index & 1:
+            power = _product(power, _squared(index % 32))
+    return power
+
+
+@cache
+def _squared(times: int) -> int:
+    """x, squared so often; after 32 times it is x again."""
+    if not times:
+        return _X
+    root = _squared(times - 1)
+    return _product(root, root)
