@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from playhead.errors import BadValue
+from playhead.printable import one_line
 
 HIDDEN = "********"
 PROMPT = "prompt:"
@@ -84,7 +85,7 @@ def _from_terminal(key: str, where: str) -> str:
                 where=where,
                 hint="in a script write ${NAME_OF_A_VARIABLE} or file:/path",
             )
-        _asked[key, where] = remember(getpass(f"{key} ({where}): "))
+        _asked[key, where] = remember(getpass(one_line(f"{key} ({where}): ")))
     return _asked[key, where]
 
 

@@ -20,6 +20,7 @@ from playhead import jars
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin
+from playhead.printable import printable
 from playhead.sandbox import Sandbox
 from playhead.spark import aot, jvm
 from playhead.spark.read import topic_frame
@@ -124,7 +125,8 @@ def main() -> None:
     try:
         cache = train()
     except PlayheadError as exc:
-        sys.exit(0 if in_background else f"the engine's start-up cache could not be made: {exc}")
+        told = printable(f"the engine's start-up cache could not be made: {exc}")
+        sys.exit(0 if in_background else told)
     if not in_background and cache is not None:
         with contextlib.suppress(OSError):
             size_mb = cache.file.stat().st_size / 1e6

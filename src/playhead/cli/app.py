@@ -1,6 +1,7 @@
 """The `playhead` command: its tree, and the one place where errors become exit codes."""
 
 import contextlib
+import io
 import os
 import re
 import sys
@@ -71,6 +72,8 @@ def _open_what_is_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever its encoding, no name is a fault
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(words: list[str], ending: Ending) -> int:
@@ -124,7 +127,8 @@ def _fail(message: str, hint: str | None, code: int, words: list[str]) -> int:
 def _fail_usage(exc: TyperException) -> int:
     found = getattr(exc, "ctx", None)
     if found is not None and exc.format_message() == found.get_help():
-        tell(exc.format_message())  # no command was named, and the help is what is said to that
+        for line in exc.format_message().split("\n"):
+            tell(line)  # no command was named, and the help is what is said to that
         return EXIT_USAGE
     tell(f"error: {exc.format_message()}")
     if found is not None:

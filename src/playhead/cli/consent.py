@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from playhead.cli.output import tell
+from playhead.cli.output import prompt, tell
 from playhead.consent import place_of, refuse_read_only
 from playhead.context import Configuration
 from playhead.errors import NeedsConsent, Refused
@@ -48,7 +48,7 @@ def ask_plainly(
     """Return when somebody says yes; for what no context has a word in."""
     if not has_terminal():
         raise NeedsConsent(action)
-    _prompt(f"{action}? [y/N] ")
+    prompt(f"{action}? [y/N] ")
     if read_answer().strip().lower() not in ("y", "yes"):
         raise Refused(f"{action} was not done: the answer was not yes")
 
@@ -76,13 +76,8 @@ def _asked_for_name(
         )
     if place:
         tell(f"{place} is marked production: {action}")
-    _prompt(f"type {target} to go on: ")
+    prompt(f"type {target} to go on: ")
     typed = read_answer().strip()
     if typed != target:
         raise Refused(f"{action} was not done: the name typed is not {target!r}")
     return typed
-
-
-def _prompt(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

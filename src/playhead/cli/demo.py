@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from playhead import paths, secrets
+from playhead import paths
 from playhead.cli.options import SANDBOX, Parameters, Run, with_options
+from playhead.cli.output import prompt, spoken
 from playhead.cli.sandbox import fetch_jars
 from playhead.duration import parse_duration_ms
 from playhead.errors import EXIT_DIFFERENT
@@ -112,7 +113,7 @@ def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
         def tell(text: str) -> None:
             run.output.say(text)
             seconds = f"{time.monotonic() - began:7.2f}  "
-            transcript.write(secrets.redact(seconds + text).rstrip() + "\n")
+            transcript.write(spoken(seconds + text).rstrip() + "\n")
             transcript.flush()
 
         tell(f"all that is said from here on is kept in {place.absolute()}")
@@ -133,9 +134,8 @@ def _wait(_what: str, seconds: float) -> None:
 
 def _ask_for_enter(what: str, seconds: float) -> None:
     """Let a person do it, or let it be done when the time is over."""
-    sys.stderr.write(f">>>  Enter: {what} (by itself in {seconds:.0f} s) ")
-    sys.stderr.flush()
+    prompt(f">>>  Enter: {what} (by itself in {seconds:.0f} s) ")
     if select.select([sys.stdin], [], [], seconds)[0]:
         sys.stdin.readline()
     else:
-        sys.stderr.write("\n")
+        prompt("\n")

@@ -1,7 +1,5 @@
 """`playhead extract`: values out of the pairs of a snapshot as CSV, or whole records."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playhead.cli.options import OUTPUT, Parameters, Run, with_options
+from playhead.cli.output import csv_text
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,10 +111,7 @@ def _csv(*parts: Iterable[Sequence[str]]) -> Iterator[str]:
     for part in parts:
         rest = iter(part)
         while rows := [*islice(rest, _AT_ONCE)]:
-            text = io.StringIO(newline="")
-            csv.writer(text, lineterminator="\n").writerows(rows)
-            # Half of a surrogate pair, which JSON can spell and UTF-8 cannot.
-            yield text.getvalue().removesuffix("\n").encode("utf-8", "backslashreplace").decode()
+            yield csv_text(rows).removesuffix("\n")
 
 
 def _records(run: Run, name: str, filter_: str | None) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -13,6 +12,7 @@ from playhead.cli import jsonl
 from playhead.cli.decoding import Decoded
 from playhead.cli.options import SEPARATORS, Parameters, Run, text_option
 from playhead.cli.outgoing import fields, separators, unescaped
+from playhead.cli.output import write_bytes
 from playhead.errors import BadValue, UsageError
 from playhead.records import Records
 
@@ -128,18 +128,17 @@ class Lines:
     count: int = 0
 
     def begin(self) -> None:
-        sys.stdout.flush()
+        pass
 
     def show(self, records: Records, indexes: Sequence[int], /) -> None:
         self.count += len(indexes)
         if indexes:
             picked = records.pick(indexes)
             keys, values = self.decoded.as_bytes(picked)
-            sys.stdout.buffer.write(b"".join(self.writer.lines(picked, keys, values)))
-        sys.stdout.buffer.flush()
+            write_bytes(b"".join(self.writer.lines(picked, keys, values)))
 
-    def end(self, scanned: int, why: str, /) -> None:  # noqa: ARG002
-        sys.stdout.buffer.flush()
+    def end(self, scanned: int, why: str, /) -> None:
+        pass
 
 
 @dataclass(slots=True)
@@ -165,17 +164,15 @@ class Json:
                 self._between = ",\n"
             else:
                 _write("\n".join(text) + "\n")
-        sys.stdout.buffer.flush()
 
     def end(self, scanned: int, why: str, /) -> None:
         if self.is_document:
             _write(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
-        sys.stdout.buffer.flush()
 
 
 def _write(text: str) -> None:
     """As UTF-8, whatever the terminal's own encoding: JSON has no other."""
-    sys.stdout.buffer.write(text.encode())
+    write_bytes(text.encode())
 
 
 def printer(run: Run, decoded: Decoded) -> Printer:

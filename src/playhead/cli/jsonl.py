@@ -10,6 +10,7 @@ from playhead.files.jsonl import bytes_as_json, bytes_from_json, headers_as_json
 from playhead.instant import Instant, read_point
 from playhead.kafka.lines import BadLine
 from playhead.phrase import NotUnderstood, Phrase
+from playhead.printable import json_text
 from playhead.record import Headers
 from playhead.records import Records
 
@@ -25,7 +26,7 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
     for index, offset in enumerate(records.offsets):
         timestamp = "null" if shown[index] is None else f'"{shown[index]}"'
         more = "".join(f',"{name}":{_dumped(column[index])}' for name, column in decoded.items())
-        yield (
+        yield json_text(
             f'{place},"offset":{offset},"timestamp_ms":{records.timestamps_ms[index]},'
             f'"timestamp":{timestamp},"timestamp_type":{records.timestamp_types[index]},'
             f'"key":{bytes_as_json(records.keys[index])},'

@@ -6,11 +6,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from playhead import secrets
+from playhead.printable import indented, json_text, one_line, printable
 
 FORMATS = ("table", "json", "jsonl", "csv")
 PROGRESS = ("auto", "plain", "json", "none")
@@ -36,18 +37,18 @@ class Output:
     def emit(self, document: Mapping[str, Any], rows: Sequence[Row]) -> None:
         """Data: the whole document as JSON, or its rows in the other forms."""
         if self.form == "json":
-            _write(json.dumps(document, indent=2, default=str, ensure_ascii=False) + "\n")
+            _write(_json(document, indent=2))
         elif self.form == "jsonl":
             for row in rows:
-                _write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+                _write(_json(row))
         elif self.form == "csv":
-            _write_csv(rows)
+            self.text(csv_text(_csv_rows(rows)).removesuffix("\n"))
         else:
             _write_table(rows)
 
     def text(self, text: str) -> None:
-        """Data that is a text in itself, such as shell exports."""
-        _write(text + "\n")
+        """Data that is a text in itself, such as shell exports: exact, but on a terminal."""
+        _write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
     def say(self, text: str) -> None:
         """Talk for a person; nothing that a script would want."""
@@ -103,7 +104,7 @@ class Progress:
     def _line(self, text: str) -> None:
         import shutil
 
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = one_line(text)[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write("\r" + text.ljust(self._width))
         sys.stderr.flush()
         self._width = len(text)
@@ -115,10 +116,30 @@ class Progress:
             sys.stderr.flush()
 
 
+def spoken(text: str) -> str:
+    """A sentence for people as it may leave us: without secrets, and nothing that a terminal obeys."""
+    return indented(secrets.redact(text))
+
+
 def tell(text: str) -> None:
-    """A line on stderr, with secrets redacted."""
-    sys.stderr.write(secrets.redact(text) + "\n")
+    """A line on stderr; what follows a line feed in it is indented, so that it is seen to be its part."""
+    prompt(text + "\n")
+
+
+def prompt(text: str) -> None:
+    """The same, and the answer is to stand in the same line."""
+    end = "\n" if text.endswith("\n") else ""
+    sys.stderr.write(spoken(text.removesuffix("\n")) + end)
     sys.stderr.flush()
+
+
+def write_bytes(data: bytes) -> None:
+    """Records' own bytes on stdout: exact in a pipe or a file, and as a text for people on a terminal."""
+    if sys.stdout.isatty():
+        data = printable(data.decode("utf-8", "backslashreplace")).encode()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def colour_is_wanted() -> bool:
@@ -146,6 +167,13 @@ def _write(text: str) -> None:
         raise ReaderGone from exc
 
 
+def _json(document: Mapping[str, Any], indent: int | None = None) -> str:
+    # JSON has escapes for everything, should stdout be of an encoding that has not.
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(document, indent=indent, default=str, ensure_ascii=not is_unicode)
+    return json_text(text) + "\n"
+
+
 def _columns(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
@@ -160,19 +188,31 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def _write_csv(rows: Sequence[Row]) -> None:
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
+class _LineFeeds(io.StringIO):
+    """Ends rows in LF; the writer has to believe in CR LF, because it quotes only what it ends rows in."""
+
+    def write(self, row: str, /) -> int:
+        return super().write(row.removesuffix("\r\n") + "\n")
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, each ended; cells with commas, quotes, CR or LF stand in quotes."""
+    text = _LineFeeds(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    # Half of a surrogate pair, which JSON can spell and UTF-8 cannot.
+    return text.getvalue().encode("utf-8", "backslashreplace").decode()
+
+
+def _csv_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
     columns = _columns(rows)
-    writer.writerow(columns)
-    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    _write(lines.getvalue())
+    yield columns
+    yield from ([_cell(row.get(column)) for column in columns] for row in rows)
 
 
 def _write_table(rows: Sequence[Row]) -> None:
     columns = _columns(rows)
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    heads = [column.upper().replace("_", "-") for column in columns]
+    cells = [[one_line(_cell(row.get(column))) for column in columns] for row in rows]
+    heads = [one_line(column.upper().replace("_", "-")) for column in columns]
     if not columns:
         _write("\n")
     elif not sys.stdout.isatty() and not colour_is_wanted() and _is_simple(cells):
@@ -202,7 +242,7 @@ def _write_rich_table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> N
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for head in heads:
-        table.add_column(head, overflow="fold")
+        table.add_column(Text(head), overflow="fold")  # as a text: brackets would be its markup
     for row in cells:
         table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
     console = Console(

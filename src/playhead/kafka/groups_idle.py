@@ -48,7 +48,8 @@ def need_idle(
     refusal = _refusal(admin, connection, group)
     if wait_s <= 0:
         raise refusal
-    say(f"{refusal}\nwaiting up to {wait_s:g} s until they are gone")
+    say(refusal.message)
+    say(f"waiting up to {wait_s:g} s until they are gone")
     clock: Clock = SystemClock()
 
     def look() -> bool:

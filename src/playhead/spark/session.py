@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from playhead import jars
 from playhead.errors import MissingPiece
+from playhead.printable import printable
 from playhead.spark import aot, habits, jvm
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def _settle(
 
 
 def _warn(text: str) -> None:
-    sys.stderr.write(f"playhead: {text}\n")
+    sys.stderr.write(f"playhead: {printable(text)}\n")
 
 
 def _without(
