@@ -51,7 +51,9 @@ class Terminal(io.TextIOWrapper):
     def shown(self) -> str:
         self.flush()
         written = self.buffer.getvalue().decode()  # type: ignore[attr-defined]
-        return written.replace("\x1b[1m", "").replace("\x1b[0m", "")  # the heads of a table are bold
+        return written.replace("\x1b[1m", "").replace(
+            "\x1b[0m", ""
+        )  # the heads of a table are bold
 
 
 class Pipe(Terminal):
