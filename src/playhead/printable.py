@@ -8,7 +8,7 @@ line that looks like ours.
 import re
 from typing import Final
 
-# Controls but tab and line feed, marks of direction and of nothing, halves of surrogate pairs.
+# Controls but tab and LF, marks of direction and of nothing, halves of surrogate pairs.
 # The joiners U+200C and U+200D stay: scripts and emoji are spelled with them.
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -19,7 +19,7 @@ _INDENT = "    "
 
 
 def printable(text: str) -> str:
-    r"""The text as it may be shown: `\x1b` for an escape character; tabs and line feeds stay."""
+    r"""The text as it may be shown: `\x1b` for an escape character; tabs and LF stay."""
     return text if _is_plain(text) else _UNSAFE.sub(_escape, text)
 
 
@@ -30,7 +30,7 @@ def one_line(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """The same for a sentence of ours: what follows a line feed in it never looks like a line of its own."""
+    """The same for a sentence of ours: what follows an LF in it never looks like a line of its own."""
     first, *rest = printable(text).split("\n")
     return "\n".join(
         [first, *(each if each.startswith(_INDENT) else _INDENT + each for each in rest)]

@@ -122,7 +122,7 @@ def spoken(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """A line on stderr; what follows a line feed in it is indented, so that it is seen to be its part."""
+    """A line on stderr; its other lines are indented, so that they are seen to be its part."""
     prompt(text + "\n")
 
 
@@ -188,7 +188,7 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-class _LineFeeds(io.StringIO):
+class _EndedByLf(io.StringIO):
     """Ends rows in LF; the writer has to believe in CR LF, because it quotes only what it ends rows in."""
 
     def write(self, row: str, /) -> int:
@@ -197,7 +197,7 @@ class _LineFeeds(io.StringIO):
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as CSV, each ended; cells with commas, quotes, CR or LF stand in quotes."""
-    text = _LineFeeds(newline="")
+    text = _EndedByLf(newline="")
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     # Half of a surrogate pair, which JSON can spell and UTF-8 cannot.
     return text.getvalue().encode("utf-8", "backslashreplace").decode()
