@@ -48,7 +48,7 @@ def need_idle(
     refusal = _refusal(admin, connection, group)
     if wait_s <= 0:
         raise refusal
-    say(refusal.message)
+    say(str(refusal))
     say(f"waiting up to {wait_s:g} s until they are gone")
     clock: Clock = SystemClock()
 
