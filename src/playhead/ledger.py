@@ -7,6 +7,7 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
+from playhead.errors import Refused
 from playhead.record import Slice
 
 VERSION = 3
@@ -15,8 +16,24 @@ _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
 NOT_KEPT = "not_kept"
 """In an entry's details: how many of the filtered records the target itself left out."""
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a document raises that anybody may have written."""
 ALSO_BURIED = "also_buried"
 """Under this name an entry's details count records that were dead at first, and not in the end."""
+
+
+class LedgerUnreadable(Refused):
+    """The ledger holds something that this Playhead does not understand."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(
+            f"the ledger entry in {where} cannot be read: {reason}",
+            hint="a later version of Playhead may have written it; use that one",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LedgerUnreadable, (self.where, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,14 @@ class Entry:
             absences=document["absences"],
             unexplained_at=tuple((start, end) for start, end in document["unexplained_at"]),
         )
+
+
+def entry_at(where: str, text: str | bytes) -> Entry:
+    """The entry that a target keeps in a place; others may write there too, and anything at all."""
+    try:
+        return Entry.from_json(text)
+    except UNREADABLE as exc:
+        raise LedgerUnreadable(where, f"{type(exc).__name__}: {exc}") from exc
 
 
 def joined(first: Entry, second: Entry) -> Entry:

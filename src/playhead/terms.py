@@ -20,6 +20,7 @@ VERSION = 1
 # its digest still says which plan it was.
 _MOST_PLAIN = 200_000
 _MOST_PACKED = 700_000
+_MOST_UNPACKED = 100_000_000
 _SHOWN = 3
 NO_TERMS = "ledger-without-terms"
 
@@ -103,15 +104,26 @@ class Terms:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Terms":
-        """What `as_json` gave; a ValueError, KeyError or TypeError when it is something else."""
+        """What `as_json` gave; one of `ledger.UNREADABLE` when it is something else."""
         document: dict[str, Any] = json.loads(text)
         version = document.pop("version")
         if version != VERSION:
             raise ValueError(f"terms of version {version!r}; this Playhead knows {VERSION}")
         if isinstance(document["plan"], str):
-            document["plan"] = json.loads(zlib.decompress(base64.b64decode(document["plan"])))
+            document["plan"] = json.loads(_unpacked(document["plan"]))
         places = {topic: Whereto(*place) for topic, place in document["places"].items()}
         return cls(**document | {"places": places})
+
+
+def _unpacked(packed: str) -> bytes:
+    unpacking = zlib.decompressobj()
+    try:
+        plan = unpacking.decompress(base64.b64decode(packed), _MOST_UNPACKED)
+    except zlib.error as exc:
+        raise ValueError(f"the plan in it is damaged: {exc}") from exc
+    if not unpacking.eof:
+        raise ValueError(f"the plan in it is longer than {_MOST_UNPACKED} bytes, or cut short")
+    return plan
 
 
 def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:

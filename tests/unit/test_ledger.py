@@ -1,6 +1,7 @@
 """A ledger's entry accounts for each offset of its slice; what remains is planned minus committed."""
 
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from playhead.absence import NOT_RECORDED
 from playhead.checksum import COLUMNS, NOTHING, checksum_of
-from playhead.ledger import VERSION, Entry, joined, remaining
+from playhead.ledger import VERSION, Entry, LedgerUnreadable, entry_at, joined, remaining
 from playhead.record import Slice
 
 Place = tuple[str, int, int]
@@ -315,3 +316,19 @@ def test_a_joined_entry_does_not_grow():
             ),
         )
     assert len(whole.as_json()) < 500
+
+
+LATER = json.dumps(json.loads(Entry(WHOLE, 10, 10).as_json()) | {"version": VERSION + 1})
+
+
+@pytest.mark.parametrize(
+    "text", [LATER, "", "[]", "3", "{}", '{"version": 3}', "[" * 100_000, b"\xff", LATER[:-9]]
+)
+def test_an_entry_that_cannot_be_read_is_refused_by_its_place(text):
+    with pytest.raises(LedgerUnreadable) as refused:
+        entry_at("table playhead_ledger.entries", text)
+    assert str(refused.value).startswith(
+        "the ledger entry in table playhead_ledger.entries cannot be read: "
+    )
+    assert refused.value.exit_code == 6
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)  # noqa: S301

@@ -1,7 +1,9 @@
 """An id means one replay, on every machine and from every face: its terms lie in the target's ledger."""
 
+import base64
 import json
 import random
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -348,6 +350,18 @@ def test_what_agrees_agrees_for_ever(kept, wanted):
     whole = agreed("r", kept, wanted)
     assert agreed("r", whole, kept.begun()) == whole
     assert whole.digest == kept.digest
+
+
+def test_a_plan_that_would_unpack_without_end_is_not_unpacked():
+    packed = base64.b64encode(zlib.compress(b"[" * 200_000_000)).decode()
+    document = json.loads(NO_TERMS.as_json()) | {"plan": packed}
+    with pytest.raises(ValueError, match="longer than 100000000 bytes"):
+        Terms.from_json(json.dumps(document))
+    cut = base64.b64encode(zlib.compress(b"{}")[:-4]).decode()
+    with pytest.raises(ValueError, match="cut short"):
+        Terms.from_json(json.dumps(document | {"plan": cut}))
+    with pytest.raises(ValueError, match="damaged"):
+        Terms.from_json(json.dumps(document | {"plan": "abcd"}))
 
 
 def test_a_large_plan_is_packed_and_a_huge_one_left_out():

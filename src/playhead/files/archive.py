@@ -12,7 +12,7 @@ from playhead.files.codec import Codec
 from playhead.files.names import EntryName, Format
 from playhead.files.store import Store
 from playhead.files.trouble import Damaged, NotAnArchive, OtherFormat
-from playhead.ledger import Entry
+from playhead.ledger import UNREADABLE, Entry
 from playhead.record import Slice
 from playhead.records import Records
 
@@ -171,7 +171,7 @@ class Archive:
         try:
             entry = Entry.from_json(text)
             kept = Kept.of(entry)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise Damaged(self._where(name.path), reason=f"no ledger entry: {error}") from error
         if entry.slice != name.slice:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")

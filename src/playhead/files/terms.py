@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from playhead.faults import abort_point
 from playhead.files import names
 from playhead.files.archive import Archive
+from playhead.ledger import UNREADABLE
 from playhead.note import Note
 from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, without_terms
 
@@ -55,7 +56,7 @@ def _all(archive: Archive, replay_id: str) -> list[Terms]:
     for path, text in zip(paths, texts, strict=True):
         try:
             found += [] if text is None else [Terms.from_json(text)]
-        except (ValueError, KeyError, TypeError) as exc:
+        except UNREADABLE as exc:
             where = f"{archive.store.identity}/{path}"
             raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
     return found

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from playhead.connection import KafkaConnection
-from playhead.errors import PlayheadError, Unavailable
+from playhead.errors import Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.ledger_keys import (
     LEDGER_TOPIC,
@@ -22,22 +22,11 @@ from playhead.kafka.ledger_keys import (
 )
 from playhead.kafka.ledger_reading import LedgerEnd, ledger_end, read_ledger
 from playhead.kafka.transactions import Transactions
-from playhead.ledger import Entry, joined
+from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable, entry_at, joined
 from playhead.source import Place
 from playhead.terms import Terms, UnknownTerms, agreed
 
 _NAMED = b"1"
-
-
-class LedgerUnreadable(PlayheadError):
-    """The ledger holds something that this Playhead does not understand."""
-
-    def __init__(self, key: str, *, reason: str) -> None:
-        self.key, self.reason = key, reason
-        super().__init__(
-            f"topic {LEDGER_TOPIC}, record {key}: {reason}",
-            hint="a later version of Playhead may have written it; use that one",
-        )
 
 
 class LedgerShort(Unavailable):
@@ -157,11 +146,11 @@ class Ledger:
     def terms(self) -> Terms | None:
         """The terms of the replay; None when it has none, or began with a version that wrote none down."""
         found = self._other.get(terms_key(self._replay_id))
-        if found is None or "version" not in json.loads(found):
+        if found is None:
             return None
         try:
-            return Terms.from_json(found)
-        except (ValueError, KeyError, TypeError) as exc:
+            return Terms.from_json(found) if "version" in json.loads(found) else None
+        except UNREADABLE as exc:
             raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
 
     def settled(self) -> Mapping[str, Any]:
@@ -235,9 +224,7 @@ class Ledger:
         said = parsed(key)
         ids = self._ids()
         if said is None and key not in (*map(terms_key, ids), *map(names_key, ids)):
-            raise LedgerUnreadable(
-                key.decode(errors="replace"), reason="nothing is known by this key"
-            )
+            raise LedgerUnreadable(_where(key), "nothing is known by this key")
         held = self._other if said is None else self._found.setdefault(said.place, {})
         if value is None:
             held.pop(key, None)
@@ -279,7 +266,8 @@ def _one(run: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
 
 def entry_of(key: bytes, value: bytes) -> Entry:
     """What a record of the ledger says."""
-    try:
-        return Entry.from_json(value)
-    except (ValueError, KeyError, TypeError) as exc:
-        raise LedgerUnreadable(key.decode(errors="replace"), reason=str(exc)) from exc
+    return entry_at(_where(key), value)
+
+
+def _where(key: bytes) -> str:
+    return f"topic {LEDGER_TOPIC}, record {key.decode(errors='replace')}"

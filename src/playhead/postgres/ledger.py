@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from playhead.account import Account
 from playhead.commit_order import refuse_wrong_order
-from playhead.ledger import Entry, joined
+from playhead.ledger import Entry, entry_at, joined
 from playhead.postgres.conflict import literal, named
 from playhead.postgres.layout import OFFSET, PARTITION, TOPIC
 from playhead.postgres.own import OwnTable
@@ -69,7 +69,10 @@ class Ledger:
             f"SELECT entry::text FROM {self._table.quoted} WHERE replay = $1",  # noqa: S608 - quoted
             (replay_id,),
         )
-        return sorted((Entry.from_json(row[0]) for row in found), key=lambda entry: entry.slice)
+        return sorted((self._entry(row[0]) for row in found), key=lambda entry: entry.slice)
+
+    def _entry(self, text: str) -> Entry:
+        return entry_at(f"table {self._table}", text)
 
     def admit(self, replay_id: str, account: Account, *, is_ordered: bool) -> None:
         """Keep others of this replay off this partition until the transaction ends, and look.
@@ -131,7 +134,7 @@ class Ledger:
         if not found:
             self.add(replay_id, entry)
             return
-        whole = joined(Entry.from_json(found[0][0]), entry)
+        whole = joined(self._entry(found[0][0]), entry)
         self._session.run(
             f"UPDATE {self._table.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
             "committed_at = clock_timestamp() WHERE replay = $1 AND topic = $2 "

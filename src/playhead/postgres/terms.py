@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from playhead.faults import abort_point
+from playhead.ledger import UNREADABLE
 from playhead.note import Note
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.own import OwnTable
@@ -68,7 +69,7 @@ class Replays:
             return None
         try:
             return Terms.from_json(found[0][0])
-        except (ValueError, KeyError, TypeError) as exc:
+        except UNREADABLE as exc:
             where = str(self._own.place)
             raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
 
