@@ -14,7 +14,7 @@ FILE_FORMS = ("parquet", "json", "csv")
 TRAFFIC_FORMS = ("rrpair", "extract", "gor", "har")
 _SYSTEMS = ("kafka", "postgres", "postgresql", *FILE_FORMS, *TRAFFIC_FORMS)
 _EXAMPLES = {
-    "kafka": "kafka:TOPIC, kafka:/REGEX/ or kafka://HOST:PORT/TOPIC",
+    "kafka": "kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC or kafka://HOST:PORT/TOPIC",
     "postgres": "postgres:SCHEMA.TABLE, postgres:TABLE or postgresql://…?table=SCHEMA.TABLE",
     "parquet": "parquet:FOLDER or parquet:s3://BUCKET/PREFIX",
     "json": "json:FOLDER or json:s3://BUCKET/PREFIX",
@@ -26,6 +26,7 @@ _EXAMPLES = {
 }
 # A topic's name, several, or one with {topic} in it; none for a target that needs no name.
 _TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
+_CONTEXT = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 
 
@@ -54,10 +55,14 @@ class Endpoint:
     Never with a password: a `${NAME}` may stand for one, and is resolved where it is needed.
     """
     is_pattern: bool = False
+    context: str | None = None
+    """The context whose cluster is meant; None for the configured one, or the one at the address."""
 
     def __str__(self) -> str:
         if self.system == "kafka":
             name = f"/{self.name}/" if self.is_pattern else self.name
+            if self.context:
+                return f"kafka:{self.context}/{name}"
             return f"kafka://{self.address}/{name}" if self.address else f"kafka:{name}"
         if self.system == "postgres" and self.address:
             glue = "&" if "?" in self.address else "?"
@@ -122,17 +127,21 @@ def _refuse_password(text: str) -> None:
 
 
 def _kafka(text: str, rest: str) -> Endpoint:
-    address = None
+    address = context = None
     hint = _EXAMPLES["kafka"]
     if rest.startswith("//"):
         address, _, rest = rest[2:].partition("/")
         if not all(map(_SERVER.fullmatch, address.split(","))):
             raise BadEndpoint(text, reason="the address needs HOST:PORT", hint=hint)
+    elif not rest.startswith("/") and "/" in rest:
+        context, _, rest = rest.partition("/")
+        if not _CONTEXT.fullmatch(context):
+            raise BadEndpoint(text, reason=f"{context!r} is no context's name", hint=hint)
     if rest.startswith("/"):
-        return Endpoint("kafka", _pattern(text, rest), address, is_pattern=True)
+        return Endpoint("kafka", _pattern(text, rest), address, is_pattern=True, context=context)
     if not _TOPICS.fullmatch(rest) or not all(rest.split(",")[1:]):
         raise BadEndpoint(text, reason=f"{rest!r} is no topic's name", hint=hint)
-    return Endpoint("kafka", rest, address)
+    return Endpoint("kafka", rest, address, context=context)
 
 
 def _pattern(text: str, rest: str) -> str:
@@ -180,11 +189,17 @@ def check_topic(name: str) -> None:
 # --- as programs write them
 
 
-def kafka(topic: str, *, bootstrap_servers: str | None = None) -> Endpoint:
-    """A topic, or `/regex/` for several; of the configured cluster unless an address is given."""
+def kafka(
+    topic: str, *, bootstrap_servers: str | None = None, context: str | None = None
+) -> Endpoint:
+    """A topic, or `/regex/` for several; of the configured cluster unless another is named."""
+    if bootstrap_servers and context:
+        raise UsageError(
+            f"context {context} and {bootstrap_servers} name two clusters", hint="name one of them"
+        )
     is_pattern = len(topic) > 2 and topic.startswith("/") and topic.endswith("/")
     name = topic[1:-1] if is_pattern else topic
-    return Endpoint("kafka", name, bootstrap_servers, is_pattern)
+    return Endpoint("kafka", name, bootstrap_servers, is_pattern, context)
 
 
 def postgres(table: str, *, url: str | None = None) -> Endpoint:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead import secrets
+from playhead import project, secrets, trust
 from playhead.context import (
     Configuration,
     UnknownContext,
@@ -17,7 +17,6 @@ from playhead.context import (
     configure,
     contexts,
     current_context_file,
-    find_project_file,
 )
 from playhead.errors import (
     BadValue,
@@ -26,6 +25,7 @@ from playhead.errors import (
     UntranslatableProperty,
     UsageError,
 )
+from playhead.project import find_project_file
 from playhead.settings import SETTINGS
 
 PLACES = ("flag", "-X", "environment", "project", "context", "default")
@@ -49,8 +49,10 @@ class Places:
         self.config.write_text(text)
 
     def project(self, text: str) -> Path:
+        """One that the user trusts; what others may say is in test_trust.py."""
         file = self.repository / "playhead.toml"
         file.write_text(text)
+        trust.trust(project.read(file))
         return file
 
     def sandbox_is_up(self) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from playhead.context import configure, find_project_file
+from playhead.context import configure
 from playhead.errors import UsageError
+from playhead.project import find_project_file
 
 
 @pytest.fixture(autouse=True)

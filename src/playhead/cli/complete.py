@@ -1,7 +1,8 @@
 """What the shell can complete: contexts, client properties, and the cluster's topics and groups.
 
 Asked while somebody holds the Tab key: short deadlines, silence on any trouble, and an answer kept for
-a few seconds so that the second Tab does not ask the cluster again.
+a few seconds so that the second Tab does not ask the cluster again. Nobody who types a word means to
+reach what a project's file says, so no server is asked of which, or for which, such a file says anything.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from itertools import pairwise
 from playhead import paths, secrets
 from playhead.context import Configuration, configure, contexts
 from playhead.errors import PlayheadError
+from playhead.layers import Place
 from playhead.properties import KNOWN_PROPERTIES
 
 _ANSWER_WITHIN_S = 1.5
@@ -86,9 +88,11 @@ def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
 def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
     try:
         configuration = _configuration_so_far()
-        said = [found.value for found in configuration.kafka_properties.values()]
-        if secrets.PROMPT in said:  # the Tab key is no moment to ask for a password
+        said = configuration.kafka_properties.values()
+        if any(found.place == Place.PROJECT for found in said):
             return []
+        if secrets.PROMPT in (found.value for found in said):
+            return []  # the Tab key is no moment to ask for a password
         connection = configuration.kafka()
         key = hashlib.sha256(f"{what} {connection.shown()}".encode()).hexdigest()[:16]
         file = paths.cache_dir() / "completion" / f"{key}.json"

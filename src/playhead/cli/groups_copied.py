@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from playhead.cli.groups_desk import within
 from playhead.cli.options import Run
 from playhead.cli.playing import with_servers
-from playhead.connection import KafkaConnection
-from playhead.context import Configuration
-from playhead.endpoint import Endpoint
+from playhead.clusters import connection_of, guards_of
 from playhead.errors import UsageError
 from playhead.groups.plan import Committed
 from playhead.groups.scope import Scope
@@ -37,20 +35,14 @@ def through_replay(
     if saved.state != DONE:
         run.output.say(f"replay {saved.replay_id} is {saved.state}: the copy may not be whole")
     configuration = with_servers(run, dict(saved.servers)).configuration()
-    with Admin(_connection(source, configuration)) as admin:
+    with Admin(connection_of(source, configuration)) as admin:
         held = within(group, committed(admin, group), scope)
-    connection = _connection(target, configuration)
+    connection = connection_of(target, configuration)
     ledger = Ledger(connection, saved.replay_id)
     ledger.catch_up()
     translated = translate(saved.replay_id, group, ledger.entries(), held)
     for remark in translated.remarks:
         run.output.say(remark)
     with Admin(connection) as admin:
-        yield Desk(admin, configuration, connection, run.output.say), translated.offsets
-
-
-def _connection(end: Endpoint, configuration: Configuration) -> KafkaConnection:
-    connection = configuration.kafka()
-    if not end.address:
-        return connection
-    return connection.with_bootstrap_servers(end.address, where=str(end))
+        guards = guards_of([target], configuration)
+        yield Desk(admin, guards, connection, run.output.say), translated.offsets

@@ -19,7 +19,7 @@ from playhead.cli.ingest_options import (
 )
 from playhead.cli.options import CONNECTION, TIME, Run, with_options
 from playhead.cli.signals import first_signal
-from playhead.connection import KafkaConnection
+from playhead.clusters import connection_of, guards_of
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.size import show_size
@@ -66,7 +66,7 @@ def ingest(
     if not dry_run:
         # To write what arrives is what was asked for; read-only and production can object.
         action = f"writing what arrives at {listen} to {endpoint.name}"
-        ask(action, endpoint.name, run.configuration(), yes=True)
+        ask(action, endpoint.name, guards_of([endpoint], run.configuration()), yes=True)
     # Before the broker is asked anything: what arrives from here on waits for us.
     with Listener(
         listen,
@@ -109,7 +109,7 @@ def _outlets(
     from playhead.kafka.permissions import needing
     from playhead.kafka.target_topics import look_up
 
-    connection = _connection(run, endpoint)
+    connection = connection_of(endpoint, run.configuration())
     with Admin(connection) as admin, needing("Describe", f"topic {endpoint.name}"):
         describe(admin, [endpoint.name])
         found = look_up(admin, [endpoint.name])[endpoint.name]
@@ -134,13 +134,6 @@ def _outlets(
     if asked.graveyard is None:
         return main, None
     return main, Outlet(connection, asked.graveyard, Memory(part, True))
-
-
-def _connection(run: Run, endpoint: Endpoint) -> KafkaConnection:
-    found = run.configuration().kafka()
-    if endpoint.address is None:
-        return found
-    return found.with_bootstrap_servers(endpoint.address, where=str(endpoint))
 
 
 def _carry(

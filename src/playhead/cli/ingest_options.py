@@ -7,7 +7,7 @@ import typer
 
 from playhead.cli.options import Parameters, Run
 from playhead.duration import parse_duration_ms
-from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.endpoint import BadEndpoint, Endpoint, check_topic
 from playhead.errors import BadValue
 from playhead.ingest.shape import Shape
 from playhead.size import parse_size_bytes
@@ -113,6 +113,8 @@ def understood(run: Run) -> Asked:
     rule, colon, graveyard = values["on_bad"].partition(":")
     if rule not in ("skip", "fail", "dlq") or (rule == "dlq") != bool(graveyard or colon):
         raise _bad("--on-bad", values["on_bad"], "skip, fail or dlq:TOPIC")
+    if graveyard:
+        check_topic(graveyard)
     return Asked(
         Shape.parse(
             values["key"], values["timestamp"], run.configuration().get("timezone") or "UTC"

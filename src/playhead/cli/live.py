@@ -142,7 +142,7 @@ def _play(run: Run, wish: Wish) -> None:
         return
     runner = Runner(wish, planned, pipelines, run.output.say, kept_servers(planned.configuration))
     yes = run.values["yes"]
-    planned.consent = ask(runner.action, planned.target_name, planned.configuration, yes=yes)
+    planned.consent = ask(runner.action, planned.target_name, planned.guards, yes=yes)
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
         done = runner.run()
     lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""

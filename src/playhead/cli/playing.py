@@ -62,7 +62,7 @@ def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
         )
     for line in plan_lines(planned.plan):
         run.output.say(line)
-    planned.consent = ask(planned.action, planned.target_name, planned.configuration, yes=yes)
+    planned.consent = ask(planned.action, planned.target_name, planned.guards, yes=yes)
 
 
 def run_with_progress(run: Run, planned: Planned) -> Proof:

@@ -30,7 +30,7 @@ COMMANDS = {
     "doctor": "Check all that has to work; say what to do where it does not.",
     "sandbox": "A real Kafka broker and a real PostgreSQL on this machine.",
     "context": "Named clusters with their databases.",
-    "config": "See what is configured, and by whom.",
+    "config": "See what is configured, and by whom; trust a project's file.",
 }
 """What `playhead --help` says of each; `playhead.cli.NAME` has it as `app`."""
 

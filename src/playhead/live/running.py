@@ -68,7 +68,7 @@ class Runner:
     def run(self) -> dict[str, Any]:
         """Play until somebody asks to stop, or all is read that was there; says what was done."""
         planned = self.planned
-        need_consent(self.action, planned.target_name, planned.configuration, planned.consent)
+        need_consent(self.action, planned.target_name, planned.guards, planned.consent)
         try:
             return self._run()
         except InUse as exc:

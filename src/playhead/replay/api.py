@@ -15,7 +15,7 @@ from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.begun import begun_plan, plan_from_ledger, refuse_other_terms
-from playhead.replay.build import as_source, ends, refuse_idle_rules
+from playhead.replay.build import as_source, ends, guards, refuse_idle_rules
 from playhead.replay.comparing import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.planning import Planner
@@ -85,6 +85,11 @@ class Planned:
         """What is named by who agrees to it."""
         return self.plan.request.target_endpoint.name
 
+    @property
+    def guards(self) -> Configuration:
+        """The configuration that says whether this may be written; another context's has a word, too."""
+        return guards(self.plan.request, self.configuration)
+
     def run(
         self,
         *,
@@ -98,7 +103,7 @@ class Planned:
         A read-only context refuses it; one marked production wants `consent`, the target's name.
         """
         given = consent or self.consent
-        need_consent(self.action, self.target_name, self.configuration, given)
+        need_consent(self.action, self.target_name, self.guards, given)
         self.journal.keep(self.plan, self.servers)
 
         def run_job(job: Job) -> list[Mapping[str, Any]]:

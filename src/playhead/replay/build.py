@@ -7,10 +7,10 @@ from typing import Literal, cast
 
 from playhead import secrets
 from playhead.account import ErrorRule
-from playhead.connection import KafkaConnection
+from playhead.clusters import connection_of, guards_of
 from playhead.context import Configuration
 from playhead.decoding import Decoding
-from playhead.endpoint import FILE_FORMS, TRAFFIC_FORMS, BadEndpoint, Endpoint
+from playhead.endpoint import FILE_FORMS, TRAFFIC_FORMS, BadEndpoint, Endpoint, check_topic
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
 from playhead.pace import Pace
@@ -44,33 +44,50 @@ class Ends:
 def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Ends:
     """Descriptions only: nothing is connected yet. A live pipeline has no end."""
     from_, to = request.source_endpoint, request.target_endpoint
-    _refuse_itself(from_, to, request)
+    _refuse_itself(from_, to, request, configuration)
     _refuse_capture_options(from_, to, request)
     source = _source(from_, configuration, request)
     target = _target(to, from_, request, configuration)
     if is_endless and hasattr(target, "is_endless"):
         target = replace(target, is_endless=True)  # type: ignore[type-var]
-    graveyard = _graveyard(request, from_, to, configuration)
+    graveyard = _graveyard(request, configuration)
     return Ends(source, target, graveyard, decoding_of(request, configuration))
 
 
-def _refuse_itself(from_: Endpoint, to: Endpoint, request: Request) -> None:
-    if str(from_) == str(to):
+def _refuse_itself(
+    from_: Endpoint, to: Endpoint, request: Request, configuration: Configuration
+) -> None:
+    of_one_cluster = _of_one_cluster(from_, to, configuration)
+    if str(from_) == str(to) or (of_one_cluster and _same_name(from_, to)):
         raise Refused(
             f"{from_.shown()} would be replayed into itself",
             hint="name another topic or folder as the target",
         )
-    rule = ErrorRule.parse(request.on_error)
-    if rule.topic is not None and from_.system == "kafka" and _reads(from_, rule.topic):
+    letters = letters_end(request)
+    if letters is None:
+        return
+    hint = f"choose another topic: --on-error dlq:{letters.name}-dlq"
+    if _reads(from_, letters.name) and _of_one_cluster(from_, letters, configuration):
         raise Refused(
-            f"dead letters would go to {rule.topic}, which is the source",
-            hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
+            f"dead letters would go to {letters.name}, which is the source",
+            hint=hint,
         )
-    if rule.topic is not None and to.system == "kafka" and rule.topic == to.name:
-        raise Refused(
-            f"dead letters would go to {rule.topic}, which is the target",
-            hint=f"choose another topic: --on-error dlq:{rule.topic}-dlq",
-        )
+    if letters.name == to.name and _of_one_cluster(to, letters, configuration):
+        raise Refused(f"dead letters would go to {letters.name}, which is the target", hint=hint)
+
+
+def _same_name(one: Endpoint, other: Endpoint) -> bool:
+    return (one.name, one.is_pattern) == (other.name, other.is_pattern)
+
+
+def _of_one_cluster(one: Endpoint, other: Endpoint, configuration: Configuration) -> bool:
+    """Whether both are topics of a cluster that is reached by the same brokers."""
+    if not one.system == other.system == "kafka":
+        return False
+    if (one.context, one.address) == (other.context, other.address):
+        return True
+    found = [connection_of(end, configuration).bootstrap_servers for end in (one, other)]
+    return found[0] == found[1]
 
 
 def _reads(from_: Endpoint, topic: str) -> bool:
@@ -78,14 +95,6 @@ def _reads(from_: Endpoint, topic: str) -> bool:
     if not from_.is_pattern:
         return topic in from_.name.split(",")
     return re.search(from_.name, topic) is not None
-
-
-def connection_of(end: Endpoint, configuration: Configuration) -> KafkaConnection:
-    """The configured cluster, or the one that the endpoint names."""
-    connection = configuration.kafka()
-    if not end.address:
-        return connection
-    return connection.with_bootstrap_servers(end.address, where=str(end))
 
 
 def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> None:
@@ -103,6 +112,12 @@ def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> 
             f"--topic-map names topics of a Kafka target, and {to.shown()} is none",
             hint="{topic} in the target's name stands for the captured topic's",
         )
+
+
+def guards(request: Request, configuration: Configuration) -> Configuration:
+    """The configuration that says whether what the request writes may be written."""
+    written = (request.target_endpoint, letters_end(request))
+    return guards_of([end for end in written if end is not None], configuration)
 
 
 def refuse_idle_rules(request: Request) -> None:
@@ -210,7 +225,6 @@ def _kafka_target(
             hint="name one, or add --redrive to return dead letters to where they came from",
         )
     connection = connection_of(end, configuration)
-    same_cluster = from_.system == "kafka" and from_.address == end.address
     return KafkaTarget(
         connection,
         end.name,
@@ -220,25 +234,32 @@ def _kafka_target(
         partition_rule=cast(PartitionRule, request.partition),
         create=True,
         is_paced=not Pace.parse(request.pace).is_max,
-        moves_group=same_cluster,
+        moves_group=_of_one_cluster(from_, end, configuration),
         topic_map=tuple(request.topics_by_name().items()),
     )
 
 
-def _graveyard(
-    request: Request, from_: Endpoint, to: Endpoint, configuration: Configuration
-) -> Graveyard | None:
-    rule = ErrorRule.parse(request.on_error)
-    if rule.topic is None:
+def letters_end(request: Request) -> Endpoint | None:
+    """Where dead letters go: beside the topic they come from; with files as the source, beside the target."""
+    named = ErrorRule.parse(request.on_error).topic
+    if named is None:
+        return None
+    found = Endpoint.parse(f"kafka:{named}")
+    check_topic(found.name)
+    ends = (request.source_endpoint, request.target_endpoint)
+    beside = next((end for end in ends if end.system == "kafka"), None)
+    if found.context or found.address or beside is None:
+        return found
+    return replace(found, address=beside.address, context=beside.context)
+
+
+def _graveyard(request: Request, configuration: Configuration) -> Graveyard | None:
+    end = letters_end(request)
+    if end is None:
         return None
     from playhead.kafka.dead_letters import Graveyard as KafkaGraveyard
 
-    # Beside the topic they come from; with files as the source, beside the target.
-    beside = from_ if from_.system == "kafka" else to
-    connection = connection_of(
-        beside if beside.system == "kafka" else Endpoint("kafka", ""), configuration
-    )
-    return KafkaGraveyard(connection, rule.topic)
+    return KafkaGraveyard(connection_of(end, configuration), end.name)
 
 
 def expecting(source: Source, facts: SourceFacts) -> Source:

@@ -3,10 +3,10 @@
 import time
 from dataclasses import replace
 
+from playhead.clusters import connection_of
 from playhead.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
-from playhead.replay.build import connection_of
 from playhead.span import Resolved
 from playhead.timeline import Timeline
 

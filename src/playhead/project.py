@@ -1,0 +1,102 @@
+"""A project's playhead.toml: where it is looked for, and what it may say before the user trusts it.
+
+It comes with a clone, from anybody. What it says reaches a server only after `playhead config trust`.
+"""
+
+import os
+import shlex
+from pathlib import Path
+from stat import S_ISREG
+
+from playhead import secrets, trust
+from playhead.errors import BadValue, Refused, UsageError
+from playhead.layers import FILE, KAFKA, Layer, Place, layer_of, parse_toml
+from playhead.trust import Seen
+
+PROJECT_FILE = "playhead.toml"
+HARMLESS = ("timezone", "spark_memory", "read_only", "production")
+"""What a project's file may say untrusted: it reaches no server and runs no code."""
+_MOST_BYTES = 1 << 20
+
+
+class NotTrusted(Refused):
+    """A project's file says what only a trusted one may."""
+
+    def __init__(self, seen: Seen, why: str) -> None:
+        self.file, self.why = seen.file, why
+        state = "has changed since it was trusted" if trust.was_trusted(seen) else "is not trusted"
+        folder = shlex.quote(str(seen.file.parent))
+        shared = "" if seen.not_ours is None else " --shared"
+        super().__init__(
+            f"{seen.file} {state}, and {why}",
+            hint=f"it came with the folder; read it, then: playhead config trust{shared} {folder}",
+        )
+
+
+def find_project_file(folder: Path) -> Path | None:
+    """The nearest playhead.toml from this folder up to the root of its repository.
+
+    Outside of a repository only the folder's own: a file in /tmp must not reach everybody below it. Nor
+    must a repository that somebody makes there, so the way up ends at a folder that others can write.
+    """
+    walked: list[Path] = []
+    for place in (folder, *folder.parents):
+        if walked and not _is_ours(place):
+            break
+        walked.append(place)
+        if (place / ".git").exists():
+            return next((p / PROJECT_FILE for p in walked if (p / PROJECT_FILE).is_file()), None)
+    return folder / PROJECT_FILE if (folder / PROJECT_FILE).is_file() else None
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return trust.why_not_ours(folder.stat()) is None
+    except OSError:
+        return False
+
+
+def read(file: Path) -> Seen:
+    """The file's bytes, read once; a link is refused, for what it leads to is not in the folder."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as opened:
+            found = os.fstat(handle)
+            content = opened.read(_MOST_BYTES + 1) if S_ISREG(found.st_mode) else None
+    except OSError as exc:
+        reason = "it is a link" if file.is_symlink() else str(exc.strerror)
+        raise UsageError(f"cannot read {file}: {reason}") from exc
+    if content is None or len(content) > _MOST_BYTES:
+        raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 20} MiB")
+    return Seen(file, content, trust.why_not_ours(found))
+
+
+def said_by(seen: Seen) -> tuple[Layer, str | None]:
+    """What it says, trusted or not, and the context that it chooses."""
+    where = str(seen.file)
+    table = parse_toml(seen.content, seen.file)
+    context = table.pop("context", None)
+    if context is not None and not isinstance(context, str):
+        raise BadValue("context", found=context, needed="a context's name", where=where)
+    if FILE in table:
+        # Another file's content would not be what was trusted.
+        hint = "write its properties into the table [kafka], or give --config"
+        raise UsageError(f"{FILE} in {where}: a project's file names no other", hint=hint)
+    return layer_of(table, where, place=Place.PROJECT, also=("context",)), context
+
+
+def project_layer(file: Path) -> tuple[Layer, str | None]:
+    """What counts of it; what it may not say before it is trusted is refused, with the way to trust it."""
+    seen = read(file)
+    if trust.is_trusted(seen):
+        return said_by(seen)
+    if seen.not_ours is not None:
+        raise NotTrusted(seen, seen.not_ours)
+    layer, context = said_by(seen)
+    said = {**layer.settings, **{f"{KAFKA}.{key}": text for key, text in layer.kafka.items()}}
+    for name, value in {**said, **({} if context is None else {"context": context})}.items():
+        if name not in HARMLESS:
+            raise NotTrusted(seen, f"sets {name}; {', '.join(HARMLESS)} are all that it may set")
+        if secrets.has_reference(value):
+            raise NotTrusted(seen, f"{name} in it refers to the environment")
+    return layer, context

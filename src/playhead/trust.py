@@ -1,0 +1,122 @@
+"""Which project files the user has trusted, each by its folder's real path and its very bytes."""
+
+import grp
+import hashlib
+import json
+import os
+import pwd
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_IWGRP, S_IWOTH
+
+from playhead import paths
+from playhead.errors import Refused, UsageError
+from playhead.locks import held
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was read, once: what is decided about it and what is used are the same bytes."""
+
+    file: Path
+    content: bytes
+    not_ours: str | None = None
+    """Why others than the user may have written it; None when they cannot."""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.file)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def key_of(file: Path) -> str:
+    """The file by the real path of its folder: a link to a trusted folder is that folder."""
+    return str(Path(os.path.realpath(file.parent)) / file.name)
+
+
+def why_not_ours(found: os.stat_result) -> str | None:
+    """Who else than the user (and root, who can do anything) may write this; None when nobody may."""
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to {_user(found.st_uid)}"
+    if found.st_mode & S_IWOTH:
+        return "everybody can write it"
+    if found.st_mode & S_IWGRP and not _is_private(found.st_gid):
+        return "its group can write it"
+    return None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _is_private(gid: int) -> bool:
+    """Whether it is a group of the user alone, as many systems give each user one of its own."""
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
+
+
+def store() -> Path:
+    """Where it is kept: with the user's own contexts."""
+    return paths.config_file().with_name("trusted.json")
+
+
+def trusted() -> dict[str, str]:
+    """Each trusted file with the digest that it had."""
+    file = store()
+    try:
+        with file.open("rb") as opened:
+            others = why_not_ours(os.fstat(opened.fileno()))
+            content = opened.read()
+        document = json.loads(content)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"cannot read {file}: {exc}", hint=f"rm {file}, and trust again") from exc
+    if others is not None:
+        raise Refused(f"{file} says which projects are trusted, and {others}", hint=f"rm {file}")
+    if not isinstance(document, dict):
+        raise UsageError(f"{file} is no table of files", hint=f"rm {file}, and trust again")
+    return {str(key): str(digest) for key, digest in document.items()}
+
+
+def is_trusted(seen: Seen) -> bool:
+    return trusted().get(seen.key) == seen.digest
+
+
+def was_trusted(seen: Seen) -> bool:
+    """Whether it was trusted once, with these bytes or others."""
+    return seen.key in trusted()
+
+
+def trust(seen: Seen) -> None:
+    """From now on what it says counts, as long as it says just this."""
+    _change({seen.key: seen.digest})
+
+
+def forget(key: str) -> bool:
+    """Whether it was trusted; it is not any more."""
+    was_there = key in trusted()
+    _change({key: None})
+    return was_there
+
+
+def _change(changes: dict[str, str | None]) -> None:
+    file = store()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = file.with_name("trusted.lock")
+    with held(lock, lambda _: Refused(f"{file} is being written"), keep_waiting=lambda: True):
+        document = {key: digest for key, digest in (trusted() | changes).items() if digest}
+        handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix="trusted.")  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            json.dump(document, opened, indent=1)
+        Path(unfinished).replace(file)

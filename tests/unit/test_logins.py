@@ -1,0 +1,333 @@
+"""A login goes to the servers it was configured for: by every way in which another can be named."""
+
+import http.server
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from playhead import Replay, kafka, paths, postgres
+from playhead.cli.app import main
+from playhead.clusters import connection_of, guards_of
+from playhead.consent import ReadOnly
+from playhead.context import UnknownContext, configure
+from playhead.endpoint import Endpoint
+from playhead.errors import BadValue, PlayheadError, Refused, UsageError
+from playhead.logins import LoginElsewhere
+from playhead.replay import build
+from playhead.request import Request
+from playhead.schemas.framing import SchemaId
+from playhead.schemas.registry import Registry
+from tests.empty_listener import EmptyListener
+
+HOME = "127.0.0.1:9"
+PASSWORD = "the-password-of-the-context"
+Command = Callable[..., tuple[int, str, str]]
+CONTEXTS = f"""
+[contexts.home]
+bootstrap_servers = "{HOME},127.0.0.2:9"
+[contexts.home.kafka]
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "PLAIN"
+sasl.username = "me"
+sasl.password = "${{HOME_PASSWORD}}"
+[contexts.away]
+bootstrap_servers = "away:1"
+[contexts.away.kafka]
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "PLAIN"
+sasl.username = "you"
+sasl.password = "another"
+[contexts.plain]
+bootstrap_servers = "plain:1"
+[contexts.homeless.kafka]
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "PLAIN"
+sasl.username = "me"
+sasl.password = "${{HOME_PASSWORD}}"
+[contexts.key]
+bootstrap_servers = "{HOME}"
+[contexts.key.kafka]
+security.protocol = "SSL"
+ssl.key.location = "/k.pem"
+ssl.certificate.location = "/k.pem"
+[contexts.tokens]
+bootstrap_servers = "{HOME}"
+[contexts.tokens.kafka]
+security.protocol = "SASL_SSL"
+sasl.mechanism = "OAUTHBEARER"
+sasl.oauthbearer.client.id = "me"
+sasl.oauthbearer.client.secret = "${{HOME_PASSWORD}}"
+sasl.oauthbearer.token.endpoint.url = "https://tokens.example/"
+"""
+LOGIN = (
+    "security.protocol=SASL_PLAINTEXT",
+    "sasl.mechanism=PLAIN",
+    "sasl.username=me",
+    "sasl.password=${HOME_PASSWORD}",
+)
+
+
+@pytest.fixture(autouse=True)
+def contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "PLAYHEAD_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME_PASSWORD", PASSWORD)
+    paths.config_file().parent.mkdir(parents=True)
+    paths.config_file().write_text(CONTEXTS)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def listener() -> Iterator[EmptyListener]:
+    with EmptyListener() as listener:
+        yield listener
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("context", ["home", "key", "tokens", "homeless"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "kafka://{at}/t", "postgres:t", "--dry-run"),
+        ("replay", "json:.", "kafka://{at}/t", "--dry-run"),
+        ("replay", "json:.", "json:./x", "--on-error", "dlq://{at}/t", "--dry-run"),
+        ("gaps", "kafka://{at}/t", "postgres:t"),
+        ("timeline", "kafka://{at}/t"),
+        ("live", "kafka://{at}/t", "postgres:t", "--dry-run"),
+        ("ingest", "udp://127.0.0.1:0", "kafka://{at}/t", "--dry-run"),
+        ("topics", "list", "-b", "{at}"),
+        ("topics", "list", "-b", HOME + ",{at}"),
+        ("topics", "list", "-X", "bootstrap.servers={at}"),
+        ("topics", "list", "-X", "metadata.broker.list={at}"),
+        ("consume", "t", "-b", "{at}"),
+        ("groups", "list", "--config", "server.properties"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_takes_the_login_of_a_context_elsewhere(run, listener, context, words):
+    Path("server.properties").write_text(f"bootstrap.servers={listener.address}\n")
+    said = [word.format(at=listener.address) for word in words]
+    code, out, err = run(*said, "-c", context, "--database", "postgresql://127.0.0.1:9/x")
+    assert (code, out) == (6, ""), err
+    assert "and would go to" in err
+    assert listener.address in err
+    assert "playhead context add NAME" in err
+    assert PASSWORD not in err
+    assert listener.brought() == []
+
+
+def test_the_doctor_takes_it_nowhere_either(run, listener, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", listener.address)
+    code, out, _ = run("doctor", "-c", "home", "-o", "json")
+    assert code == 1
+    assert "would go to" in out
+    assert listener.brought() == []
+
+
+def test_python_takes_it_nowhere(listener):
+    source = kafka("t", bootstrap_servers=listener.address)
+    with pytest.raises(LoginElsewhere):
+        Replay(source, postgres("t", url="postgresql://127.0.0.1:9/x")).plan(
+            configure({}, context="home")
+        )
+    assert listener.brought() == []
+
+
+def test_without_a_login_an_endpoint_may_name_any_server():
+    found = connection_of(Endpoint.parse("kafka://h:1/t"), configure({}, context="plain"))
+    assert (found.bootstrap_servers, found.password) == ("h:1", None)
+
+
+def test_one_of_the_servers_of_a_login_is_its_home():
+    found = configure({}, context="home").kafka(at="127.0.0.2:9")
+    assert (found.bootstrap_servers, found.password) == ("127.0.0.2:9", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("flags", "assigned", "environment", "context", "servers"),
+    [
+        ({"bootstrap_servers": "h:1"}, LOGIN, None, None, "h:1"),
+        ({"bootstrap_servers": "h:1"}, LOGIN, "other:1", "plain", "h:1"),
+        ({}, LOGIN, "h:1", None, "h:1"),
+        ({}, LOGIN, None, "plain", "plain:1"),
+        ({"bootstrap_servers": HOME}, (), None, "home", HOME),
+        ({}, (), HOME.upper(), "home", HOME),
+        ({}, ("client.id=x",), None, "home", f"{HOME},127.0.0.2:9"),
+    ],
+)
+def test_a_login_that_is_said_for_a_server_goes_there(
+    monkeypatch, flags, assigned, environment, context, servers
+):
+    if environment:
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", environment)
+    found = configure(flags, assignments=assigned, context=context).kafka()
+    assert (found.bootstrap_servers, found.password) == (servers, PASSWORD)
+
+
+@pytest.mark.parametrize("context", [None, "plain"])
+def test_a_login_of_the_command_line_is_for_the_configured_server(context):
+    """`kafka://h:1/…` beside it may be the other end of the replay."""
+    found = configure({}, assignments=LOGIN, context=context)
+    with pytest.raises(LoginElsewhere):
+        found.kafka(at="h:1")
+    named = configure({"bootstrap_servers": "h:1"}, assignments=LOGIN, context=context)
+    assert named.kafka(at="h:1").password == PASSWORD
+
+
+def test_a_clients_secret_goes_to_no_other_server_of_tokens():
+    own = "sasl.oauthbearer.token.endpoint.url=https://evil.example/"
+    with pytest.raises(LoginElsewhere, match=r"client\.secret .* go to https://evil"):
+        configure({}, assignments=[own], context="tokens").kafka()
+    assert configure({}, context="tokens").kafka().oauth_client_secret == PASSWORD
+
+
+# --- another cluster is another context
+
+
+def connection(text: str, **flags: str) -> Any:
+    return connection_of(Endpoint.parse(text), configure(flags, context="home"))
+
+
+def test_a_context_brings_its_servers_and_its_login(monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", HOME)
+    for text in ("kafka:away/t", "kafka:away//t.*/", "kafka:away/"):
+        found = connection(text, bootstrap_servers=HOME)
+        assert (found.bootstrap_servers, found.username, found.password) == (
+            "away:1",
+            "you",
+            "another",
+        )
+    found = connection("kafka:plain/t")
+    assert (found.bootstrap_servers, found.protocol, found.password) == (
+        "plain:1",
+        "PLAINTEXT",
+        None,
+    )
+
+
+def ends(**said: Any) -> build.Ends:
+    return build.ends(Request(**said), configure({}, context="home"))
+
+
+def test_source_target_and_dead_letters_each_have_their_own():
+    both = ends(source="kafka:away/t", target="kafka:plain/copy", on_error="dlq:home/letters")
+    found = [each.connection.username for each in (both.source, both.target, both.graveyard)]  # type: ignore[union-attr]
+    assert found == ["you", None, "me"]
+    assert both.graveyard.topic == "letters"  # type: ignore[union-attr]
+
+
+def test_dead_letters_go_beside_the_topic_that_they_come_from():
+    both = ends(source="kafka:away/t", target="kafka:plain/copy", on_error="dlq:letters")
+    assert both.graveyard.connection.bootstrap_servers == "away:1"  # type: ignore[union-attr]
+
+
+def test_a_ledger_is_asked_for_where_the_target_is():
+    found: Any = build.target_at(Endpoint.parse("kafka:away/copy"), configure({}, context="home"))
+    assert (found.connection.bootstrap_servers, found.connection.username) == ("away:1", "you")
+
+
+def test_by_its_context_a_topic_is_the_same_topic():
+    for source, target in (("kafka:t", "kafka:home/t"), ("kafka:home/t", "kafka:t")):
+        with pytest.raises(Refused, match="into itself"):
+            ends(source=source, target=target)
+        with pytest.raises(Refused, match="dead letters would go to t"):
+            ends(source=source, target="json:x", on_error="dlq:home/t")
+    assert ends(source="kafka:t", target="kafka:away/t", on_error="dlq:plain/t")
+
+
+def test_a_group_moves_only_within_its_cluster():
+    moves = [
+        ends(source="kafka:t", target=to).target.moves_group
+        for to in ("kafka:home/u", "kafka:away/u")
+    ]  # type: ignore[attr-defined]
+    assert moves == [True, False]
+
+
+def test_a_context_that_is_not_there_is_named():
+    with pytest.raises(UnknownContext, match=r"no context 'awy' \(chosen by kafka:awy/t\)"):
+        connection("kafka:awy/t")
+    with pytest.raises(UsageError, match="two clusters"):
+        kafka("t", bootstrap_servers="h:1", context="away")
+    with pytest.raises(PlayheadError):
+        ends(source="kafka:t", target="json:x", on_error="dlq:/t.*/")
+    with pytest.raises(BadValue):
+        ends(source="kafka:t", target="json:x", on_error="dlq:a,b")
+
+
+@pytest.mark.parametrize("guard", ["read_only", "production"])
+@pytest.mark.parametrize(
+    ("target", "on_error", "is_guarded"),
+    [
+        ("kafka:safe/t", "fail", True),
+        ("json:x", "dlq:safe/t", True),
+        ("json:x", "dlq:t", True),
+        ("kafka:away/t", "dlq:away/l", False),
+    ],
+)
+def test_a_context_that_is_written_to_has_its_guards_heeded(guard, target, on_error, is_guarded):
+    paths.config_file().write_text(CONTEXTS + f"[contexts.safe]\n{guard} = true\n")
+    request = Request(source="kafka:safe/s", target=target, on_error=on_error)
+    found = build.guards(request, configure({}, context="home"))
+    assert found.is_on(guard) is is_guarded
+    assert not is_guarded or found.context == "safe"
+
+
+def test_the_guards_of_the_configuration_hold_for_another_context_too(monkeypatch):
+    monkeypatch.setenv("PLAYHEAD_READ_ONLY", "yes")
+    found = guards_of([Endpoint.parse("kafka:away/t")], configure({}))
+    assert found.is_on("read_only")
+
+
+def test_a_read_only_context_is_written_to_by_no_replay(run):
+    paths.config_file().write_text(CONTEXTS + "[contexts.safe]\nread_only = true\n")
+    said = ("ingest", "udp://127.0.0.1:0", "kafka:safe/t")
+    code, _, err = run(*said)
+    assert code == ReadOnly.exit_code
+    assert "context safe is read-only" in err
+
+
+# --- a registry
+
+
+class _Elsewhere(http.server.BaseHTTPRequestHandler):
+    to = ""
+
+    def do_GET(self) -> None:
+        self.send_response(int(self.path[1:4]))
+        self.send_header("Location", f"http://{self.to}/schemas/ids/1")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_registry_that_sends_us_elsewhere_gets_nothing_there(listener, status):
+    _Elsewhere.to = listener.address
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        registry = Registry(f"http://me:{PASSWORD}@127.0.0.1:{server.server_port}/{status}")
+        with pytest.raises(PlayheadError, match=str(status)):
+            registry.schema(SchemaId(1))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert listener.brought() == []
