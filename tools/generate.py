@@ -17,6 +17,7 @@ import playhead
 from playhead import errors, faults
 from playhead.cli import options
 from playhead.cli.app import app
+from playhead.project import HARMLESS
 from playhead.properties import KNOWN_PROPERTIES, Property
 from playhead.settings import SETTINGS, Setting
 
@@ -200,7 +201,10 @@ def settings() -> str:
     )
     also = (
         "Both files also take a table `kafka` of [client properties](kafka-properties.md), and "
-        "`playhead.toml` takes `context`, the name of the context to use.\n"
+        "`playhead.toml` takes `context`, the name of the context to use. Such a file comes with a "
+        f"clone: until `playhead config trust` it may set {', '.join(map(code, HARMLESS))}, and a "
+        "file that sets more, or refers to `${NAME}` or `file:`, is refused. It never names "
+        "`kafka_config`.\n"
     )
     head = ("setting", "meaning", "option", "environment", "default", "secret")
     return page("Settings", introduction, table(head, rows), also)

@@ -51,8 +51,8 @@ def replay(
     source: Annotated[
         str,
         typer.Argument(
-            help="kafka:TOPIC, kafka:/REGEX/, kafka://HOST:PORT/TOPIC, parquet:, json:, csv:FOLDER, "
-            "rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
+            help="kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC, "
+            "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
             autocompletion=topic_names,
         ),
     ],

@@ -102,7 +102,7 @@ RULES: Parameters = {
     "on_error": (
         text_option(
             "--on-error",
-            text="A record that cannot be written: fail, skip or dlq:TOPIC.",
+            text="A record that cannot be written: fail, skip or dlq:TOPIC, dlq:CONTEXT/TOPIC.",
             metavar="RULE",
         ),
         None,

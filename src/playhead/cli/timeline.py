@@ -27,7 +27,7 @@ def timeline(
     topic: Annotated[
         str,
         typer.Argument(
-            help="TOPIC, kafka:TOPIC, kafka:/REGEX/, kafka://HOST:PORT/TOPIC.",
+            help="TOPIC, kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC.",
             autocompletion=topic_names,
         ),
     ],
