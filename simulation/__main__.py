@@ -23,9 +23,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--go-on", action="store_true", help="count violations, do not shrink them")
     parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
     given = parser.parse_args(arguments)
-    from simulation import product
+    from simulation import machine, product, stream
 
     product.wire()
+    machine.wire()
+    stream.wire()
     without = tuple(filter(None, given.without.split(",")))
     seed, _, index = (given.seed or str(random.SystemRandom().randrange(1 << 32))).partition(":")
     if index:

@@ -1,13 +1,13 @@
 """What one schedule is about: a log, a request, and what goes wrong; all of it drawn."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from simulation.choices import Choices
 from simulation.kafka_clients import Weather
-from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Stored
+from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Place, Stored
 
 SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
 UPSETS = ("source made again", "target made again", "another target", "ledger expires")
@@ -52,6 +52,10 @@ class Case:
     two_at_once: bool = False
     guard: str | None = None
     """A switch of the context that forbids the run."""
+    generation: int = 0
+    """How often the source was made again; its records say so."""
+    pipeline: "Pipeline | None" = None
+    """How it is live; None where it is a replay."""
     upset: str | None = None
     """What somebody does between two runs that no replay can go on behind."""
 
@@ -80,7 +84,22 @@ class Case:
         return f"{self.request} {self.sizes}, upset: {self.upset}, guard: {self.guard}, one in so many: {often}"
 
 
-def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> Case:
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What is asked of a live pipeline beside its request."""
+
+    start: str
+    most_at_once: int
+    """Records of a partition that a round takes at most."""
+    worth_several: int
+    is_cluster: bool
+    growth: int
+    """Steps by which the log grows while it runs."""
+
+
+def draw(
+    choices: Choices, cluster: Cluster, without: Collection[str] = (), *, is_live: bool = False
+) -> Case:
     """A case, with its log in the cluster; what it is to be without is drawn, and does not happen."""
     partitions = 1 + choices.below(3)
     request = _request(choices)
@@ -92,16 +111,29 @@ def draw(choices: Choices, cluster: Cluster, without: Collection[str] = ()) -> C
                 setattr(faults, name, 0)
     case.other_machine = choices.below(4) == 1
     case.two_at_once = choices.below(6) == 1
+    if is_live:
+        case.pipeline = _pipeline(choices)
     if choices.below(24) == 1:
         case.guard = choices.pick(("read_only", "production"))
-    if choices.below(4) == 1:
-        case.upset = choices.pick(UPSETS)
+    if choices.below(2 if is_live else 4) == 1:
+        case.upset = UPSETS[0] if is_live else choices.pick(UPSETS)
     cluster.create(SOURCE, partitions)
     wild = choices.below(3) == 1 and "wild" not in without
     for number in range(partitions):
         _fill(choices, cluster, number, case, wild)
-    _draw_span(choices, case)
+    if not is_live:
+        _draw_span(choices, case)
     return case
+
+
+def _pipeline(choices: Choices) -> Pipeline:
+    return Pipeline(
+        choices.pick(("earliest", "earliest", "latest")),
+        1 + choices.below(8),
+        1 + choices.below(12),
+        is_cluster=choices.below(3) == 1,
+        growth=choices.below(6),
+    )
 
 
 def _request(choices: Choices) -> dict[str, Any]:
@@ -142,26 +174,37 @@ def _faults(choices: Choices) -> Faults:
 def _fill(choices: Choices, cluster: Cluster, number: int, case: Case, wild: bool) -> None:
     """Records alone, and in transactions that were committed or aborted."""
     place = (SOURCE, number)
-    log = cluster.log(place)
-    assert log is not None
-    for step in range(_MOST_STEPS):
+    for _ in range(_MOST_STEPS):
         if choices.below(5) == 0:
             return
-        kind = choices.pick(["plain", "plain", COMMIT, ABORT])
-        count = 1 + choices.below(3)
-        transaction = None
-        for _ in range(count):
-            entry = _record(choices, case, (number, log.end), wild)
-            if kind == "plain":
-                cluster.write(None, place, entry)
-                continue
-            if transaction is None:
-                epoch = cluster.begin_producer("theirs", 0)
-                transaction = cluster.transaction_of("theirs", epoch, 0, 1 << 62)
-            cluster.write(transaction, place, entry)
-        if transaction is not None:
-            cluster.decide(transaction, kind)
-            cluster.complete(transaction, (BASE_MS + step * _STEP_MS) * 1_000_000)
+        step(choices, cluster, place, case, wild)
+
+
+def step(
+    choices: Choices,
+    cluster: Cluster,
+    place: Place,
+    case: Case,
+    wild: bool,
+    pause: Callable[[], None] = lambda: None,
+) -> None:
+    """A few records more, alone, or in a transaction that is open for a while."""
+    kind = choices.pick(["plain", "plain", COMMIT, ABORT])
+    count = 1 + choices.below(3)
+    log, transaction = cluster.log(place), None
+    for _ in range(count):
+        if log is None or cluster.log(place) is not log:
+            break  # the topic was deleted meanwhile
+        entry = _record(choices, case, (place[1], log.end), wild)
+        if kind != "plain" and transaction is None:
+            epoch = cluster.begin_producer("theirs", 0)
+            transaction = cluster.transaction_of("theirs", epoch, 0, 1 << 62)
+        cluster.write(transaction, place, entry)
+        pause()
+    if transaction is not None and transaction.decided is None:
+        cluster.decide(transaction, kind)
+        ended_ms = BASE_MS + (log.end if log else 0) * _STEP_MS
+        cluster.complete(transaction, ended_ms * 1_000_000)
 
 
 def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) -> Stored:
@@ -173,7 +216,9 @@ def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) ->
         timestamp_ms += choices.pick(_WILD_MS)
     record_id = (0 if is_newer else number * 100) + choices.below(4)
     key = str(record_id).encode()
-    value: bytes | None = json.dumps({"id": record_id, "v": f"{number}-{offset}"}).encode()
+    value: bytes | None = json.dumps(
+        {"id": record_id, "v": f"{number}-{offset}{'g' * case.generation}"}
+    ).encode()
     odd = choices.below(8)
     if odd == 1:
         value = None
@@ -184,7 +229,9 @@ def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) ->
 
 def fill_again(choices: Choices, cluster: Cluster, case: Case) -> None:
     """Other records in a source topic that was deleted and made again."""
-    cluster.delete(SOURCE)
+    if SOURCE in cluster.topics:
+        cluster.delete(SOURCE)
+    case.generation += 1
     cluster.create(SOURCE, case.partitions)
     for number in range(case.partitions):
         _fill(choices, cluster, number, case, wild=False)

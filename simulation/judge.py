@@ -22,7 +22,7 @@ def after_proof(world: "World", proof: Proof) -> None:
         raise Violation(f"a context that is {world.case.guard} was written to: {proof.verdict()}")
     if world.expected.fails:
         raise Violation(f"proved, and a record cannot be written: {proof.verdict()}")
-    _compare(world, f"after {proof.verdict()!r}")
+    compare(world, f"after {proof.verdict()!r}")
     counted = {name: proof.total(name) for name in ("written", "dead", "skipped")}
     expected = world.expected
     letters = len(expected.letters)
@@ -53,7 +53,7 @@ def at_the_end(world: "World", is_proved: bool) -> None:
         return
     if not is_proved:
         raise Violation("the last run met no faults, and did not come to the outcome")
-    _compare(world, "at the end")
+    compare(world, "at the end")
 
 
 def verified(world: "World", found: Verification) -> None:
@@ -68,7 +68,7 @@ def not_verified(found: Verification) -> None:
         raise Violation(f"verify agrees with what was changed: {found.verdict()}")
 
 
-def _compare(world: "World", when: str) -> None:
+def compare(world: "World", when: str) -> None:
     if world.case.is_table:
         _compare_rows(world, when)
     else:
@@ -99,6 +99,21 @@ def _compare_topic(world: "World", when: str) -> None:
     if Counter(held) != Counter(every):
         lacking, extra = Counter(every) - Counter(held), Counter(held) - Counter(every)
         raise Violation(f"{when}: the topic lacks {dict(lacking)} and has {dict(extra)} too many")
+
+
+def compare_beginning(world: "World", when: str) -> None:
+    """Of each source partition the topic has the first records, in their order, and none twice."""
+    held: Counter[tuple[Any, ...]] = Counter()
+    for number in range(len(world.cluster.topics[world.target].logs)):
+        found = [_carried(each) for each in world.cluster.settled((world.target, number))]
+        held.update(found)
+        wanted = [_carried(each) for each in world.expected.by_partition[number]]
+        if world.case.request.get("partition") != "key" and found != wanted[: len(found)]:
+            raise Violation(f"{when}: partition {number} has {found}; needed those first: {wanted}")
+    every = [_carried(each) for log in world.expected.by_partition.values() for each in log]
+    extra = held - Counter(every)
+    if extra:
+        raise Violation(f"{when}: the topic has {dict(extra)} too many")
 
 
 def _compare_order(world: "World", when: str, held: list[tuple[Any, ...]]) -> None:

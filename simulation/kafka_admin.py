@@ -4,7 +4,13 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from simulation.kafka_clients import Handle, Kafka, failure, read_committed
 
@@ -121,6 +127,35 @@ class Admin(Handle):
     def list_consumer_groups(self, **_: Any) -> _Answer:
         self._ask()
         return _Answer(SimpleNamespace(valid=[], errors=[]))
+
+    def describe_consumer_groups(self, names: Iterable[str], **_: Any) -> Mapping[str, _Answer]:
+        """No group here has members: a live pipeline only moves the offsets of its own."""
+        self._ask()
+        broker = SimpleNamespace(id=1, host="broker", port=9092)
+        return {
+            name: _Answer(
+                SimpleNamespace(
+                    group_id=name,
+                    type=ConsumerGroupType.CLASSIC,
+                    state=ConsumerGroupState.EMPTY,
+                    partition_assignor="",
+                    coordinator=broker,
+                    members=[],
+                )
+            )
+            if name in self.kafka.cluster.groups
+            else _Answer(error=failure(KafkaError.GROUP_ID_NOT_FOUND))
+            for name in names
+        }
+
+    def list_consumer_group_offsets(self, groups: Iterable[Any], **_: Any) -> Mapping[str, _Answer]:
+        self._ask()
+        found = {}
+        for each in groups:
+            held = self.kafka.cluster.groups.get(each.group_id, {})
+            places = [TopicPartition(*place, offset) for place, offset in sorted(held.items())]
+            found[each.group_id] = _Answer(SimpleNamespace(topic_partitions=places))
+        return found
 
     def __getattr__(self, name: str) -> Any:
         raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED, f"not modelled: {name}"))

@@ -176,6 +176,22 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "topic made again",
+        "a live pipeline goes on at the old offsets of a topic that was deleted and made again",
+        (Change("same.py", "        if told:\n", "        if told and not told:\n"),),
+    ),
+    Mutant(
+        "topic made again in a round",
+        "a live pipeline looks at the ids of its topics now and then, and not before it commits",
+        (
+            Change(
+                "rounds.py",
+                "        self._desk.same.confirm(topic)\n        abort",
+                "        abort",
+            ),
+        ),
+    ),
+    Mutant(
         "overlap",
         "a slice that was committed meanwhile is committed once more into a topic",
         (

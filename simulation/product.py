@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -31,23 +31,16 @@ import playhead.replay.sharing
 import playhead.replay.verifying
 import playhead.rounds
 from playhead.connection import KafkaConnection
-from playhead.errors import PlayheadError
-from playhead.job import Job
 from playhead.journal import Journal as RealJournal
 from playhead.kafka import clients
 from playhead.plan import Plan
 from playhead.target import InUse
 from simulation import statements_ledger, statements_rows, threads
 from simulation.kafka_log_heads import LogHeads
-from simulation.scheduler import Killed, Process, Task
+from simulation.scheduler import Killed, Process
 from simulation.statements import of_session
 
-_MOST_ATTEMPTS = 4
 _SHAPES = (statements_ledger, statements_rows)
-
-
-class TaskLost(PlayheadError):
-    """The engine has given a task up."""
 
 
 @contextmanager
@@ -194,124 +187,3 @@ class Journal(RealJournal):
         finally:
             if self._holders.get(replay_id) is task.process:
                 del self._holders[replay_id]
-
-
-class Engine:
-    """Plays a job's works as processes of the simulation, as Spark would: with lost tasks played again."""
-
-    is_there = is_local = True
-    is_bounded = False
-
-    def __init__(self, slots: int, zombies: int) -> None:
-        self.slots = slots
-        self._zombies = zombies
-        self._workers: list[Process] = []
-
-    def paced_slots(self) -> int:
-        return 8
-
-    def warm(self) -> None:
-        pass
-
-    def check(self) -> None:
-        pass
-
-    def cancel(self) -> None:
-        for each in self._workers:
-            threads.scheduler().kill(each, "cancelled")
-
-    def transformed(self, samples: Any) -> Any:
-        return samples
-
-    def run_job(self, job: Job) -> list[Mapping[str, Any]]:
-        return [report.as_document() for index in self._played(job) for report in index]
-
-    def _played(self, job: Job) -> list[Any]:
-        one = threads.scheduler()
-        assert one.current is not None
-        driver = one.current.process
-        works = [_Work(self, job, index) for index in range(len(job.works))]
-
-        def die() -> None:
-            """Tasks outlive their driver by a little."""
-            for process in [each for work in works for each in work.processes]:
-                delay_s = (0.0, 0.05, 3.0)[one.choices.below(3)]
-                one.at(delay_s, lambda process=process: one.kill(process, "dies with its driver"))
-
-        driver.mourners.append(die)
-        for work in works:
-            work.start()
-        while not all(work.is_over for work in works):
-            one.wait(lambda: any(work.has_news() for work in works), None)
-            for work in works:
-                failure = work.heed()
-                if failure is not None:
-                    die()
-                    raise failure
-        driver.mourners.remove(die)
-        return [work.result for work in works]
-
-    def started(self, job: Job, index: int, attempt: int) -> Task:
-        one = threads.scheduler()
-        process = Process(f"task {index}.{attempt}")
-        self._workers.append(process)
-        one.tell(f"starts {process.name}: {', '.join(map(str, _lanes(job, index)))}")
-        return one.spawn(process, lambda: playhead.job.play(job, index))
-
-    def is_believed_lost(self) -> bool:
-        return threads.scheduler().choices.happens(self._zombies)
-
-
-def _lanes(job: Job, index: int) -> list[Any]:
-    return [slice_ for lane in job.works[index] for slice_ in lane]
-
-
-class _Work:
-    """One of a job's works, and all that try to do it."""
-
-    def __init__(self, engine: Engine, job: Job, index: int) -> None:
-        self._engine, self._job, self._index = engine, job, index
-        self._task: Task | None = None
-        self._attempts = 0
-        self._is_lost = False
-        self.processes: list[Process] = []
-        self.is_over = False
-        self.result: Any = None
-
-    def start(self) -> None:
-        task = self._engine.started(self._job, self._index, self._attempts)
-        self._task, self._is_lost = task, False
-        self._attempts += 1
-        self.processes.append(task.process)
-        if self._attempts < _MOST_ATTEMPTS and self._engine.is_believed_lost():
-            one = threads.scheduler()
-            delay_s = (0.001, 0.005, 0.02, 0.1, 1.0)[one.choices.below(5)]
-            one.at(delay_s, lambda: self._lose(task))
-
-    def _lose(self, task: Task) -> None:
-        if self._task is task and not self.is_over and not task.is_done:
-            threads.scheduler().tell(f"{task.process.name} is believed to be lost, and goes on")
-            self._is_lost = True
-
-    def has_news(self) -> bool:
-        task = self._task
-        return (
-            not self.is_over
-            and task is not None
-            and (self._is_lost or task.is_done or task.process.is_dead)
-        )
-
-    def heed(self) -> BaseException | None:
-        """Take the result, or try again; a failure is the job's."""
-        if not self.has_news():
-            return None
-        assert self._task is not None
-        if self._is_lost or self._task.process.is_dead:
-            if self._attempts >= _MOST_ATTEMPTS:
-                return TaskLost(f"task {self._index} was lost {self._attempts} times")
-            self.start()
-            return None
-        if self._task.failure is not None:
-            return self._task.failure
-        self.result, self.is_over = self._task.result, True
-        return None

@@ -1,7 +1,8 @@
 """Plays one schedule: a case is drawn, the product replays it amid faults, and the oracle judges."""
 
 import gc
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from playhead.context import Configuration, Resolved
@@ -14,10 +15,11 @@ from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.replay.verifying import Verification
 from playhead.request import Request
-from simulation import judge, product
+from simulation import judge, live, product
 from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again
 from simulation.choices import Choices
 from simulation.database import Database
+from simulation.engine import Engine
 from simulation.judge import Violation
 from simulation.kafka_clients import Kafka, Weather
 from simulation.kafka_cluster import Cluster
@@ -28,6 +30,7 @@ from simulation.threads import at_work
 _REPLAY = "r1"
 LEDGER_TOPIC = "playhead.ledger"
 _RUNS = 3
+_ONE_IN_LIVE = 6
 _CONFIGURATION = Configuration(
     None,
     {
@@ -54,14 +57,19 @@ class World:
     """One schedule's servers, clock and faults."""
 
     def __init__(
-        self, choices: Choices, story: list[str] | None = None, without: Collection[str] = ()
+        self,
+        choices: Choices,
+        story: list[str] | None = None,
+        without: Collection[str] = (),
+        *,
+        is_live: bool = False,
     ) -> None:
         self.choices = choices
         self.scheduler = Scheduler(choices)
         self.scheduler.story = story
         self.cluster = Cluster()
         self.kafka = Kafka(self.cluster, self.scheduler)
-        self.case: Case = draw(choices, self.cluster, without)
+        self.case: Case = draw(choices, self.cluster, without, is_live=is_live)
         self.base = Database(self.scheduler)
         self.expected = Outcome()
         self.target = TABLE if self.case.is_table else TARGET
@@ -118,15 +126,21 @@ class World:
 
     # --- acts
 
+    @contextmanager
+    def fair_weather(self) -> Iterator[None]:
+        """A plan that a server does not answer is refused, and made again; what it is told may be wrong."""
+        before = self.kafka.weather
+        self.kafka.weather = Weather(before.premature_end, before.in_pieces)
+        try:
+            yield
+        finally:
+            self.kafka.weather = before
+
     def plan(self) -> Plan | None:
         """Make the plan; None where it was refused."""
-        weather, self.kafka.weather = self.kafka.weather, Weather()
-        # A plan that a server does not answer is refused, and made again; what it is told may be wrong.
-        self.kafka.weather.premature_end = weather.premature_end
-        self.kafka.weather.in_pieces = weather.in_pieces
         task = self.scheduler.spawn(Process("planner"), self._plan)
-        self.scheduler.run_until(lambda: task.is_done)
-        self.kafka.weather = weather
+        with self.fair_weather():
+            self.scheduler.run_until(lambda: task.is_done)
         if isinstance(task.failure, PlayheadError):
             self.scheduler.tell(f"the plan was refused: {task.failure}")
             self.played.refused += 1
@@ -144,12 +158,8 @@ class World:
 
     def start(self, plan: Plan, journal: product.Journal, name: str) -> Task:
         """Somebody runs, or resumes, the plan."""
-        engine = product.Engine(self.case.sizes.slots, self.base.faults.zombies)
-        configuration = _CONFIGURATION
-        if self.case.guard is not None:
-            switched = {self.case.guard: Resolved("true", "the simulation")}
-            settings = {**configuration.settings, **switched}
-            configuration = replace(configuration, settings=settings)
+        engine = Engine(self.case.sizes.slots, self.base.faults.zombies)
+        configuration = self.configuration()
 
         def run() -> Proof:
             known = self._plan_of_the_ledger(plan) if self.case.other_machine else plan
@@ -158,9 +168,16 @@ class World:
 
         return self.scheduler.spawn(Process(name), run)
 
+    def configuration(self) -> Configuration:
+        """With the switch in it that the case has."""
+        if self.case.guard is None:
+            return _CONFIGURATION
+        switched = {self.case.guard: Resolved("true", "the simulation")}
+        return replace(_CONFIGURATION, settings={**_CONFIGURATION.settings, **switched})
+
     def verify(self, plan: Plan, journal: product.Journal) -> Verification:
         """Read the target back."""
-        engine = product.Engine(self.case.sizes.slots, 0)
+        engine = Engine(self.case.sizes.slots, 0)
         planned = Planned(plan, _CONFIGURATION, engine, journal)  # type: ignore[arg-type]
         task = self.scheduler.spawn(Process("verifier"), planned.verify)
         self.scheduler.run_until(lambda: task.is_done)
@@ -204,12 +221,13 @@ class World:
 
 def play(choices: Choices, story: list[str] | None = None, without: Collection[str] = ()) -> Played:
     """One schedule; raises `Violation` when something was claimed that is not so."""
-    world = World(choices, story, without)
+    is_live = choices.below(_ONE_IN_LIVE) == _ONE_IN_LIVE - 1
+    world = World(choices, story, without, is_live=is_live)
     world.scheduler.tell(world.case.told())
     gc.disable()
     with at_work(world.scheduler):
         try:
-            _run(world)
+            live.run(world) if is_live else _run(world)
         except Stuck as exc:
             raise Violation(f"nothing goes on any more: {exc}") from exc
         except (Violation, Killed):
