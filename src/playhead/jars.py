@@ -19,7 +19,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 
-from playhead import paths
+from playhead import paths, private
 from playhead.errors import NotFetched
 
 LOCK = Path(__file__).with_name("jars.lock")
@@ -114,7 +114,7 @@ def _is_whole(file: Path, jar: Jar) -> bool:
     if _sha256(file) != jar.sha256:
         return False
     with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
-        stamp.write_text(seen, encoding="ascii")
+        private.write(stamp, seen)
     return True
 
 
@@ -142,7 +142,7 @@ def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
     if not jars:
         return
     try:
-        jar_dir().mkdir(parents=True, exist_ok=True)
+        private.folder(jar_dir(), is_passed=True)
     except OSError as exc:
         raise NotFetched(jars[0].coordinate, url=_url(jars[0]), reason=str(exc)) from exc
     tally = _Tally(sum(jar.size for jar in jars), progress)
@@ -159,12 +159,13 @@ def _fetch(jar: Jar, tally: _Tally) -> None:
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         if local.is_file() and local.stat().st_size == jar.size and _sha256(local) == jar.sha256:
-            shutil.copyfile(local, part)
+            with private.opened(part, "wb") as copy, local.open("rb") as original:
+                shutil.copyfileobj(original, copy)
             tally.has(jar, jar.size, " (from ~/.m2)")
         else:
             _adopt_abandoned_part(target, part)
             _download(jar, part, tally)
-        part.chmod(0o644)
+        part.chmod(private.public_file_mode())
         part.replace(target)
     finally:
         if part.exists() and part.stat().st_size == jar.size:
@@ -226,7 +227,7 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_tls()) as answer:  # noqa: S310
         goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
-        with part.open("ab" if goes_on else "wb") as stream:
+        with private.opened(part, "ab" if goes_on else "wb") as stream:
             # One byte too many is enough to know that these are not the bytes that are locked.
             while block := answer.read(min(_BLOCK, jar.size + 1 - stream.tell())):
                 stream.write(block)

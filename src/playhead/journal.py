@@ -5,7 +5,6 @@ and never the truth about data.
 """
 
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playhead import locks, paths
+from playhead import locks, paths, private
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.instant import show_ms
 from playhead.plan import Plan
@@ -116,9 +115,9 @@ class Journal:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            private.folder(self._folder, is_passed=True)
             # Plans show records: nobody else may read them, from the file's first instant on.
-            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            private.touch(self.file)
             with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
                 connection.row_factory = sqlite3.Row
                 connection.executescript(_SCHEMA)
@@ -251,7 +250,7 @@ class Journal:
         """False when it does not run here."""
         if not self.is_held(replay_id):
             return False
-        self.stop_file(replay_id).touch()
+        private.touch(self.stop_file(replay_id))
         return True
 
     def is_held(self, replay_id: str) -> bool:
@@ -260,6 +259,7 @@ class Journal:
     @contextmanager
     def held(self, replay_id: str) -> Iterator[None]:
         """Run as the only one on this machine; the lock goes with the process, however it ends."""
+        private.folder(self._folder / "runs")
         with locks.held(self._lock_file(replay_id), lambda by: InUse(replay_id, where=by)):
             self.stop_file(replay_id).unlink(missing_ok=True)
             try:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from playhead import private
 from playhead.clock import SystemClock, wait_until
 from playhead.errors import PlayheadError
 
@@ -21,7 +22,7 @@ def held(
 ) -> Iterator[None]:
     """Hold it; when another does, and nobody wants to wait any longer, raise what `refusal` makes of him."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a+", encoding="utf-8") as opened:
+    with private.opened(file, "a+") as opened:
         while not _locked(opened):
             if not keep_waiting():
                 opened.seek(0)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playhead import paths
+from playhead import paths, private
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
 from playhead.source import Place
@@ -141,7 +141,7 @@ class Pipelines:
 
     def keep(self, pipeline: Pipeline) -> None:
         """Write down who it is, durably, before it reads its first record."""
-        self.folder(pipeline.name).mkdir(parents=True, exist_ok=True)
+        private.folder(self.folder(pipeline.name))
         _write(self._mark(pipeline.name), asdict(pipeline))
 
     def refuse_other(self, pipeline: Pipeline) -> None:
@@ -155,7 +155,7 @@ class Pipelines:
 
     def note(self, name: str, status: Mapping[str, Any]) -> None:
         """What it says of itself; read by others at any moment."""
-        self.folder(name).mkdir(parents=True, exist_ok=True)
+        private.folder(self.folder(name))
         _write(self.folder(name) / "status.json", status)
 
     def status(self, name: str) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Pipelines:
 
     def note_committed(self, name: str, offsets: int) -> None:
         """The ends of its ledger, added up, as they were seen in the target."""
-        self.folder(name).mkdir(parents=True, exist_ok=True)
+        private.folder(self.folder(name))
         _write(self.committed_file(name), {"offsets": offsets})
 
     def committed(self, name: str) -> int:

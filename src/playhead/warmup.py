@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playhead import jars
+from playhead import jars, private
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import Admin
@@ -40,7 +40,7 @@ def train(memory: str = DEFAULT_MEMORY) -> aot.Cache | None:
     cache = aot.cache_for(blueprint)
     if cache is None or cache.is_there():
         return cache
-    cache.file.parent.mkdir(parents=True, exist_ok=True)
+    private.folder(cache.file.parent)
     with _alone(cache.file.with_suffix(".lock")) as is_ours:
         if not is_ours:
             return None
@@ -99,7 +99,7 @@ def _throw_away_broker() -> Iterator[str]:
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
     """True when no other process is making this very cache."""
-    with lock.open("w", encoding="utf-8") as stream:
+    with private.opened(lock, "w") as stream:
         try:
             fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

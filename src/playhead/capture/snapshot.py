@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from playhead import private
 from playhead.errors import PlayheadError, Refused
 from playhead.faults import abort_point
 
@@ -47,7 +48,8 @@ class Rotation:
 def claim(folder: Path) -> None:
     """Make the folder, and refuse one that holds captured traffic."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            private.folder(folder)
         found = sorted(path.name for path in folder.glob("raw*.jsonl"))
     except OSError as exc:
         raise SnapshotNotWritten(folder, reason=exc.strerror or str(exc)) from exc

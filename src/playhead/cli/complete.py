@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from playhead import paths, secrets
+from playhead import paths, private, secrets
 from playhead.context import Configuration, configure, contexts
 from playhead.errors import PlayheadError
 from playhead.layers import Place
@@ -100,8 +100,8 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
             return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]
         names = ask(configuration)
         with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(names), encoding="utf-8")
+            private.folder(file.parent)
+            private.write(file, json.dumps(names))
     except (PlayheadError, OSError, ValueError):
         return []
     return names

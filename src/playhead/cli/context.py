@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from playhead import paths
+from playhead import paths, private
 from playhead.cli.options import CONNECTION, Run, with_options
 from playhead.context import (
     SANDBOX,
@@ -66,8 +66,8 @@ def use(run: Run, name: Name) -> None:
     if name not in known:
         raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
     file = current_context_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(name + "\n", encoding="utf-8")
+    private.folder(file.parent)
+    private.write(file, name + "\n")
     run.output.say(f"context {name} counts from now on")
 
 
@@ -101,10 +101,9 @@ def add(
         lines += [f"{_quoted(key)} = {_quoted(value)}" for key, _, value in assignments]
     file = paths.config_file()
     run.configuration()  # refuses what could not be read back
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as stream:
+    private.folder(file.parent)
+    with private.opened(file, "a") as stream:
         stream.write("\n".join(lines) + "\n")
-    file.chmod(0o600)
     run.output.say(f"context {name} is in {file}; try it: playhead doctor -c {name}")
 
 
@@ -113,8 +112,8 @@ def add(
 def edit(run: Run) -> None:
     """Open the user's config.toml in $EDITOR, and check it afterwards."""
     file = paths.config_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
+    private.folder(file.parent)
+    private.touch(file)
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     try:
         code = subprocess.run([*editor, str(file)], check=False).returncode

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from playhead import paths
+from playhead import paths, private
 from playhead.cli.options import SANDBOX, Parameters, Run, with_options
 from playhead.cli.output import prompt, spoken
 from playhead.cli.sandbox import fetch_jars
@@ -106,9 +106,9 @@ def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
     place = run.values["folder"] or sandbox.directory / "afternoons" / time.strftime(
         "%Y%m%dT%H%M%S"
     )
-    place.mkdir(parents=True, exist_ok=True)
+    private.folder(place)
     began = time.monotonic()
-    with (place / "transcript.txt").open("w", encoding="utf-8") as transcript:
+    with private.opened(place / "transcript.txt", "w") as transcript:
 
         def tell(text: str) -> None:
             run.output.say(text)

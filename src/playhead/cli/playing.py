@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from playhead import private
 from playhead.cli.consent import ask
 from playhead.cli.options import Run
 from playhead.cli.sentence import share
@@ -124,7 +125,7 @@ def load_plan(file: Path) -> Plan:
 
 def save_plan(run: Run, plan: Plan, file: Path) -> None:
     try:
-        file.write_text(plan.as_json() + "\n", encoding="utf-8")
+        private.write(file, plan.as_json() + "\n")  # it names servers, and shows records
     except OSError as exc:
         raise UsageError(f"cannot write the plan to {file}: {exc.strerror}") from exc
     run.output.say(f"the plan is in {file}; the same command with --plan {file} runs exactly it")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from playhead import paths
+from playhead import paths, private
 from playhead.errors import PlayheadError, UsageError
 from playhead.groups.plan import Committed, GroupPlan
 from playhead.source import Place
@@ -167,7 +167,7 @@ class Snapshots:
         file = self._file(snapshot)
         text = json.dumps(snapshot.as_document(), indent=1, ensure_ascii=False) + "\n"
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            private.folder(file.parent)
             write_whole(file, text)
         except OSError as exc:
             raise PlayheadError(

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from playhead import paths
+from playhead import paths, private
 from playhead.detached import Detached
 from playhead.runtime import AOT_JAVA
 from playhead.spark.jvm import Blueprint
@@ -61,9 +61,10 @@ class Cache:
         """Put a finished cache into its place: the file first, and the note that makes it count."""
         note = Note(_FORMAT, made.stat().st_size, _crc(made), trained_on)
         self.note.unlink(missing_ok=True)
+        made.chmod(0o600)
         made.replace(self.file)
         new = self.note.with_suffix(f".{os.getpid()}.new")
-        new.write_text(json.dumps(asdict(note)) + "\n", encoding="utf-8")
+        private.write(new, json.dumps(asdict(note)) + "\n")
         new.replace(self.note)
         self._drop_old_ones()
 
@@ -84,7 +85,7 @@ class Cache:
 
     def remember_check(self) -> None:
         with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
-            self._stamp.write_text(self._seen(), encoding="ascii")
+            private.write(self._stamp, self._seen())
 
     def _seen(self) -> str:
         status = self.file.stat()

@@ -29,6 +29,29 @@ def quiet(context: "SparkContext") -> None:
     context._accumulatorServer.handle_error = lambda *_: None
 
 
+def start_callbacks() -> None:
+    """Have the JVM say its secret when it calls back; PySpark lets anybody call who finds the port.
+
+    What PySpark starts by itself has neither side ask: its Java half forgets the secret on the way.
+    """
+    from py4j.clientserver import ClientServer
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway = SparkContext._gateway
+    # Another kind of gateway, which a user's own session may have, says it by itself.
+    if not isinstance(gateway, ClientServer) or gateway.__dict__.get("_callback_server"):
+        return
+    gateway.python_parameters.auth_token = gateway.java_parameters.auth_token
+    ensure_callback_server_started(gateway)
+    server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
+    client = server.getCallbackClient()
+    secret = client.getClass().getSuperclass().getDeclaredField("authToken")
+    secret.setAccessible(True)
+    secret.set(client, gateway.java_parameters.auth_token)
+
+
 def _is_not_theirs(record: logging.LogRecord) -> bool:
     """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
     return record.module not in ("java_gateway", "clientserver")

@@ -6,20 +6,19 @@ Started here, any Java 17 to 25 will do, no shell is in between, and the start-u
 
 import contextlib
 import os
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from playhead import jars, paths
+from playhead import jars, paths, private
 from playhead.errors import PlayheadError
 from playhead.runtime import Java, find_java, find_spark_home
+from playhead.spark.folder import EngineFolder
 
 # Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, less jdk.incubator.vector.
 _MODULE_OPTIONS = (
@@ -55,6 +54,7 @@ _ACTION_OPENED, _ACTION_UNTIL = "--add-opens=java.base/sun.security.action=ALL-U
 # time; nothing here uses them. See docs/decisions/0004-engine.md.
 _LEFT_OUT = "spark-mllib_"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_CONNECTION = "connection"
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 10.0
 _KEPT_LOGS = 10
@@ -100,6 +100,7 @@ class Gateway:
     secret: str
     log: Path
     memory: str
+    folder: EngineFolder
 
     def ran_out_of_memory(self) -> bool:
         """Whether it has ended because its heap was full."""
@@ -117,6 +118,7 @@ class Gateway:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.folder.remove()
 
 
 def blueprint_for(memory: str) -> Blueprint:
@@ -155,34 +157,35 @@ def launch(
     log = _new_log()
     if _is_ending:
         raise EngineDidNotStart(reason=_REASON_ENDING, log=log)
-    folder = Path(tempfile.mkdtemp(prefix="playhead-jvm-"))
-    info = folder / "connection"
-    with log.open("wb") as output:
+    folder = EngineFolder()
+    if conf.get("spark.master", "local").startswith("local"):
+        conf = dict(conf) | folder.settings()
+    options = [*more_options, _ENDS_WHEN_FULL, f"-XX:ErrorFile={log}.crash"]
+    options.append(f"-Djava.io.tmpdir={folder.path}")
+    with private.opened(log, "wb") as output:
         process = subprocess.Popen(
-            _command(
-                blueprint, conf, [*more_options, _ENDS_WHEN_FULL, f"-XX:ErrorFile={log}.crash"]
-            ),
+            _command(blueprint, conf, options),
             # The JVM ends when its stdin does: however we end, it does not stay.
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_environment(blueprint, info),
+            env=_environment(blueprint, folder.path / _CONNECTION),
             # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
             start_new_session=True,
         )
     _living.add(process)
-    return Launch(process, info, log, blueprint.memory)
+    return Launch(process, folder, log, blueprint.memory)
 
 
 class Launch:
     """A JVM on its way; when nobody waits for it to the end, it is ended with us."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", info: Path, log: Path, memory: str
+        self, process: "subprocess.Popen[bytes]", folder: EngineFolder, log: Path, memory: str
     ) -> None:
         self.process, self.log, self._memory = process, log, memory
-        self._info = info
-        self._end = weakref.finalize(self, _end_booting, process, info.parent)
+        self._folder, self._info = folder, folder.path / _CONNECTION
+        self._end = weakref.finalize(self, _end_booting, process, folder)
 
     def wait(self) -> Gateway:
         """The gateway, as soon as the JVM has written down its port and secret."""
@@ -202,21 +205,21 @@ class Launch:
             self.abandon()
             raise
         self._end.detach()
-        shutil.rmtree(self._info.parent, ignore_errors=True)
-        return Gateway(self.process, port, secret, self.log, self._memory)
+        self._info.unlink(missing_ok=True)
+        return Gateway(self.process, port, secret, self.log, self._memory, self._folder)
 
     def abandon(self) -> None:
         """End a JVM that nobody will use."""
         self._end()
 
 
-def _end_booting(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+def _end_booting(process: "subprocess.Popen[bytes]", folder: EngineFolder) -> None:
     """First the JVM: one that cannot write its secret into its folder never ends by itself."""
     process.kill()
     process.wait()
     if process.stdin is not None:
         process.stdin.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove()
 
 
 def _command(blueprint: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
@@ -245,7 +248,8 @@ def _conf_dirs(spark_home: Path) -> list[str]:
 
 def _environment(blueprint: Blueprint, info: Path) -> dict[str, str]:
     # Not SPARK_HOME: with it, Spark has every worker read PySpark from a zip file, and compile it anew.
-    return dict(os.environ) | {
+    own = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"}
+    return own | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
         "JAVA_HOME": str(blueprint.java.home),
         "PYSPARK_PYTHON": sys.executable,
@@ -264,8 +268,7 @@ def _read_connection(info: Path) -> tuple[int, str]:
 
 
 def _new_log() -> Path:
-    folder = paths.state_dir() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = private.folder(paths.state_dir() / "logs")
     old = sorted(folder.glob("engine-*.log*"), key=lambda file: file.stat().st_mtime)
     for file in old[:-_KEPT_LOGS]:
         file.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from playhead.record import Slice
 from playhead.rounds import Outcome, Round, write
 from playhead.source import Place, Source
 from playhead.spark.failures import OUT_OF_REACH, failure
+from playhead.spark.habits import start_callbacks
+from playhead.spark.handed import Handover, handing
 from playhead.spark.read import THROUGHPUT
 from playhead.spark.run import REPORT, Task
 from playhead.transform import Transform
@@ -89,6 +91,7 @@ class Stream:
     def __init__(self, spark: "SparkSession", folder: Path) -> None:
         self._spark, self._folder = spark, folder
         self._query: StreamingQuery | None = None
+        self._handed = ExitStack()
 
     def start(self, name: str, tape: Tape, on_round: OnRound) -> None:
         """Begin to read; `on_round` is called in a thread of Spark's, and must not raise."""
@@ -104,10 +107,12 @@ class Stream:
         with forgiving(self._spark):
             for key, value in _SETTINGS.items():
                 self._spark.conf.set(key, value)
-            reading = self._spark.readStream.format("kafka").options(**_options(tape)).load()
+            handover = self._handed.enter_context(handing(self._spark))
+            options = _options(tape, handover)
+            reading = self._spark.readStream.format("kafka").options(**options).load()
             frame = reading.selectExpr(*_SHAPE)
             if tape.decoding is not None:
-                frame = _decoded(frame, tape.decoding)
+                frame = _decoded(frame, tape.decoding, handover)
             if not tape.transform.changes_nothing:
                 frame = apply(frame, tape.transform)
             writing = frame.writeStream.foreachBatch(on_round).queryName(name)
@@ -116,6 +121,7 @@ class Stream:
                 writing = writing.trigger(availableNow=True)
             else:
                 writing = writing.trigger(processingTime=f"{tape.trigger_ms} milliseconds")
+            start_callbacks()
             # The query keeps the settings that it was started with.
             return writing.start()
 
@@ -139,6 +145,7 @@ class Stream:
         if query is not None:
             with suppress(Exception):  # the engine may be gone, and the stream with it
                 query.stop()
+        self._handed.close()
 
     def ends(self, number: int) -> dict[Place, int]:
         """Where the round of this number ends, in every partition."""
@@ -168,8 +175,9 @@ def last_ends(folder: Path) -> dict[Place, int] | None:
         return None
 
 
-def _options(tape: Tape) -> dict[str, str]:
-    client = {f"kafka.{key}": value for key, value in tape.connection.for_java("consumer").items()}
+def _options(tape: Tape, handover: Handover) -> dict[str, str]:
+    said = handover.kafka(tape.connection.for_java("consumer"))
+    client = {f"kafka.{key}": value for key, value in said.items()}
     starts: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in tape.starts.items():
         starts.setdefault(topic, {})[str(partition)] = offset
@@ -188,10 +196,10 @@ def _options(tape: Tape) -> dict[str, str]:
     )
 
 
-def _decoded(frame: "DataFrame", decoding: Decoding) -> "DataFrame":
+def _decoded(frame: "DataFrame", decoding: Decoding, handover: Handover) -> "DataFrame":
     from playhead.spark import rows
 
-    return frame.mapInArrow(_Decoder(decoding), rows.DECODED_SCHEMA)
+    return frame.mapInArrow(handover.task(_Decoder(decoding)), rows.DECODED_SCHEMA)
 
 
 def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
@@ -207,9 +215,9 @@ def read_round(spark: "SparkSession", round_: Round, source: Source, tape: Tape)
     from playhead.spark.transform import apply, forgiving
 
     schema = rows.SCHEMA if tape.decoding is None else rows.DECODED_SCHEMA
-    with forgiving(spark):
+    with forgiving(spark), handing(spark) as handover:
         reader = _Reader(source, round_.slices, tape.decoding)
-        frame = spark.range(0, 1, 1, 1).mapInArrow(reader, schema)
+        frame = spark.range(0, 1, 1, 1).mapInArrow(handover.task(reader), schema)
         if not tape.transform.changes_nothing:
             frame = apply(frame, tape.transform)
         return write_round(frame, round_)
@@ -221,10 +229,11 @@ def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:
 
 
 def _reported(frame: "DataFrame", task: Task) -> list[Outcome]:
-    try:
-        found = frame.mapInArrow(task, REPORT).collect()
-    except Exception as exc:
-        raise failure(exc) from exc
+    with handing(frame.sparkSession) as handover:
+        try:
+            found = frame.mapInArrow(handover.task(task), REPORT).collect()
+        except Exception as exc:
+            raise failure(exc) from exc
     return [Outcome.from_document(json.loads(row.report)) for row in found]
 
 

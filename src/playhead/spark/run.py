@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from playhead import private
 from playhead.cutter import Drawn
 from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped
@@ -16,12 +17,13 @@ from playhead.job import Job, Report, play
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
+from playhead.spark.handed import Handover, handing
 from playhead.spark.lean import without_pandas
 from playhead.transform import Transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 REPORT = "report string"
 # A sample larger than this is transformed in several steps: all of it passes through the heap.
@@ -32,23 +34,29 @@ def run(
     spark: "SparkSession", job: Job, transform: Transform | None = None
 ) -> list[Mapping[str, Any]]:
     """Do all works of a job, each in a task of its own; returns their reports."""
+    with handing(spark) as handover:
+        frame = _frame(spark, job, transform, handover)
+        try:
+            # Spark Connect plans only now, so its rules for bad values must hold until the end.
+            with _rules(spark, transform):
+                return [json.loads(row.report) for row in frame.collect()]
+        except Exception as exc:
+            raise failure(exc) from exc
+
+
+def _frame(
+    spark: "SparkSession", job: Job, transform: Transform | None, handover: Handover
+) -> "DataFrame":
     indexes = spark.range(0, len(job.works), 1, len(job.works))
     if transform is None:
-        frame = indexes.mapInArrow(_Player(job), REPORT)
-    else:
-        from playhead.spark import rows
-        from playhead.spark.transform import apply
+        return indexes.mapInArrow(handover.task(_Player(job)), REPORT)
+    from playhead.spark import rows
+    from playhead.spark.transform import apply
 
-        schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
-        word = _Word(uuid4().hex)
-        read = indexes.mapInArrow(_Drawer(job, word), schema)
-        frame = apply(read, transform).mapInArrow(_Committer(job, word), REPORT)
-    try:
-        # Spark Connect plans only now, so its rules for bad values must hold until the end.
-        with _rules(spark, transform):
-            return [json.loads(row.report) for row in frame.collect()]
-    except Exception as exc:
-        raise failure(exc) from exc
+    schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
+    word = _Word(uuid4().hex)
+    read = indexes.mapInArrow(handover.task(_Drawer(job, word)), schema)
+    return apply(read, transform).mapInArrow(handover.task(_Committer(job, word)), REPORT)
 
 
 def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContextManager[object]:
@@ -128,7 +136,7 @@ class _Word:
     name: str
 
     def give(self, index: int) -> None:
-        self._file(index).touch()
+        private.touch(self._file(index))
 
     def is_given(self, index: int) -> bool:
         return self._file(index).exists()

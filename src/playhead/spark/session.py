@@ -9,23 +9,21 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playhead import jars
 from playhead.errors import MissingPiece
 from playhead.printable import printable
-from playhead.spark import aot, habits, jvm
+from playhead.spark import aot, engine_settings, habits, jvm
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
 DEFAULT_MEMORY = "1g"
-_LOOPBACK = "127.0.0.1"
 _CACHE_WRITTEN_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 5.0
-_REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,10 @@ def session(
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     spark = _active()
     if spark is None:
-        spark = _start(_settings(name, master or LOCAL, ui) | dict(conf or {}), memory)
+        spark = _start(
+            engine_settings.settings(name, master or engine_settings.LOCAL, ui) | dict(conf or {}),
+            memory,
+        )
     describe(spark, name)
     return spark
 
@@ -101,6 +102,17 @@ def has_died() -> bool:
 def ran_out_of_memory() -> bool:
     """True when this process's own engine is gone, and its heap was full."""
     return _engine is not None and _engine.gateway.ran_out_of_memory()
+
+
+def own_folder() -> Path | None:
+    """The private folder of this process's own engine; None when it is elsewhere."""
+    return _engine.gateway.folder.path if _engine is not None else None
+
+
+def tasks_are_ours(spark: "SparkSession") -> bool:
+    """Whether tasks run on this machine and as this user, so that they read what only we can."""
+    is_remote = not hasattr(spark, "_jsparkSession")
+    return not is_remote and spark.sparkContext.master.startswith("local")
 
 
 def memory() -> str | None:
@@ -210,41 +222,11 @@ def _active() -> "SparkSession | None":
     return SparkSession._instantiatedSession if SparkContext._active_spark_context else None
 
 
-def _settings(name: str, master: str, ui: bool) -> dict[str, str]:
-    settings = {
-        "spark.app.name": name,
-        "spark.master": master,
-        "spark.redaction.regex": _REDACTED,
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": str(ui).lower(),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if not ui:
-        # Nobody looks at them, and a pipeline makes five a second for as long as it runs.
-        settings |= {f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")}
-        settings["spark.sql.ui.retainedExecutions"] = "10"
-    if master.startswith("local"):
-        # One round of tasks; Spark's 200 are for a cluster's worth of data.
-        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-    if _stays_here(master):
-        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if not master.startswith("local"):
-        # Executors are other processes; on this machine the jars are on the class path already.
-        settings["spark.jars"] = ",".join(jar.as_uri() for jar in jars.ensure("engine"))
-    return settings
-
-
-def _stays_here(master: str) -> bool:
-    return master.startswith(("local", f"spark://{_LOOPBACK}:", "spark://localhost:"))
-
-
 def _start(settings: dict[str, str], memory: str) -> "SparkSession":
     if os.environ.get("SPARK_HOME"):
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
-        return _build(settings)
+        return _build(settings | engine_settings.executors_secret(settings))
     blueprint = jvm.blueprint_for(memory)
     cache = aot.cache_for(blueprint)
     usable = cache if cache is not None and cache.is_there() else None
@@ -307,7 +289,7 @@ def started_for_training(
     blueprint: jvm.Blueprint, options: Sequence[str]
 ) -> "Iterator[SparkSession]":
     """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
-    settings = _settings("playhead start-up cache", LOCAL, ui=False)
+    settings = engine_settings.settings("playhead start-up cache", engine_settings.LOCAL, ui=False)
     gateway = jvm.launch(blueprint, settings, more_options=options).wait()
     spark = _connect(_Engine(gateway, has_cache=False), settings)
     try:
@@ -350,7 +332,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     with _environment(handed):
-        spark = _build(settings)
+        spark = _build(dict(settings) | engine_settings.executors_secret(settings))
     habits.quiet(spark.sparkContext)
     atexit.register(shut_down)
     return spark
@@ -360,6 +342,7 @@ def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSe
     """A Spark that the user brought starts as its owner set it up; we add the connector and our names."""
     settings.setdefault("spark.jars", ",".join(jar.as_uri() for jar in jars.ensure("engine")))
     settings.setdefault("spark.driver.memory", memory)
+    settings = engine_settings.without_executors_secret(settings)
     with _environment({"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}):
         return _build(settings)
 

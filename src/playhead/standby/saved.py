@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playhead import paths
+from playhead import paths, private
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.faults import abort_point
 from playhead.request import Request
@@ -181,7 +181,7 @@ class Standbys:
         file = self.file(standby.name)
         text = json.dumps(standby.as_document(), indent=2, ensure_ascii=False) + "\n"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            private.folder(self.folder)
             (write_whole if replace else write_new)(file, text)
         except FileExistsError as exc:
             raise StandbyExists(standby.name) from exc

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from playhead import private
 from playhead.connection import KafkaConnection
 from playhead.kafka.admin import Admin
 from playhead.postgres.server import connect
@@ -214,7 +215,7 @@ class Afternoon:
         before = self._rows()
         words = [*self._gaps(), *_SETTLED, "--replay", "--yes", "-o", "json"]
         done = self._company.run(*words, shows=False)
-        (self._folder / "replay.json").write_text(done.out, encoding="utf-8")
+        private.write(self._folder / "replay.json", done.out)
         document = json.loads(done.out)
         lost = int(document["before"]["missing"])
         replayed = int(document["replay"]["totals"]["written"])

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Final
 
 import playhead
+from playhead import private
 from playhead.clock import SystemClock
 from playhead.errors import PlayheadError, Refused
 from playhead.job import seldom_collecting
@@ -211,9 +212,9 @@ def _keep(key: str, catalog: Catalog) -> None:
     """Tasks in other processes find it there; where it cannot be kept they make their own."""
     folder = _folder()
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        private.folder(folder)
         aside = folder / f".{key}.{os.getpid()}.{SystemClock().now_ns()}"
-        with aside.open("wb") as file:
+        with private.opened(aside, "wb") as file:
             catalog.write(file)
         aside.replace(folder / key)
         held = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)

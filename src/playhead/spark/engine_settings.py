@@ -1,0 +1,64 @@
+"""The settings of an engine that is started here: small, closed to strangers, and on loopback."""
+
+import os
+import secrets
+from collections.abc import Mapping
+
+from playhead import jars
+
+LOCAL = "local[*]"
+_LOCAL_CLUSTER = "local-cluster"
+_LOOPBACK = "127.0.0.1"
+# What no stranger on this machine is let into; Spark makes the secret of its own process itself.
+_CLOSED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+}
+_REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
+
+
+def settings(name: str, master: str, ui: bool) -> dict[str, str]:
+    """For an application of this name, on this machine or driving a cluster from it."""
+    said = {
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.redaction.regex": _REDACTED,
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if not ui:
+        # Nobody looks at them, and a pipeline makes five a second for as long as it runs.
+        said |= {f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")}
+        said["spark.sql.ui.retainedExecutions"] = "10"
+    if master.startswith("local"):
+        # One round of tasks; Spark's 200 are for a cluster's worth of data.
+        said["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+        said |= _CLOSED
+    if _stays_here(master):
+        said |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if not master.startswith("local"):
+        # Executors are other processes; on this machine the jars are on the class path already.
+        said["spark.jars"] = ",".join(jar.as_uri() for jar in jars.ensure("engine"))
+    return said
+
+
+def _stays_here(master: str) -> bool:
+    return master.startswith(("local", f"spark://{_LOOPBACK}:", "spark://localhost:"))
+
+
+def executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
+    """The secret that executors of this machine share; not for a command line, where others see it."""
+    if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
+        return {}
+    return {"spark.authenticate.secret": secrets.token_hex(32)}
+
+
+def without_executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
+    """For Spark's own scripts, to which PySpark would hand the secret on a command line."""
+    if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
+        return dict(settings)
+    return {key: value for key, value in settings.items() if key not in _CLOSED}
