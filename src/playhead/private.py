@@ -57,7 +57,7 @@ def _opener(name: str, flags: int) -> int:
 
 def _make(path: Path, *, is_passed: bool) -> int:
     mode = _PASSED_FOLDER if is_passed and os.geteuid() == 0 else _OWNERS_FOLDER
-    if not path.exists():
+    if not path.is_dir():
         path.mkdir(mode=_OWNERS_FOLDER, exist_ok=True)
         path.chmod(mode)  # which a umask may have narrowed
     return mode

@@ -241,7 +241,7 @@ def test_a_file_that_is_no_journal_is_named(journal, content):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(JournalDamaged, match="Not a directory"):
+    with pytest.raises(JournalDamaged, match="File exists"):
         Journal(tmp_path / "file").runs()
 
 

@@ -48,7 +48,7 @@ class Rotation:
 def claim(folder: Path) -> None:
     """Make the folder, and refuse one that holds captured traffic."""
     try:
-        if not folder.exists():
+        if not folder.is_dir():
             private.folder(folder)
         found = sorted(path.name for path in folder.glob("raw*.jsonl"))
     except OSError as exc:
