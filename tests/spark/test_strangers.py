@@ -1,5 +1,6 @@
 """Who is on this machine too finds every door of a running engine closed, and nothing lying about."""
 
+import contextlib
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 from playhead.connection import KafkaConnection
 from playhead.cutter import Filter
+from playhead.errors import PlayheadError
 from playhead.job import Job
 from playhead.kafka.source import KafkaSource
 from playhead.postgres.target import PostgresTarget
