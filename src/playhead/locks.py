@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from playhead import private
 from playhead.clock import SystemClock, wait_until
 from playhead.errors import PlayheadError
+from playhead.folders import open_plain
 
 
 @contextmanager
@@ -21,11 +21,10 @@ def held(
     keep_waiting: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Hold it; when another does, and nobody wants to wait any longer, raise what `refusal` makes of him."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with private.opened(file, "a+") as opened:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(open_plain(file, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8") as opened:
         while not _locked(opened):
             if not keep_waiting():
-                opened.seek(0)
                 raise refusal(opened.read().strip() or "on this machine")
         opened.truncate(0)
         opened.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -35,13 +34,16 @@ def held(
 
 def is_held(file: Path) -> bool:
     """Whether somebody holds it now."""
-    if not file.exists():
+    try:
+        opened = open_plain(file, os.O_RDONLY)
+    except FileNotFoundError:
         return False
-    with file.open("rb") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(opened)
     return False
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import fnmatch
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import IO
 from playhead.clock import SystemClock, wait_until
 from playhead.files.store import Piece
 from playhead.files.trouble import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
+from playhead.folders import open_plain, opened, read_plain, refuse_link
 from playhead.target import InUse
 
 # Begins with a dot, so that nobody who reads the folder takes it for data.
@@ -21,6 +23,9 @@ _LOCK, _HOLD = ".lock", ".hold"
 # A writer that was stopped, and not killed, would have the others wait for ever.
 _PATIENCE_S, _AGAIN_S = 60.0, 0.02
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Never for everybody, whatever the umask says; a group may share an archive, and others not lock it.
+_FILES, _FOLDERS, _LOCKS = 0o664, 0o775, 0o660
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -39,50 +44,69 @@ class LocalStore:
         return True
 
     def read(self, path: str, /) -> bytes | None:
-        return _read(self._inside(path))
+        return self.read_all([path])[0]
 
     def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
-        folders = {path.rpartition("/")[0] for path in paths}
-        checked = {folder: self._inside(folder) for folder in folders}
-        split = (path.rpartition("/") for path in paths)
-        return [_read(checked[folder] / name) for folder, _, name in split]
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        found: dict[str, bytes | None] = {}
+        for folder, names in by_folder.items():
+            with (
+                _translated(self.root / folder),
+                suppress(*_ABSENT),
+                opened(self.root, folder) as handle,
+            ):
+                found |= {f"{folder}/{name}": self._read(folder, name, handle) for name in names}
+        return [found.get(path if "/" in path else f"/{path}") for path in paths]
 
     def publish(
         self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
     ) -> None:
-        place = self._inside(path)
-        beside = place.with_name(f".{place.name}{_ASIDE}")
-        with _translated(place, sum(map(len, pieces))):
-            _make_folders(place.parent)
+        folder, _, name = path.rpartition("/")
+        beside = f".{name}{_ASIDE}"
+        with _translated(self.root / path, sum(map(len, pieces))), self._made(folder) as handle:
+            refuse_link(name, handle)
             try:
-                _write_durably(beside, pieces)
+                _write_durably(beside, handle, pieces)
                 aside()
-                beside.replace(place)
+                os.replace(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
             except BaseException:
                 with suppress(OSError):
-                    beside.unlink()
+                    os.unlink(beside, dir_fd=handle)
                 raise
-            _sync_folder(place.parent)
+            os.fsync(handle)
 
     def remove(self, path: str, /) -> None:
-        place = self._inside(path)
-        with _translated(place):
-            place.unlink(missing_ok=True)
-            _sync_folder(place.parent)
+        folder, _, name = path.rpartition("/")
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            refuse_link(name, handle)
+            os.unlink(name, dir_fd=handle)
+            os.fsync(handle)
 
     def files(self, folder: str, /) -> Sequence[str]:
-        top = self._inside(folder)
-        with _translated(top):
-            return list(_walk(top, folder))
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            return list(_walk(handle, folder))
+        return ()
 
     def folders(self, folder: str, /) -> Sequence[str]:
-        top = self._inside(folder)
-        with _translated(top):
-            try:
-                with os.scandir(top) as found:
-                    return sorted(f"{folder}/{each.name}" for each in found if each.is_dir())
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+            os.scandir(handle) as inside,
+        ):
+            return sorted(f"{folder}/{each.name}" for each in inside if each.is_dir())
+        return ()
 
     @contextmanager
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
@@ -92,7 +116,7 @@ class LocalStore:
             )
             if not free:
                 raise StoreUnavailable(
-                    lock.name, reason=f"another writer has it for {_PATIENCE_S:g} s"
+                    str(self.root / folder), reason=f"another writer has it for {_PATIENCE_S:g} s"
                 )
             for each in (folder, *others):
                 self._clear(each)
@@ -102,7 +126,7 @@ class LocalStore:
     def held(self, replay_id: str, folder: str, /) -> Iterator[None]:
         with self._lock(folder, _HOLD) as lock:
             if not _taken(lock):
-                raise InUse(replay_id, where=f"it holds {lock.name}")
+                raise InUse(replay_id, where=f"it holds {self.root / folder / _HOLD}")
             yield
 
     def look(self) -> tuple[bool, int | None]:
@@ -115,24 +139,33 @@ class LocalStore:
                 raise AccessDenied(str(self.root), reason=f"{nearest} cannot be written to")
             return there, shutil.disk_usage(nearest).free
 
-    def _lock(self, folder: str, name: str) -> IO[bytes]:
-        place = self._inside(f"{folder}/{name}")
-        with _translated(place):
-            _make_folders(place.parent)
-            return place.open("ab")
+    @contextmanager
+    def _lock(self, folder: str, name: str) -> Iterator[IO[bytes]]:
+        place = self.root / folder / name
+        with _translated(place), self._made(folder) as handle:
+            lock = open_plain(name, os.O_RDWR | os.O_CREAT, _LOCKS, folder=handle)
+        with os.fdopen(lock, "rb+", buffering=0) as opened_lock:
+            yield opened_lock
 
     def _clear(self, folder: str) -> None:
-        place = self._inside(folder)
-        with _translated(place):
-            for left in place.glob(f".*{_ASIDE}"):
-                left.unlink()
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            for left in fnmatch.filter(os.listdir(handle), f".*{_ASIDE}"):  # noqa: PTH208
+                os.unlink(left, dir_fd=handle)
 
-    def _inside(self, path: str) -> Path:
-        root = self.root.resolve()
-        place = root / path
-        if place.resolve() != place:
-            raise LinkInside(str(place))
-        return place
+    @contextmanager
+    def _made(self, folder: str) -> Iterator[int]:
+        _make_folders(self.root)
+        with opened(self.root, folder, mode=_FOLDERS) as handle:
+            yield handle
+
+    def _read(self, folder: str, name: str, handle: int) -> bytes | None:
+        with _translated(self.root / folder / name), suppress(*_ABSENT):
+            return read_plain(name, folder=handle)
+        return None
 
 
 def _taken(lock: IO[bytes]) -> bool:
@@ -143,35 +176,25 @@ def _taken(lock: IO[bytes]) -> bool:
     return True
 
 
-def _read(place: Path) -> bytes | None:
-    with _translated(place):
-        try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read()
-
-
-def _walk(top: Path, folder: str) -> Iterator[str]:
-    try:
-        with os.scandir(top) as found:
-            inside = sorted(found, key=lambda each: each.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+def _walk(top: int, folder: str) -> Iterator[str]:
+    with os.scandir(top) as found:
+        inside = sorted(found, key=lambda each: each.name)
     for each in inside:
         path = f"{folder}/{each.name}" if folder else each.name
         if each.is_symlink():
-            raise LinkInside(each.path)
-        if each.is_dir():
-            yield from _walk(Path(each.path), path)
+            raise LinkInside(path)
+        if each.is_dir(follow_symlinks=False):
+            with opened(top, each.name) as below:
+                yield from _walk(below, path)
         elif not each.name.startswith("."):
             yield path
 
 
-def _write_durably(place: Path, pieces: Sequence[Piece]) -> None:
+def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
     # Exclusively: whatever was put there meanwhile, a link above all, is not written through.
-    with place.open("xb") as file:
+    with os.fdopen(
+        open_plain(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES, folder=handle), "wb"
+    ) as file:
         for piece in pieces:
             file.write(piece)
         file.flush()
@@ -182,7 +205,7 @@ def _make_folders(folder: Path) -> None:
     """Make it with its parents, each durable in the one above."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
-        each.mkdir(exist_ok=True)
+        each.mkdir(_FOLDERS, exist_ok=True)
         _sync_folder(each.parent)
 
 

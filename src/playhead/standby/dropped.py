@@ -1,14 +1,15 @@
 """Files that trigger a run: which standby their name means, which span they say, and where they go."""
 
+import errno
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from playhead.errors import BadValue, UnknownKey, UsageError
+from playhead.folders import open_plain
 from playhead.span import Span
 
 REQUEST, RUNNING, OUTCOME = ".json", ".running", ".outcome.json"
@@ -67,11 +68,15 @@ class Claim:
         """The dropped file's name, in characters that everybody can write."""
         return os.fsencode(f"{self.stem}{REQUEST}").decode("utf-8", "replace")
 
-    def put_away(self, place: str) -> tuple[Path, Path]:
-        """Where the file goes, and its outcome."""
-        folder = self.file.parent / place
-        name = f"{self.stem}.{self.replay_id}"
-        return folder / f"{name}{REQUEST}", folder / f"{name}{OUTCOME}"
+    @property
+    def name(self) -> str:
+        """What the file is called where it ends up."""
+        return f"{self.stem}.{self.replay_id}{REQUEST}"
+
+    @property
+    def outcome(self) -> str:
+        """The name of what came of it."""
+        return f"{self.stem}.{self.replay_id}{OUTCOME}"
 
 
 def _shortened(stem: str) -> str:
@@ -84,10 +89,11 @@ def standby_of(stem: str, names: Sequence[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
-def read_words(file: Path, shown: str) -> dict[str, str]:
-    """What a dropped file says, by the words of a span's options."""
+def read_words(file: Path, shown: str, *, folder: int | None = None) -> dict[str, str]:
+    """What a dropped file says, by the words of a span's options; `folder` is a handle on where it lies."""
     try:
-        found = json.loads(_content(file, shown), object_pairs_hook=_without_doubles)
+        content = _content(file if folder is None else file.name, shown, folder)
+        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as exc:
         raise NotARequest(shown, reason=f"it is no JSON: {exc}") from exc
     if isinstance(found, str):
@@ -97,14 +103,20 @@ def read_words(file: Path, shown: str) -> dict[str, str]:
     return {name: _text(name, value, shown) for name, value in found.items() if value is not None}
 
 
-def _content(file: Path, shown: str) -> str:
+def _content(file: Path | str, shown: str, folder: int | None) -> bytes:
     """Of a file and nothing else: a pipe would keep us waiting, a link lead somewhere else."""
-    found = file.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        raise NotARequest(shown, reason="it is no plain file")
-    if found.st_size > _LARGEST_BYTES:
-        raise NotARequest(shown, reason=f"it has {found.st_size:,} bytes")
-    return file.read_text(encoding="utf-8-sig")
+    try:
+        with os.fdopen(open_plain(file, os.O_RDONLY, folder=folder), "rb") as opened:
+            if os.fstat(opened.fileno()).st_nlink > 1:
+                raise NotARequest(shown, reason="it has a second name (a hard link)")
+            content = opened.read(_LARGEST_BYTES + 1)
+    except OSError as exc:
+        odd = exc.errno in (errno.ELOOP, errno.EINVAL, errno.ENXIO)
+        reason = "it is no plain file" if odd else exc.strerror or str(exc)
+        raise NotARequest(shown, reason=reason) from exc
+    if len(content) > _LARGEST_BYTES:
+        raise NotARequest(shown, reason=f"it has over {_LARGEST_BYTES:,} bytes")
+    return content
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

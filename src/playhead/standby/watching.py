@@ -1,6 +1,8 @@
 """Watches a folder: a file that appears there triggers its standby, and moves on with what came of it."""
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -8,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playhead import locks, secrets
+from playhead import locks, paths, secrets
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.faults import abort_point
+from playhead.folders import opened
 from playhead.instant import show_ms
 from playhead.journal import DONE as PROVED
 from playhead.proof import Proof
@@ -36,6 +39,8 @@ _LOOK_EVERY_S = 0.2
 # Who writes a file in place, and not aside, gets so long from its last change on to come to its end.
 _SETTLES_WITHIN_S = 2.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 10.0
+# A group may share the folder; not everybody, whatever the umask says.
+_FOLDERS = 0o775
 _NOBODY = "nobody"
 _ENGINE = ("spark_master", "spark_remote", "spark_memory")
 
@@ -98,6 +103,7 @@ class Watch:
     """Start the engine while a run is planned."""
     is_stopping: bool = False
     failed: int = 0
+    _handle: int = field(default=-1, init=False)
     _current: str | None = field(default=None, init=False)
     _engine: str | None = field(default=None, init=False)
 
@@ -113,15 +119,18 @@ class Watch:
 
     def run(self, *, once: bool = False) -> None:
         """Take files as they come, until somebody stops us; `once` takes those that are there."""
-        lock = self.folder / ".playhead.lock"
         try:
-            self.folder.stat()  # a folder is not made here: it may be a disk that is not mounted
-            with locks.held(lock, lambda by: WatchedAlready(self.folder, by=by)):
-                for place in (DONE, FAILED):
-                    (self.folder / place).mkdir(exist_ok=True)
-                self._until_stopped(once=once)
+            # A folder is not made here: it may be a disk that is not mounted. What is done in it is
+            # done by this handle: whoever may write there may also put a link in the place of anything.
+            with opened(self.folder) as self._handle:
+                lock = _lock_file(os.fstat(self._handle))
+                with locks.held(lock, lambda by: WatchedAlready(self.folder, by=by)):
+                    for place in (DONE, FAILED):
+                        with opened(self._handle, place, mode=_FOLDERS):
+                            pass
+                    self._until_stopped(once=once)
         except OSError as exc:
-            raise FolderLost(self.folder, reason=exc.strerror or str(exc)) from exc
+            raise FolderLost(self.folder, reason=_reason(exc)) from exc
 
     def _until_stopped(self, *, once: bool) -> None:
         while not self.is_stopping:
@@ -135,14 +144,15 @@ class Watch:
 
     def _next(self) -> Claim | None:
         """What an earlier watcher has left behind comes first."""
-        self.folder.stat()  # in a folder that has gone there is nothing to find, and nobody would hear of it
+        self._expect_folder()
         for running in sorted(self.folder.glob(f"[!.]*{RUNNING}")):
             return Claim.found(running)
         for dropped in dropped_files(self.folder):
             name = standby_of(dropped.name.removesuffix(REQUEST), Standbys().names())
             claim = Claim.of(dropped, new_id(name or _NOBODY))
             with suppress(FileNotFoundError):  # whoever dropped it has taken it back
-                dropped.rename(claim.file)
+                names = dropped.name, claim.file.name
+                os.rename(*names, src_dir_fd=self._handle, dst_dir_fd=self._handle)
                 abort_point("standby.claimed")
                 return claim
         return None
@@ -159,14 +169,21 @@ class Watch:
 
     def _put_away(self, claim: Claim, outcome: Mapping[str, Any]) -> None:
         """The outcome first: a file that is still here is taken up again, and comes to the same end."""
-        file, beside = claim.put_away(DONE if outcome["outcome"] == PROVED else FAILED)
+        place = DONE if outcome["outcome"] == PROVED else FAILED
         text = json.dumps(outcome, indent=2, default=str, ensure_ascii=False) + "\n"
-        # Less the umask: whoever dropped the file may be another user.
-        write_whole(beside, text, mode=0o666)
-        abort_point("standby.outcome_written")
-        with suppress(FileNotFoundError):  # somebody took it away meanwhile; the outcome stays
-            claim.file.replace(file)
+        self._expect_folder()
+        with opened(self._handle, place) as handle:
+            # Whoever dropped the file may be another user, and is to read it.
+            write_whole(Path(claim.outcome), text, mode=0o644, folder=handle)
+            abort_point("standby.outcome_written")
+            with suppress(FileNotFoundError):  # somebody took it away meanwhile; the outcome stays
+                os.replace(claim.file.name, claim.name, src_dir_fd=self._handle, dst_dir_fd=handle)
         abort_point("standby.put_away")
+
+    def _expect_folder(self) -> None:
+        """In a folder that has gone there is nothing to find, and nobody would hear of it."""
+        if not os.path.samestat(self.folder.stat(), os.fstat(self._handle)):
+            raise OSError(errno.ESTALE, "another folder is in its place")
 
     def _outcome(self, claim: Claim) -> dict[str, Any]:
         """What became of it; nothing of one file's troubles reaches the next."""
@@ -232,7 +249,7 @@ class Watch:
     def _settled(self, claim: Claim) -> dict[str, str]:
         while True:
             try:
-                return read_words(claim.file, claim.shown)
+                return read_words(claim.file, claim.shown, folder=self._handle)
             except NotARequest:
                 if abs(time.time() - claim.file.lstat().st_mtime) > _SETTLES_WITHIN_S:
                     raise
@@ -254,6 +271,17 @@ def dropped_files(folder: Path) -> Iterator[Path]:
             if not file.is_dir():
                 found.append((file.lstat().st_mtime_ns, file))
     yield from (file for _, file in sorted(found))
+
+
+def _lock_file(folder: os.stat_result) -> Path:
+    """Outside the folder: whoever may write there could put a link in a lock's place."""
+    return paths.state_dir() / "watched" / f"{folder.st_dev}-{folder.st_ino}.lock"
+
+
+def _reason(exc: OSError) -> str:
+    if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+        return f"{exc.filename} is to be a folder, and no link"
+    return exc.strerror or str(exc)
 
 
 def _trigger(claim: Claim) -> str:
