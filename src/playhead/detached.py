@@ -15,6 +15,7 @@ class Detached(subprocess.Popen[bytes]):
         *,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
         output: "IO[bytes] | int" = subprocess.DEVNULL,
         **more: Any,
     ) -> None:
@@ -22,7 +23,7 @@ class Detached(subprocess.Popen[bytes]):
             command,
             cwd=directory,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -135,33 +135,6 @@ def test_new_memories_are_all_different_and_safe_on_a_command_line():
     assert all(len(memory.cluster_id) == 22 and "-" not in memory.cluster_id for memory in made)
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o077])
-def test_a_private_file_is_nobody_elses(tmp_path, mask):
-    file = tmp_path / "secret"
-    file.write_text("old")
-    file.chmod(0o644)
-    before = os.umask(mask)
-    try:
-        ground.write_private(file, "new")
-    finally:
-        os.umask(before)
-    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o600)
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_private_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
-    file = tmp_path / "secret"
-    ground.write_private(file, "old")
-
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        ground.write_private(file, "new")
-    assert file.read_text() == "old"
-
-
 # --- folders
 
 
@@ -232,16 +205,12 @@ def test_owner_group_and_others_each_have_their_own_right(servers_folder, owner,
 
 
 @AS_ROOT
-def test_a_servers_folder_is_given_to_its_user_with_all_that_is_in_it(tmp_path):
-    inside = tmp_path / "data" / "deep" / "file"
-    inside.parent.mkdir(parents=True)
-    inside.touch()
-    (tmp_path / "data" / "link").symlink_to("/etc/hostname")
-    before = Path("/etc/hostname").stat().st_uid
+def test_a_servers_folder_is_made_for_its_user_and_what_is_in_it_is_not_touched(tmp_path):
     ground.give(tmp_path / "data", NOBODY)
-    owners = {path.lstat().st_uid for path in [tmp_path / "data", *tmp_path.glob("data/**/*")]}
-    assert owners == {NOBODY.uid}
-    assert Path("/etc/hostname").stat().st_uid == before
+    assert (tmp_path / "data").stat().st_uid == NOBODY.uid
+    (tmp_path / "data" / "roots").write_text("")
+    ground.give(tmp_path / "data", NOBODY)
+    assert (tmp_path / "data" / "roots").stat().st_uid == 0
 
 
 def test_only_root_gives_folders_away(tmp_path):

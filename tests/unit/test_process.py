@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,8 @@ import pytest
 from playhead.clock import SystemClock, wait_until
 from playhead.errors import SandboxError, ServerDidNotStart
 from playhead.sandbox import process as module
-from playhead.sandbox.process import Server, await_server, environment, run_to_end, tail
+from playhead.sandbox.process import Server, User, await_server, environment, run_to_end, tail
+from tests.fix_strangers import NEEDS_A_STRANGER
 
 DEAF = 'trap "" TERM; echo deaf; while :; do sleep 0.05; done'
 
@@ -25,14 +27,15 @@ def eventually(probe: Callable[[], object]) -> None:
 
 @pytest.fixture
 def server(tmp_path):
-    server = Server("sleeper", tmp_path, f"marker-{uuid.uuid4().hex}")
+    (tmp_path / "own").mkdir()
+    server = Server("sleeper", tmp_path / "own", f"marker-{uuid.uuid4().hex}")
     yield server
     server.stop(graceful=signal.SIGKILL, patience_s=5)
 
 
 def spawn(server: Server, script: str) -> "subprocess.Popen[bytes]":
     """A shell that runs the script and has the server's marker among its words; no `exec` in it."""
-    process = server.spawn(["/bin/sh", "-c", f"{script} # {server.marker}"], user=None)
+    process = server.spawn(["/bin/sh", "-c", f"{script} # {server.marker}"])
     eventually(server.pid)
     return process
 
@@ -42,7 +45,7 @@ def sleeping(server):
     """`/bin/sleep` itself, with a marker that is its own argument."""
     seconds = f"600.{uuid.uuid4().int % 10**12}"
     sleeper = Server("sleeper", server.directory, seconds)
-    process = sleeper.spawn(["/bin/sleep", seconds], user=None)
+    process = sleeper.spawn(["/bin/sleep", seconds])
     eventually(sleeper.pid)
     yield sleeper, process
     process.kill()
@@ -115,6 +118,27 @@ def test_a_process_without_our_marker_is_not_ours_and_is_left_alone(sleeping):
     assert is_alive(process)
 
 
+@NEEDS_A_STRANGER
+def test_a_process_of_another_user_is_not_the_servers_and_is_left_alone(sleeping):
+    """A note that the servers' user has forged names a process of root's with all the right signs."""
+    sleeper, process = sleeping
+    forged = replace(sleeper, user=User("nobody", 65_534, 65_534))
+    assert sleeper.pid() == process.pid
+    assert forged.pid() is None
+    assert forged.stop(graceful=signal.SIGKILL, patience_s=1) is False
+    forged.end_strays()
+    assert is_alive(process)
+
+
+def test_a_note_that_is_a_link_or_a_pipe_is_none(server, tmp_path):
+    (tmp_path / "elsewhere").write_text("1\n1\n")
+    server.pid_file.symlink_to(tmp_path / "elsewhere")
+    assert server.pid() is None
+    server.pid_file.unlink()
+    os.mkfifo(server.pid_file)
+    assert server.pid() is None
+
+
 def test_the_start_time_alone_is_understood_too(sleeping):
     sleeper, process = sleeping
     sleeper.pid_file.write_text(f"{process.pid}\n{module._start_time(process.pid)}\n")
@@ -166,8 +190,8 @@ def test_a_process_that_is_not_our_child_is_stopped_too(server):
     """Started by one command, stopped by another."""
     program = (
         "import os, sys; from pathlib import Path; from playhead.sandbox.process import Server;"
-        "Server('x', Path(sys.argv[1]), sys.argv[2]).spawn("
-        "['/bin/sh', '-c', 'while :; do sleep 0.05; done # ' + sys.argv[2]], user=None)"
+        "Server('sleeper', Path(sys.argv[1]), sys.argv[2]).spawn("
+        "['/bin/sh', '-c', 'while :; do sleep 0.05; done # ' + sys.argv[2]])"
     )
     source_folder = Path(module.__file__).parents[2]
     subprocess.run(
@@ -191,15 +215,9 @@ def test_what_it_printed_is_kept_after_its_end(server):
 
 def test_its_files_are_its_own(sleeping):
     server, process = sleeping
-    assert server.output.stat().st_mode & 0o777 == 0o644 & ~current_umask()
+    assert server.output.stat().st_mode & 0o777 == 0o600
     assert server.pid_file.stat().st_mode & 0o077 == 0
     assert Path(f"/proc/{process.pid}/cwd").readlink() == server.directory
-
-
-def current_umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def test_a_server_gets_nothing_of_our_environment_that_could_change_it(monkeypatch, tmp_path):

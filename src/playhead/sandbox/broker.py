@@ -10,13 +10,25 @@ from pathlib import Path
 from playhead import jars
 from playhead.errors import SandboxError
 from playhead.faults import abort_point
+from playhead.folders import opened, read_plain
 from playhead.runtime import Java, find_java
-from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, new_unfinished, within_reach
+from playhead.sandbox.ground import (
+    LOOPBACK,
+    Memory,
+    give,
+    hand,
+    move_aside,
+    new_unfinished,
+    within_reach,
+)
 from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
 _COORDINATOR_WITHIN_S = 30.0
 _STOP_PATIENCE_S = 10.0
 
+_LONGEST_META = 65_536
+
+_LOGGING_FILE = "kafka.log4j2.yaml"
 _LOGGING = """\
 Configuration:
   status: error
@@ -43,11 +55,16 @@ class Broker:
         self._user = user
         self._extra = extra
         # Shown by `ps`, and how the process is known again: it holds the folder.
-        self.server = Server("kafka", self.directory, f"-Dplayhead.sandbox={self.directory}")
+        self.server = Server("kafka", self.directory, f"-Dplayhead.sandbox={self.directory}", user)
 
     @property
     def data(self) -> Path:
         return self.directory / "data"
+
+    @property
+    def _settings_file(self) -> Path:
+        """Beside the server's own folder: root writes nothing where the servers' user can put a link."""
+        return self.directory.with_name("kafka.properties")
 
     @property
     def log(self) -> Path:
@@ -65,19 +82,20 @@ class Broker:
         if not data.exists():
             unfinished = new_unfinished(data)
             # Settings of its own, too: an orphan of a killed `up` must not read ours.
-            settings = self.directory / f"{unfinished.name}.properties"
+            for left in self.directory.parent.glob("kafka.*.new.properties"):
+                left.unlink(missing_ok=True)
+            settings = self.directory.with_name(f"kafka.{unfinished.name}.properties")
             self._configure(memory, unfinished.name, settings)
             self._format(memory.cluster_id, settings)
             abort_point("sandbox.broker.formatted")
             settings.unlink()
             unfinished.rename(data)
-        self._configure(memory, data.name, self.directory / "server.properties")
-        give(self.directory, self._user)
+        self._configure(memory, data.name, self._settings_file)
         return remarks
 
     def start(self) -> "subprocess.Popen[bytes]":
-        command = self._java_command("kafka.Kafka", "server.properties")
-        process = self.server.spawn(command, user=self._user)
+        command = self._java_command("kafka.Kafka", str(self._settings_file))
+        process = self.server.spawn(command)
         abort_point("sandbox.broker.started")
         return process
 
@@ -100,12 +118,12 @@ class Broker:
         # A listener of the caller's own stands beside ours, in one list with them.
         text = text.replace("{broker_port}", str(memory.broker_port))
         text = text.replace("{controller_port}", str(memory.controller_port))
-        _write(file, text)
-        _write(self.directory / "log4j2.yaml", _LOGGING)
+        hand(file, text, self._user)
+        hand(self.directory.with_name(_LOGGING_FILE), _LOGGING, self._user)
 
     def _format(self, cluster_id: str, properties: Path) -> None:
         command = self._java_command(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties.name
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
         )
         run_to_end(
             "formatting Kafka's data folder", command, directory=self.directory, user=self._user
@@ -120,7 +138,7 @@ class Broker:
             "-XX:-UsePerfData",  # would leave files in the temporary folder
             "-XX:ErrorFile=crash-%p.log",
             "-Djava.awt.headless=true",
-            "-Dlog4j2.configurationFile=log4j2.yaml",
+            f"-Dlog4j2.configurationFile=../{_LOGGING_FILE}",
             self.server.marker,
         ]
         return [str(java), *options, "-cp", class_path, *arguments]
@@ -171,8 +189,9 @@ def _settings(memory: Memory, data: str) -> dict[str, object]:
 
 def _is_formatted(data: Path, cluster_id: str) -> bool:
     try:
-        text = (data / "meta.properties").read_text(encoding="utf-8")
-    except OSError:
+        with opened(data.parent, data.name) as handle:
+            text = read_plain("meta.properties", most=_LONGEST_META, folder=handle).decode()
+    except (OSError, ValueError):
         return False
     return re.search(rf"^cluster\.id={re.escape(cluster_id)}$", text, re.MULTILINE) is not None
 
@@ -210,8 +229,3 @@ def _client(memory: Memory) -> dict[str, object]:
         "reconnect.backoff.max.ms": 100,
         "log_level": 0,
     }
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o644)

@@ -1,16 +1,28 @@
 """The sandbox's PostgreSQL: over TCP on loopback, logging to csvlog, ready for logical replication."""
 
+import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from playhead.faults import abort_point
+from playhead.folders import opened, read_plain
 from playhead.runtime import find_postgres
-from playhead.sandbox.ground import LOOPBACK, Memory, give, move_aside, new_unfinished, within_reach
+from playhead.sandbox.ground import (
+    LOOPBACK,
+    Memory,
+    give,
+    hand,
+    move_aside,
+    new_unfinished,
+    within_reach,
+)
 from playhead.sandbox.process import Server, User, await_server, run_to_end, tail
 
 NAME = USER = "playhead"
 _STOP_PATIENCE_S = 10.0
+_LONGEST_LOCK = 4_096
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -45,7 +57,7 @@ class Database:
     def __init__(self, directory: Path, *, user: User | None) -> None:
         self.directory = directory / "postgres"
         self._user = user
-        self.server = Server("postgres", self.directory, str(self.data))
+        self.server = Server("postgres", self.directory, str(self.data), user)
 
     @property
     def data(self) -> Path:
@@ -78,7 +90,7 @@ class Database:
             "-p",
             str(memory.database_port),
         ]
-        process = self.server.spawn([*command, *settings], user=self._user)
+        process = self.server.spawn([*command, *settings])
         abort_point("sandbox.database.started")
         return process
 
@@ -102,9 +114,8 @@ class Database:
 
     def _initialise(self, password: str) -> None:
         unfinished = new_unfinished(self.data)
-        password_file = self.directory / "password"
-        password_file.write_text(password, encoding="utf-8")
-        give(self.directory, self._user)
+        password_file = self.directory.with_name("postgres.password")
+        hand(password_file, password, self._user)
         command = [self._program("initdb"), "-D", str(unfinished), "-U", USER, "-E", "UTF8"]
         command += ["--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password_file}"]
         try:
@@ -124,14 +135,11 @@ class Database:
 
         PostgreSQL refuses to start while a process of that number lives, whatever it is.
         """
-        lock = self.data / "postmaster.pid"
-        try:
-            pid = int(lock.read_text(encoding="utf-8").split("\n", 1)[0])
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except (OSError, ValueError):
-            return
-        if b"postgres" not in command:
-            lock.unlink(missing_ok=True)
+        with suppress(OSError, ValueError), opened(self.directory, self.data.name) as data:
+            lock = read_plain("postmaster.pid", most=_LONGEST_LOCK, folder=data)
+            pid = int(lock.split(b"\n", 1)[0])
+            if b"postgres" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.unlink("postmaster.pid", dir_fd=data)
 
 
 def _written_at(file: Path) -> float:

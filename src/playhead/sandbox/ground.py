@@ -17,7 +17,9 @@ from pathlib import Path
 
 from playhead.clock import SystemClock, wait_until
 from playhead.errors import SandboxError
+from playhead.folders import exposed, open_plain
 from playhead.sandbox.process import User
+from playhead.whole import write_whole
 
 LOOPBACK = "127.0.0.1"
 _WAIT_FOR_OTHER_S = 120.0
@@ -53,9 +55,11 @@ def prepare(directory: Path, user: User | None) -> None:
     """Make the folder; refuse in plain words when we cannot write it or the servers cannot enter it."""
     try:
         new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for folder in new if user is not None else ():
-            folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
+        for folder in reversed(new):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if user is not None:
+                folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
+        expect_own(directory)
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink(missing_ok=True)  # another thread of ours may be looking too
@@ -69,6 +73,16 @@ def prepare(directory: Path, user: User | None) -> None:
         raise SandboxError(
             f"root's servers run as {user.name}, who cannot enter {closed}",
             hint=f"choose a folder outside it with --dir or PLAYHEAD_SANDBOX_DIR, or chmod o+x {closed}",
+        )
+
+
+def expect_own(directory: Path) -> None:
+    """Refuse a folder in which another user could put links, pid files or programs for us."""
+    reason = exposed(directory)
+    if reason is not None:
+        raise SandboxError(
+            f"a sandbox cannot be in {directory}: {reason}",
+            hint="choose a folder of your own with --dir or PLAYHEAD_SANDBOX_DIR",
         )
 
 
@@ -92,14 +106,27 @@ def _may_enter(folder: Path, user: User) -> bool:
 
 
 def give(path: Path, user: User | None) -> None:
-    """Make a folder of a server's own, with what is in it, when we are root."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if user is None:
-        return
-    os.chown(path, user.uid, user.gid)
-    for folder, names, files in os.walk(path):
-        for name in [*names, *files]:
-            os.chown(Path(folder) / name, user.uid, user.gid, follow_symlinks=False)
+    """Make a folder of a server's own. What is in one that is there is the server's, and not touched."""
+    if not path.exists():
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        new.mkdir(mode=0o700)
+        if user is not None:
+            os.chown(new, user.uid, user.gid)
+        new.rename(path)
+    found = path.lstat()
+    owner = os.geteuid() if user is None else user.uid
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
+        raise SandboxError(
+            f"{path} is no folder of the user who runs the sandbox's servers",
+            hint="`playhead sandbox up --fresh` removes it with all that is in it",
+        )
+
+
+def hand(file: Path, text: str, user: User | None) -> None:
+    """Put a file for a server beside its folder; only its user can read it."""
+    write_whole(file, text)
+    if user is not None:
+        os.chown(file, user.uid, user.gid, follow_symlinks=False)
 
 
 def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: User | None) -> Path:
@@ -111,6 +138,8 @@ def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: Us
     if copy.exists():
         return copy
     unfinished = copy.with_name(f"{copy.name}.{os.getpid()}.new")
+    copy.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished.mkdir(mode=0o700)
     for piece in pieces:
         shutil.copytree(piece, unfinished / piece.relative_to(root), symlinks=True)
     copy.parent.chmod(0o755)
@@ -136,7 +165,7 @@ def _open_up(tree: Path) -> None:
 @contextmanager
 def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the sandbox's lock; a second `up` or `down` waits for the first."""
-    with (directory / "lock").open("w", encoding="utf-8") as lock:
+    with os.fdopen(open_plain(directory / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
         if not _try_lock(lock.fileno()):
             say("another command is at work on this sandbox; waiting for it")
             ours = wait_until(
@@ -191,7 +220,7 @@ def recall(directory: Path) -> Memory | None:
 
 
 def remember(directory: Path, memory: Memory) -> None:
-    write_private(_memory_file(directory), json.dumps(asdict(memory), indent=1) + "\n")
+    write_whole(_memory_file(directory), json.dumps(asdict(memory), indent=1) + "\n")
 
 
 def new_memory() -> Memory:
@@ -218,17 +247,6 @@ def with_usable_ports(memory: Memory, *, broker: bool, database: bool) -> Memory
     )
 
 
-def write_private(file: Path, text: str) -> None:
-    """Replace a file at once by one that only we can read."""
-    new = file.with_name(f"{file.name}.{os.getpid()}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(file)
-
-
 def new_unfinished(data: Path) -> Path:
     """Where a data folder is made before it gets its name; what earlier attempts left is removed.
 
@@ -237,7 +255,6 @@ def new_unfinished(data: Path) -> Path:
     """
     for left in data.parent.glob(f"{data.name}.*.new"):
         shutil.rmtree(left, ignore_errors=True)
-        left.with_name(f"{left.name}.properties").unlink(missing_ok=True)
     return data.with_name(f"{data.name}.{os.getpid()}.new")
 
 

@@ -12,18 +12,21 @@ from typing import Any, Protocol
 from playhead.clock import SystemClock, wait_until
 from playhead.detached import Detached
 from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.folders import open_plain, read_plain
 
 # The shell writes its own pid and start time before it becomes the server. Written by anyone else, a
-# crash between start and note would leave a server that nobody knows of.
+# crash between start and note would leave a server that nobody knows of. The note is its open stdin:
+# the servers' user has no folder in which root would write or believe what is written.
 _NOTE_AND_BECOME = (
-    '{ echo $$; cat /proc/$$/stat 2>/dev/null || ps -o lstart= -p $$; } > "$0.new" '
-    '&& mv "$0.new" "$0" && exec "$@"'
+    "{ echo $$; cat /proc/$$/stat 2>/dev/null || ps -o lstart= -p $$; } >&0 "
+    '&& exec "$@" < /dev/null'
 )
 _HAS_PROC = Path("/proc/self/stat").exists()
 _PREPARED_WITHIN_S = 120.0
 _READY_WITHIN_S = 60.0
 _KILLED_WITHIN_S = 10.0
 _PROGRAMS = ("sh", "java", "postgres")
+_LONGEST_NOTE, _LONGEST_TAIL = 4_096, 1 << 20
 _STAT_START_TIME = 19  # of the fields after the command's closing parenthesis
 
 
@@ -59,6 +62,7 @@ def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User
         text=True,
         timeout=_PREPARED_WITHIN_S,
         check=False,
+        umask=0o077,
         **User.keywords(user),
     )
     if done.returncode != 0:
@@ -72,51 +76,61 @@ def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User
 class Server:
     """A server program's place in the file system and the sign by which its process is known.
 
-    `marker` is one argument of its command line that no other process has.
+    `marker` is one argument of its command line that no other process has. Its own folder is
+    `directory`; our notes about it lie beside that, where its user cannot write.
     """
 
     name: str
     directory: Path
     marker: str
+    user: User | None = None
 
     @property
     def pid_file(self) -> Path:
-        return self.directory / "server.pid"
+        return self.directory.with_name(f"{self.name}.pid")
 
     @property
     def output(self) -> Path:
         """What the process itself printed."""
-        return self.directory / "server.out"
+        return self.directory.with_name(f"{self.name}.out")
 
     def pid(self) -> int | None:
         """The pid of the living process that the pid file means, or None.
 
-        The same number, the same start time and our marker: a recycled pid is never taken for ours.
+        The same number, the same start time, the servers' user and our marker: a recycled pid is never
+        taken for ours.
         """
         try:
-            first, _, noted = self.pid_file.read_text(encoding="utf-8").partition("\n")
+            first, _, noted = read_plain(self.pid_file, most=_LONGEST_NOTE).decode().partition("\n")
             pid = int(first)
         except (OSError, ValueError):
             return None
-        if _start_time(pid) != _start_of(noted) or not self._has_marker(pid):
+        if _start_time(pid) != _start_of(noted) or not self._is_ours(pid):
             return None
         return pid
 
-    def _has_marker(self, pid: int) -> bool:
-        return self.marker in " ".join(_command_line(pid))
+    def _is_ours(self, pid: int) -> bool:
+        owner = os.geteuid() if self.user is None else self.user.uid
+        return _owner(pid) == owner and self.marker in " ".join(_command_line(pid))
 
-    def spawn(self, command: Sequence[str], *, user: User | None) -> subprocess.Popen[bytes]:
-        """Start the server detached from our terminal, as `user` when we are root."""
+    def spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start the server detached from our terminal, as its user when we are root."""
         self.pid_file.unlink(missing_ok=True)
-        with self.output.open("wb") as output:
+        note = open_plain(self.pid_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        output = open_plain(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
             return Detached(
-                ["/bin/sh", "-c", _NOTE_AND_BECOME, str(self.pid_file), *command],
+                ["/bin/sh", "-c", _NOTE_AND_BECOME, self.name, *command],
                 directory=self.directory,
                 environment=environment(self.directory),
+                stdin=note,
                 output=output,
                 umask=0o077,
-                **User.keywords(user),
+                **User.keywords(self.user),
             )
+        finally:
+            os.close(note)
+            os.close(output)
 
     def end_strays(self) -> None:
         """End what a killed `up` had started and nobody noted: its shell or the server it became.
@@ -127,8 +141,7 @@ class Server:
         for pid in _every_pid():
             words = _command_line(pid)
             if self.marker in words and Path(words[0]).name in _PROGRAMS and pid != self.pid():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                self._signal(pid, signal.SIGKILL)
                 wait_until(
                     lambda pid=pid: _start_time(pid) is None,  # type: ignore[misc]
                     deadline_s=_KILLED_WITHIN_S,
@@ -143,12 +156,25 @@ class Server:
             self.pid_file.unlink(missing_ok=True)
             return False
         for sign, wait_s in ((graceful, patience_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sign)
+            self._signal(pid, sign)
             if self._gone(pid, wait_s):
                 break
         self.pid_file.unlink(missing_ok=True)
         return True
+
+    def _signal(self, pid: int, sign: signal.Signals) -> None:
+        """Where the system can, by a handle: the number may be another process's at any time."""
+        with contextlib.suppress(ProcessLookupError):
+            if not hasattr(os, "pidfd_open"):
+                if self._is_ours(pid):
+                    os.kill(pid, sign)
+                return
+            handle = os.pidfd_open(pid)
+            try:
+                if self._is_ours(pid):
+                    signal.pidfd_send_signal(handle, sign)
+            finally:
+                os.close(handle)
 
     def _gone(self, pid: int, wait_s: float) -> bool:
         def is_gone() -> bool:
@@ -197,10 +223,10 @@ def await_server(
 def tail(file: Path, lines: int = 15) -> list[str]:
     """The last lines of a log, for an error message."""
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = read_plain(file, most=_LONGEST_TAIL)
     except OSError:
         return []
-    return text.splitlines()[-lines:]
+    return text.decode("utf-8", "replace").splitlines()[-lines:]
 
 
 def _reap(pid: int) -> None:
@@ -228,6 +254,18 @@ def _start_time(pid: int) -> str | None:
         is_zombie = stat.rpartition(")")[2].split()[0] == "Z"
         return None if is_zombie else _field_of_stat(stat)
     return _ps(pid, "lstart")
+
+
+def _owner(pid: int) -> int | None:
+    """The user whom a process runs as."""
+    if _HAS_PROC:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return int(status.partition("\nUid:")[2].split()[0])
+    found = _ps(pid, "uid")
+    return int(found) if found else None
 
 
 def _command_line(pid: int) -> list[str]:

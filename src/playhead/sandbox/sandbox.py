@@ -16,6 +16,7 @@ from playhead.sandbox import ground
 from playhead.sandbox.broker import Broker
 from playhead.sandbox.database import Database, database_url
 from playhead.sandbox.ground import LOOPBACK, Memory
+from playhead.whole import write_whole
 
 _STARTS = 4
 """How often a server is started when others keep taking the port between our choice and its use."""
@@ -95,11 +96,14 @@ class Sandbox:
         """Stop what runs; the data stay. Returns the servers that were stopped."""
         if not self.directory.exists():
             return []
+        ground.expect_own(self.directory)
         with ground.only_one(self.directory, say):
             self._context_file.unlink(missing_ok=True)
             return self._stop(*self._servers())
 
     def status(self) -> Status:
+        if self.directory.exists():
+            ground.expect_own(self.directory)
         broker, database = self._servers()
         memory = ground.recall(self.directory)
         pids = broker.server.pid(), database.server.pid()
@@ -207,7 +211,7 @@ class Sandbox:
 
     def _publish(self, endpoints: Endpoints) -> None:
         """Leave a context that every command finds while the sandbox is up."""
-        ground.write_private(
+        write_whole(
             self._context_file,
             f'bootstrap_servers = "{endpoints.bootstrap_servers}"\n'
             f'database = "{endpoints.database_url}"\n',

@@ -1,0 +1,213 @@
+"""Folders that others can change are refused, and no link in one is followed, however it came there."""
+
+import errno
+import os
+import stat
+import threading
+from contextlib import suppress
+
+import pytest
+
+from playhead import locks
+from playhead.errors import PlayheadError, Refused, SandboxError
+from playhead.files.local import LocalStore
+from playhead.files.trouble import LinkInside
+from playhead.folders import exposed, open_plain, opened, read_plain
+from playhead.sandbox import Sandbox
+from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
+
+# --- who else can change it
+
+
+def test_a_folder_of_our_own_is_ours(tmp_path):
+    assert exposed(tmp_path) is None
+    (tmp_path / "way").symlink_to(tmp_path)
+    assert exposed(tmp_path / "way") is None
+
+
+@pytest.mark.parametrize(("mode", "is_exposed"), [(0o777, True), (0o1777, True), (0o755, False)])
+def test_a_folder_that_others_can_write_to(tmp_path, mode, is_exposed):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(mode)
+    assert (exposed(tmp_path / "open") is not None) is is_exposed
+
+
+@pytest.mark.parametrize(("mode", "is_exposed"), [(0o777, True), (0o1777, False)])
+def test_what_lies_above_counts_too_unless_only_owners_can_rename_there(tmp_path, mode, is_exposed):
+    inner = tmp_path / "open" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "open").chmod(mode)
+    assert (exposed(inner) is not None) is is_exposed
+    assert (exposed(inner / "not there yet") is not None) is is_exposed
+
+
+@NEEDS_A_STRANGER
+def test_a_strangers_folder_and_a_strangers_link_are_exposed(servers_folder, tmp_path):
+    theirs = strangers_folder(servers_folder / f"theirs-{tmp_path.name}")
+    assert "belongs to" in (exposed(theirs) or "")
+    assert exposed(theirs / "below") is not None
+    ours = servers_folder / f"ours-{tmp_path.name}"
+    ours.mkdir()
+    shared = servers_folder / f"shared-{tmp_path.name}"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    assert as_stranger("ln", "-s", str(ours), str(shared / "link")).returncode == 0
+    assert exposed(ours) is None
+    assert "belongs to" in (exposed(shared / "link") or "")
+
+
+# --- handles
+
+
+def test_a_link_on_the_way_is_an_error(tmp_path):
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with opened(tmp_path, "real/inner") as handle:
+        assert os.listdir(handle) == []  # noqa: PTH208
+    for below in ("link", "link/inner", "real/../real", ".."):
+        with pytest.raises(OSError) as caught, opened(tmp_path, below):
+            pass
+        assert caught.value.errno == errno.ELOOP
+    with opened(tmp_path / "link", "inner"):
+        pass  # the root may be a link: the operator named it
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+def test_only_a_plain_file_is_opened(tmp_path, kind):
+    place = tmp_path / "place"
+    (tmp_path / "elsewhere").write_text("secret")
+    if kind in ("link", "dangling"):
+        place.symlink_to(tmp_path / ("elsewhere" if kind == "link" else "nothing"))
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    for flags in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_RDWR | os.O_CREAT):
+        with pytest.raises(OSError):
+            os.close(open_plain(place, flags))
+    assert (tmp_path / "elsewhere").read_text() == "secret"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_the_end_of_a_long_file(tmp_path):
+    (tmp_path / "log").write_bytes(b"x" * 10_000 + b"end")
+    assert read_plain(tmp_path / "log", most=5) == b"xxend"
+    assert len(read_plain(tmp_path / "log")) == 10_003
+
+
+# --- locks
+
+
+def test_a_lock_that_is_a_link_writes_nothing_where_it_leads(tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError), locks.held(tmp_path / "lock", Refused):
+        pass
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("mask", [0, 0o022])
+def test_a_lock_is_its_owners_whatever_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with locks.held(tmp_path / "made" / "lock", Refused):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "made" / "lock").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
+
+
+# --- archives
+
+
+@pytest.mark.parametrize("name", [".lock", ".hold", ".data.aside", "data"])
+def test_a_planted_link_in_an_archive_is_not_written_through(tmp_path, name):
+    (tmp_path / "victim").write_text("precious")
+    folder = tmp_path / "archive" / "topic"
+    folder.mkdir(parents=True)
+    (folder / name).symlink_to(tmp_path / "victim")
+    store = LocalStore(tmp_path / "archive")
+    with suppress(PlayheadError), store.held("r", "topic"), store.alone("topic"):
+        store.publish("topic/data", [b"new"])
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", [".lock", ".hold"])
+def test_a_pipe_in_a_locks_place_keeps_nobody_waiting(tmp_path, name):
+    (tmp_path / "topic").mkdir()
+    os.mkfifo(tmp_path / "topic" / name)
+    store = LocalStore(tmp_path)
+    with pytest.raises(PlayheadError), store.held("r", "topic"), store.alone("topic"):
+        pass
+
+
+def test_a_folder_swapped_for_a_link_between_check_and_use(tmp_path):
+    """The swap happens at every instant; nothing may ever appear, or be removed, outside."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data").write_text("precious")
+    folder, parked = tmp_path / "archive" / "topic", tmp_path / "parked"
+    folder.mkdir(parents=True)
+    is_over = threading.Event()
+
+    def swap() -> None:
+        while not is_over.is_set():
+            with suppress(OSError):
+                folder.rename(parked)
+                folder.symlink_to(outside)
+                folder.unlink()
+                parked.rename(folder)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    store, refused = LocalStore(tmp_path / "archive"), 0
+    try:
+        for number in range(400):
+            try:
+                with store.alone("topic"):
+                    store.publish("topic/data", [b"%d" % number])
+                store.read("topic/data")
+                store.remove("topic/data")
+            except (LinkInside, PlayheadError):
+                refused += 1
+    finally:
+        is_over.set()
+        swapping.join(20)
+    assert [path.name for path in outside.iterdir()] == ["data"]
+    assert (outside / "data").read_text() == "precious"
+
+
+def test_an_archive_written_under_umask_0_is_not_everybodys(tmp_path):
+    before = os.umask(0)
+    try:
+        store = LocalStore(tmp_path / "archive")
+        with store.held("r", "a/b"), store.alone("a/b"):
+            store.publish("a/b/data", [b"x"])
+    finally:
+        os.umask(before)
+    found = list((tmp_path / "archive").rglob("*"))
+    assert len(found) == 5
+    assert [path for path in found if path.stat().st_mode & stat.S_IWOTH] == []
+
+
+# --- the sandbox's folder
+
+
+@NEEDS_A_STRANGER
+def test_a_sandbox_in_a_strangers_folder_is_refused_by_every_command(servers_folder, tmp_path):
+    theirs = strangers_folder(servers_folder / f"trap-{tmp_path.name}")
+    for act in (lambda box: box.up(), lambda box: box.down(), lambda box: box.status()):
+        with pytest.raises(SandboxError, match="cannot be in"):
+            act(Sandbox(theirs))
+    assert list(theirs.iterdir()) == []
+
+
+def test_a_sandbox_in_a_folder_that_others_can_write_to_is_refused(tmp_path):
+    box = tmp_path / "box"
+    box.mkdir()
+    box.chmod(0o777)
+    with pytest.raises(SandboxError, match="others can write") as caught:
+        Sandbox(box).up()
+    assert "--dir" in (caught.value.hint or "")
+    assert list(box.iterdir()) == []
