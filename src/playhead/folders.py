@@ -124,3 +124,8 @@ def read_plain(name: str | Path, *, most: int | None = None, folder: int | None 
         if most is not None:
             file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read() if most is None else file.read(most)
+
+
+def move(name: str | Path, new: str | Path, folder: int | None, other: int | None) -> None:
+    """Give a file another name, in the place of what had it, in one folder or from one to another."""
+    os.replace(name, new, src_dir_fd=folder, dst_dir_fd=other)

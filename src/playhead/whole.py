@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
+from playhead.folders import move
+
 _OWNERS = 0o600
 
 
@@ -14,7 +16,7 @@ def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | Non
     """
     aside = _written_aside(file, text, mode, folder)
     try:
-        os.replace(aside, file, src_dir_fd=folder, dst_dir_fd=folder)
+        move(aside, file, folder, folder)
     except BaseException:
         os.unlink(aside, dir_fd=folder)
         raise

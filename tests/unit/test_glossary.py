@@ -40,6 +40,8 @@ ALLOWED_IN_FILE = {
     ("message", "spark/failures.py"): "the sentence that an error says",
     ("message", "properties.py"): "Kafka's properties, and what they bound",
     ("batch", "properties.py"): "Kafka's property batch.size, and what it means",
+    ("src", "folders.py"): "the system's parameter",
+    ("dst", "folders.py"): "the system's parameter",
     ("throttling", "files/s3.py"): "AWS's name of an error",
     ("batch", "traffic/lots.py"): "names that fields of captured traffic may have",
     ("message", "traffic/lots.py"): "names that fields of captured traffic may have",

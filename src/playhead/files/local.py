@@ -14,7 +14,7 @@ from typing import IO
 from playhead.clock import SystemClock, wait_until
 from playhead.files.store import Piece
 from playhead.files.trouble import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
-from playhead.folders import open_plain, opened, read_plain, refuse_link
+from playhead.folders import move, open_plain, opened, read_plain, refuse_link
 from playhead.target import InUse
 
 # Begins with a dot, so that nobody who reads the folder takes it for data.
@@ -71,7 +71,7 @@ class LocalStore:
             try:
                 _write_durably(beside, handle, pieces)
                 aside()
-                os.replace(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
+                move(beside, name, handle, handle)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(beside, dir_fd=handle)

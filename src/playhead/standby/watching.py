@@ -13,7 +13,7 @@ from typing import Any
 from playhead import locks, paths, secrets
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.faults import abort_point
-from playhead.folders import opened
+from playhead.folders import move, opened
 from playhead.instant import show_ms
 from playhead.journal import DONE as PROVED
 from playhead.proof import Proof
@@ -151,8 +151,7 @@ class Watch:
             name = standby_of(dropped.name.removesuffix(REQUEST), Standbys().names())
             claim = Claim.of(dropped, new_id(name or _NOBODY))
             with suppress(FileNotFoundError):  # whoever dropped it has taken it back
-                names = dropped.name, claim.file.name
-                os.rename(*names, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+                move(dropped.name, claim.file.name, self._handle, self._handle)
                 abort_point("standby.claimed")
                 return claim
         return None
@@ -177,7 +176,7 @@ class Watch:
             write_whole(Path(claim.outcome), text, mode=0o644, folder=handle)
             abort_point("standby.outcome_written")
             with suppress(FileNotFoundError):  # somebody took it away meanwhile; the outcome stays
-                os.replace(claim.file.name, claim.name, src_dir_fd=self._handle, dst_dir_fd=handle)
+                move(claim.file.name, claim.name, self._handle, handle)
         abort_point("standby.put_away")
 
     def _expect_folder(self) -> None:
