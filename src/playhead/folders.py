@@ -1,6 +1,7 @@
 """Folders and files opened so that no link is followed, and which folders somebody else can change."""
 
 import errno
+import grp
 import os
 import pwd
 import stat
@@ -29,30 +30,38 @@ def exposed(folder: Path) -> str | None:
 
 def _exposure(path: Path, *, is_last: bool) -> str | None:
     found = path.lstat()
-    # In a user namespace root's files may have another owner's number: the one of "/".
-    if found.st_uid not in (0, os.geteuid(), Path("/").stat().st_uid):
-        return f"{path} belongs to {_user(found.st_uid)}"
-    if stat.S_ISLNK(found.st_mode):
+    reason = why_not_ours(found)
+    is_writers = reason is not None and found.st_uid in _trusted()
+    if is_writers and (
+        stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and not is_last)
+    ):
         return None
-    is_shared = found.st_mode & stat.S_IWOTH or (
-        found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
-    )
-    if is_shared and (is_last or not found.st_mode & stat.S_ISVTX):
-        return f"others can write to {path}"
+    return reason and f"{path}: {reason}"
+
+
+def why_not_ours(found: os.stat_result) -> str | None:
+    """Who else than the user (and root, who can do anything) may write this; None when nobody may."""
+    if found.st_uid not in _trusted():
+        return f"it belongs to {_user(found.st_uid)}"
+    if found.st_mode & stat.S_IWOTH:
+        return "everybody can write it"
+    if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):
+        return "its group can write it"
     return None
 
 
-def _is_own_group(gid: int) -> bool:
-    """A group of root's or of one user alone, as systems make them that have a umask of 002."""
-    import grp
+def _trusted() -> tuple[int, ...]:
+    """In a user namespace root's files may have another owner's number: the one of "/"."""
+    return (0, os.geteuid(), Path("/").stat().st_uid)
 
-    if gid == 0:
-        return True
+
+def _is_private(gid: int) -> bool:
+    """Whether it is a group of the user alone, as many systems give each user one of its own."""
     try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
         return False
-    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
 
 
 def _user(uid: int) -> str:

@@ -10,6 +10,7 @@ from stat import S_ISREG
 
 from playhead import secrets, trust
 from playhead.errors import BadValue, Refused, UsageError
+from playhead.folders import why_not_ours
 from playhead.layers import FILE, KAFKA, Layer, Place, layer_of, parse_toml
 from playhead.trust import Seen
 
@@ -51,7 +52,7 @@ def find_project_file(folder: Path) -> Path | None:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        return trust.why_not_ours(folder.stat()) is None
+        return why_not_ours(folder.stat()) is None
     except OSError:
         return False
 
@@ -68,7 +69,7 @@ def read(file: Path) -> Seen:
         raise UsageError(f"cannot read {file}: {reason}") from exc
     if content is None or len(content) > _MOST_BYTES:
         raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 20} MiB")
-    return Seen(file, content, trust.why_not_ours(found))
+    return Seen(file, content, why_not_ours(found))
 
 
 def said_by(seen: Seen) -> tuple[Layer, str | None]:

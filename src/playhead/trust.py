@@ -1,17 +1,15 @@
 """Which project files the user has trusted, each by its folder's real path and its very bytes."""
 
-import grp
 import hashlib
 import json
 import os
-import pwd
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_IWGRP, S_IWOTH
 
 from playhead import paths
 from playhead.errors import Refused, UsageError
+from playhead.folders import why_not_ours
 from playhead.locks import held
 
 
@@ -36,33 +34,6 @@ class Seen:
 def key_of(file: Path) -> str:
     """The file by the real path of its folder: a link to a trusted folder is that folder."""
     return str(Path(os.path.realpath(file.parent)) / file.name)
-
-
-def why_not_ours(found: os.stat_result) -> str | None:
-    """Who else than the user (and root, who can do anything) may write this; None when nobody may."""
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to {_user(found.st_uid)}"
-    if found.st_mode & S_IWOTH:
-        return "everybody can write it"
-    if found.st_mode & S_IWGRP and not _is_private(found.st_gid):
-        return "its group can write it"
-    return None
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def _is_private(gid: int) -> bool:
-    """Whether it is a group of the user alone, as many systems give each user one of its own."""
-    try:
-        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
 
 
 def store() -> Path:

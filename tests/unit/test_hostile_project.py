@@ -12,6 +12,7 @@ from playhead.cli import complete
 from playhead.cli.app import main
 from playhead.context import configure
 from playhead.errors import Refused, UsageError
+from playhead.folders import why_not_ours
 from playhead.project import NotTrusted, find_project_file
 from tests.empty_listener import EmptyListener
 
@@ -258,7 +259,7 @@ def test_not_even_what_is_harmless_is_taken_from_others(repository):
 )
 def test_whose_a_file_is(uid, gid, mode, found):
     status = os.stat_result((mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
-    said = trust.why_not_ours(status)
+    said = why_not_ours(status)
     assert said is None if found is None else found in str(said)
 
 
