@@ -1,9 +1,10 @@
 """Plays one schedule: a case is drawn, the product replays it amid faults, and the oracle judges."""
 
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from playhead.context import Configuration, Resolved
 from playhead.errors import PlayheadError
@@ -15,7 +16,7 @@ from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.replay.verifying import Verification
 from playhead.request import Request
-from simulation import judge, live, product
+from simulation import judge, live, product, redrive
 from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again
 from simulation.choices import Choices
 from simulation.database import Database
@@ -136,9 +137,12 @@ class World:
         finally:
             self.kafka.weather = before
 
-    def plan(self) -> Plan | None:
-        """Make the plan; None where it was refused."""
-        task = self.scheduler.spawn(Process("planner"), self._plan)
+    def plan(
+        self, request: Mapping[str, Any] | None = None, replay_id: str = _REPLAY
+    ) -> Plan | None:
+        """Make the plan, of the case unless another one is asked for; None where it was refused."""
+        asked = Request(**(request or self.case.request))
+        task = self.scheduler.spawn(Process("planner"), lambda: self._plan(asked, replay_id))
         with self.fair_weather():
             self.scheduler.run_until(lambda: task.is_done)
         if isinstance(task.failure, PlayheadError):
@@ -151,10 +155,9 @@ class World:
         self.scheduler.tell(f"planned {', '.join(map(str, found.slices()))}")
         return found
 
-    def _plan(self) -> Plan:
-        request = Request(**self.case.request)
+    def _plan(self, request: Request, replay_id: str) -> Plan:
         both = ends(request, _CONFIGURATION)
-        return Planner(request, both, self.scheduler.now_ns).plan(_REPLAY)
+        return Planner(request, both, self.scheduler.now_ns).plan(replay_id)
 
     def start(self, plan: Plan, journal: product.Journal, name: str) -> Task:
         """Somebody runs, or resumes, the plan."""
@@ -190,7 +193,7 @@ class World:
     def _plan_of_the_ledger(self, plan: Plan) -> Plan:
         """As a machine gets it that has no journal of the replay; before the ledger has it, by hand."""
         try:
-            return plan_from_ledger(_REPLAY, plan.request.target_endpoint, _CONFIGURATION)
+            return plan_from_ledger(plan.replay_id, plan.request.target_endpoint, _CONFIGURATION)
         except PlayheadError:
             return plan
 
@@ -272,6 +275,8 @@ def _run(world: World) -> None:
     judge.at_the_end(world, is_proved)
     if is_proved and not (case.is_table or case.upset or case.guard):
         _look_again(world, plan, journal)
+    if is_proved and world.expected.letters and not world.is_upset:
+        redrive.run(world)
 
 
 def _look_again(world: World, plan: Plan, journal: product.Journal) -> None:
