@@ -52,6 +52,8 @@ class Case:
     two_at_once: bool = False
     guard: str | None = None
     """A switch of the context that forbids the run."""
+    orphans: frozenset[int] = frozenset()
+    """Ids whose rows another table does not want; that is said when they are committed, and not before."""
     generation: int = 0
     """How often the source was made again; its records say so."""
     pipeline: "Pipeline | None" = None
@@ -117,6 +119,8 @@ def draw(
         case.guard = choices.pick(("read_only", "production"))
     if choices.below(2 if is_live else 4) == 1:
         case.upset = UPSETS[0] if is_live else choices.pick(UPSETS)
+    if case.is_table and case.rule is None and case.on_error != "fail":
+        case.orphans = choices.pick((frozenset(), frozenset({1}), frozenset({0, 101})))
     cluster.create(SOURCE, partitions)
     wild = choices.below(3) == 1 and "wild" not in without
     for number in range(partitions):

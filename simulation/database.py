@@ -12,7 +12,7 @@ from simulation.scheduler import Process, Scheduler
 Row = dict[str, Any]
 Place = tuple[str, str]
 _STATUS = adbc_driver_manager.AdbcStatusCode
-DEADLOCK, UNIQUE, IN_FAILED = "40P01", "23505", "25P02"
+DEADLOCK, UNIQUE, IN_FAILED, FOREIGN = "40P01", "23505", "25P02", "23503"
 
 
 def refusal(sqlstate: str, text: str) -> Exception:
@@ -41,6 +41,8 @@ class Table:
     key: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     rows: dict[int, Row] = field(default_factory=dict)
+    orphans: frozenset[int] = frozenset()
+    """Ids that another table does not have; a deferred constraint asks for them."""
 
     def key_of(self, row: Row) -> tuple[Any, ...]:
         return tuple(row.get(name) for name in self.key)
@@ -56,13 +58,15 @@ class Transaction:
     locks: set[Any] = field(default_factory=set)
     savepoints: list[Any] = field(default_factory=list)
     has_failed: bool = False
+    is_immediate: bool = False
+    """Whether deferred constraints are asked for with each statement, and not at the end."""
 
     def snapshot(self) -> Any:
         kept = {name: list(rows) for name, rows in self.temporary.items()}
-        return dict(self.writes), kept, dict(self.kinds)
+        return dict(self.writes), kept, dict(self.kinds), self.is_immediate
 
     def restore(self, snapshot: Any) -> None:
-        writes, kept, kinds = snapshot
+        writes, kept, kinds, self.is_immediate = snapshot
         self.writes, self.kinds = dict(writes), dict(kinds)
         self.temporary = {name: list(rows) for name, rows in kept.items()}
 
@@ -90,7 +94,7 @@ class Database:
             "_offset": "int8",
         }
         key = ("id",) if case.rule else ("_partition", "_offset")
-        self.create(("public", name), kinds, key)
+        self.create(("public", name), kinds, key).orphans = case.orphans
 
     def create(
         self,
@@ -181,6 +185,12 @@ class Database:
 
     def delete(self, table: Table, transaction: Transaction, rid: int) -> None:
         transaction.writes[table, rid] = None
+
+    def refuse_orphans(self, transaction: Transaction) -> None:
+        """What a deferred constraint says of the rows that were written."""
+        for (table, _), row in transaction.writes.items():
+            if table.orphans and row is not None and row.get("id") in table.orphans:
+                raise refusal(FOREIGN, "insert or update violates foreign key constraint")
 
     def commit(self, transaction: Transaction) -> None:
         for (table, rid), row in transaction.writes.items():
@@ -302,7 +312,10 @@ class Link:
                 raise
         before = own.snapshot()
         try:
-            return work()[:2]
+            found = work()
+            if own.is_immediate:
+                self.base.refuse_orphans(own)
+            return found[:2]
         except adbc_driver_manager.Error:
             own.restore(before)
             own.has_failed = True

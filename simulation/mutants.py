@@ -102,6 +102,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "buried by the slice",
+        "of a slice that has dead letters already no others are buried",
+        (
+            Change(
+                "kafka/dead_letters.py",
+                "        left = set(burials.missing(slice_, offsets))\n",
+                "        seen = burials.others(slice_, ()) > 0\n"
+                "        left = set() if seen else set(offsets)\n",
+            ),
+        ),
+    ),
+    Mutant(
         "excuses",
         "verify makes its checksums of what it expects, and sees no record that was changed",
         (

@@ -56,7 +56,7 @@ def _into_table(case: Case, events: Sequence[tuple[int, Stored]], found: Outcome
             _bury(case, number, record, kept, latest, found)
             continue
         document = _document(record.value)
-        if document is None:
+        if document is None or document["id"] in case.orphans:
             _refuse(case, number, record, found)
             continue
         key = document["id"] if case.rule else (number, record.offset)

@@ -61,8 +61,14 @@ def _commit(link: Link, _: Any, __: Any) -> Answer:
     assert own is not None
     if own.has_failed:
         return _rollback(link, None, ())
-    link.base.commit(own)
-    link.transaction = None
+    try:
+        link.base.refuse_orphans(own)
+        link.base.commit(own)
+    except BaseException:
+        link.base.release(own)
+        raise
+    finally:
+        link.transaction = None
     return [], -1
 
 
@@ -106,7 +112,15 @@ def _version(link: Link, _: Any, __: Any) -> Answer:
     return [(180_000, "60s")], -1
 
 
-@shape(r"SET CONSTRAINTS ALL IMMEDIATE|ANALYZE .*|CREATE INDEX .*|LOCK TABLE .* MODE")
+@shape(r"SET CONSTRAINTS ALL IMMEDIATE")
+def _immediate(link: Link, _: Any, __: Any) -> Answer:
+    assert link.transaction is not None
+    link.transaction.is_immediate = True
+    link.base.refuse_orphans(link.transaction)
+    return [], -1
+
+
+@shape(r"ANALYZE .*|CREATE INDEX .*|LOCK TABLE .* MODE")
 def _nothing(link: Link, _: Any, __: Any) -> Answer:
     return [], -1
 
@@ -150,7 +164,8 @@ def _table(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = link.base.tables.get((parameters[0], parameters[1]))
     if table is None:
         return [], -1
-    return [(table.oid, "r", "p", *table.place, False, False, False, False)], -1
+    has_deferred = bool(table.orphans)
+    return [(table.oid, "r", "p", *table.place, False, False, False, has_deferred)], -1
 
 
 _TYPES = {

@@ -84,10 +84,10 @@ def _orders(link: Link, match: Any, _: Any) -> Answer:
     return [(each,) for each in sorted(row[ORDER] for row in _temporary(link, match[1]))], -1
 
 
-@shape(r'DELETE FROM (playhead_\w+) WHERE "playhead:offset" = \$1')
-def _forget(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
-    rows = _temporary(link, match[1])
-    rows[:] = [row for row in rows if row[ORDER] != parameters[0]]
+@shape(r'DELETE FROM (playhead_\w+) WHERE "playhead:offset" IN \(([\d, ]+)\)')
+def _forget(link: Link, match: Any, _: Any) -> Answer:
+    rows, gone = _temporary(link, match[1]), set(map(int, match[2].split(", ")))
+    rows[:] = [row for row in rows if row[ORDER] not in gone]
     return [], -1
 
 
