@@ -41,6 +41,7 @@ def wire() -> None:
     playhead.spark.run.without_pandas = nullcontext
     playhead.spark.transform.forgiving = nullcontext
     playhead.spark.session.has_died = lambda: False
+    playhead.spark.session.tasks_are_ours = lambda _: False
 
 
 def use(worth_several: int, records: int) -> None:
@@ -102,6 +103,10 @@ class Frame:
     is_one: bool = True
     options: Mapping[str, str] | None = None
     is_cancelled: Callable[[], bool] = lambda: False
+
+    @property
+    def sparkSession(self) -> Session:  # noqa: N802
+        return self.session
 
     def selectExpr(self, *_: str) -> "Frame":  # noqa: N802
         return self
