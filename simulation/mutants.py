@@ -171,7 +171,7 @@ MUTANTS = (
         (
             Change(
                 "replay/api.py",
-                "        need_consent(self.action, self.target_name, self.configuration, given)\n",
+                "        need_consent(self.action, self.target_name, self.guards, given)\n",
                 "        del given\n",
             ),
         ),
