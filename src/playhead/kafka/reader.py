@@ -241,12 +241,12 @@ def _is_trouble(found: Message) -> bool:
 
 
 def _add_columns(run: Records, found: list[Message]) -> int:
-    stamps = list(map(Message.timestamp, found))
+    # The client's ids of the types are Kafka's, plus one.
+    kinds, instants = zip(*map(Message.timestamp, found), strict=True) if found else ((), ())
     values = list(map(Message.value, found))
     run.offsets += map(Message.offset, found)
-    # The client's ids of the types are Kafka's, plus one.
-    run.timestamp_types += [kind - 1 for kind, _ in stamps]
-    run.timestamps_ms += [instant for _, instant in stamps]
+    run.timestamp_types += [kind - 1 for kind in kinds]
+    run.timestamps_ms += instants
     run.keys += map(Message.key, found)
     run.values += values
     return sum(map(len, filter(None, values)))

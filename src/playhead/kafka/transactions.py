@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from operator import length_hint
 from threading import Thread
 from typing import Any
@@ -157,7 +157,6 @@ class Transactions:
 
     def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
         """Hand over records, in their order; the last one's offset is told when it is known."""
-        last = len(columns) - 1
 
         def hear(error: KafkaError | None, record: Any) -> None:
             if error is None:
@@ -166,33 +165,31 @@ class Transactions:
                 self._failed = self._failed or error
 
         with self._translated("send"):
-            self._send_all(columns.cut(0, last), None)
-            self._send_all(columns.cut(last, last + 1), hear)
+            self._send_all(columns, hear)
             self._producer.poll(0)
 
-    def _send_all(self, columns: Columns, hear: Callable[..., None] | None) -> None:
-        produce, start, count = self._producer.produce, 0, len(columns)
-        while start < count:
-            values = iter(columns.values[start:])
-            headers = repeat(None) if columns.headers is None else columns.headers[start:]
+    def _send_all(self, columns: Columns, hear: Callable[..., None]) -> None:
+        produce, left = self._producer.produce, columns
+        while True:
+            values = iter(left.values)
             # Not a loop in Python: it would take longer than the client takes to make a record.
             calls = map(
                 produce,
-                repeat(columns.topic),
+                repeat(left.topic),
                 values,
-                columns.keys[start:],
-                repeat(columns.partition),
-                repeat(hear),
+                left.keys,
+                repeat(left.partition),
+                chain(repeat(None, len(left) - 1), (hear,)),
                 repeat(None),
-                columns.timestamps_ms[start:],
-                headers,
+                left.timestamps_ms,
+                repeat(None) if left.headers is None else left.headers,
             )
             try:
                 deque(calls, 0)
                 return
             except BufferError:
                 # The record that found the queue full is the last that was drawn.
-                start = count - length_hint(values) - 1
+                left = left.cut(len(left) - length_hint(values) - 1, len(left))
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
 
     def note(self, topic: str, key: bytes, value: bytes | None) -> None:
