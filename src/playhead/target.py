@@ -1,6 +1,6 @@
 """What every system that records go to must do: commit slices with their ledger entry."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -12,7 +12,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, SourceFacts
-from playhead.terms import Terms
+from playhead.terms import Terms, Whereto
 
 
 class AlreadyCommitted(Refused):
@@ -209,6 +209,10 @@ class Target(Protocol):
     def terms(self, replay_id: str, /) -> Terms | None:
         """The terms of this replay; None when the ledger has none."""
         ...
+
+    def whereto(self, _topics: Collection[str], /) -> Mapping[str, Whereto]:
+        """Where records of these source topics go now, as terms have it; nothing where no place has an id."""
+        return {}
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
         """Keep other runs of the same replay out where the system can, else with `InUse`."""

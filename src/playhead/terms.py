@@ -152,13 +152,19 @@ def differing(kept: Terms, wanted: Terms) -> list[str]:
         kinds = {True: "a live pipeline", False: "a replay"}
         return [f"this is {kinds[wanted.is_endless]}, and that {kinds[kept.is_endless]}"]
     found = [] if kept.is_endless else differing_rules(kept.rules, wanted.rules)
-    if kept.source != wanted.source:
-        found.append(f"the source is {wanted.source}; the ledger says {kept.source}")
-    found += differing_topics(kept.topics, wanted.topics)
-    found += _differing_places(kept, wanted)
+    found += differing_ends(kept, wanted)
     if not found and kept.digest != wanted.digest:
         found.append(_differing_plans(kept, wanted))
     return [*dict.fromkeys(found)]
+
+
+def differing_ends(kept: Terms, wanted: Terms) -> list[str]:
+    """What is not the same of source and target alone."""
+    found = []
+    if kept.source != wanted.source:
+        found.append(f"the source is {wanted.source}; the ledger says {kept.source}")
+    found += differing_topics(kept.topics, wanted.topics)
+    return found + _differing_places(kept, wanted)
 
 
 def differing_topics(kept: Mapping[str, str], found: Mapping[str, str]) -> list[str]:

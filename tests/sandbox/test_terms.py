@@ -104,6 +104,46 @@ def test_a_table_that_was_dropped_and_made_again(table, replay_id, on, capsys):
     assert table.rows() == []
 
 
+def test_any_machine_verifies_by_the_plan_in_the_ledger(table, replay_id, on, capsys, sandbox):
+    name = f"{table.schema}.cars"
+    assert code_of(*words(replay_id, name)) == 0
+    on("elsewhere")
+    assert code_of("verify", replay_id) == 2, "this machine has never heard of it"
+    assert code_of("verify", replay_id, f"postgres:{name}") == 0
+    assert f"verified: {COUNT} records" in capsys.readouterr().err
+    table.run("UPDATE {table} SET v = 'y' WHERE id = 7")
+    assert code_of("verify", replay_id, f"postgres:{name}") == 4
+    assert code_of("verify", replay_id, f"postgres:{name}", "--from", "start") == 2
+    assert code_of("verify", "nobody", f"postgres:{name}") == 2
+    capsys.readouterr()
+    Table.made(sandbox.database_url, table.schema, COLUMNS, "others")
+    assert code_of("verify", replay_id, f"postgres:{table.schema}.others") == 2
+    assert f"name postgres:{name} instead" in capsys.readouterr().err
+    made_again(table)
+    assert code_of("verify", replay_id, f"postgres:{name}") == 6
+
+
+def test_a_ledger_of_another_table_does_not_say_what_is_missing(
+    table, replay_id, on, capsys, sandbox
+):
+    """It used to say that nothing is."""
+    Table.made(sandbox.database_url, table.schema, COLUMNS, "others")
+    name = f"{table.schema}.cars"
+    assert code_of(*words(replay_id, name)) == 0
+    gaps = ("gaps", "json:tape", f"postgres:{name}", "--by", "ledger")
+    assert code_of(*gaps) == code_of(*gaps, "--ledger", replay_id) == 0
+    other = ("gaps", "json:tape", f"postgres:{table.schema}.others", "--by", "ledger")
+    capsys.readouterr()
+    assert code_of(*other, "--ledger", replay_id) == 6
+    assert f"the ledger says table {name}" in capsys.readouterr().err
+    assert code_of(*gaps, "--ledger", "nobody") == 2
+    assert "has no replay 'nobody'" in capsys.readouterr().err
+    made_again(table)
+    for more in ((), ("--ledger", replay_id)):
+        assert code_of(*gaps, *more) == 6
+        assert "it was dropped and made again" in capsys.readouterr().err
+
+
 def test_a_table_that_is_gone_is_not_made_in_its_place(table, replay_id, on, capsys):
     name = f"{table.schema}.cars"
     table.run("DROP TABLE {table}")

@@ -2,6 +2,8 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,12 +12,15 @@ from hypothesis import strategies as st
 from playhead.absence import Explained
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.gap import Gap, Gaps, Settling
+from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.replay import gaps, lacking, sighting
+from playhead.replay.begun import NotBegun
 from playhead.replay.gaps import Question, Search
-from playhead.source import Bounds
+from playhead.source import Bounds, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
-from playhead.testing import ListSource
+from playhead.terms import NO_TERMS, Terms, Whereto
+from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, record, request
 
 T = 1_600_000_000_000
@@ -169,6 +174,75 @@ def test_rows_are_known_by_columns_that_somebody_names():
         lacking.columns_of(request(), "ts")
     assert lacking.columns_of(request(key=("car",)), "ts") == ("car", "ts")
     assert lacking.columns_of(request(key=("car", "seq")), None) == ("car", "seq")
+
+
+# --- what a ledger is of
+
+
+class Placed(ListTarget):
+    """It says where records go."""
+
+    def whereto(self, topics):
+        return {topic: Whereto("list", self.made) for topic in topics}
+
+    def replays(self) -> list[str]:
+        return ["r1", "r2"]
+
+    def begin(self, replay_id: str, *edges: tuple[int, int], **others: Any) -> None:
+        topics = others.pop("topics", {TOPIC: "id-1"})
+        places = self.whereto(topics)
+        kept = Terms("digest", "lists", topics, "lists", {}, places=places)
+        self._terms[replay_id] = replace(kept, **others)
+        self._ledger[replay_id] = [Entry(each, len(each), len(each)) for each in runs(*edges)]
+
+
+FACTS = SourceFacts("lists", {TOPIC: TopicFacts("id-1")})
+
+
+def by_ledger(target: Placed, *ids: str, to: str = "postgres:t") -> lacking.Lacking:
+    ends = SimpleNamespace(target=target)
+    return lacking.by_ledger(request(target=to), ends, FACTS, runs((0, 100)), ids)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"topics": {TOPIC: "id-0"}}, "topic laps has the id id-1; the ledger says id-0"),
+        ({"topics": {"other": "id-1"}}, "it is of other, and not of laps"),
+        ({"source": "another cluster"}, "the ledger says another cluster"),
+        ({"places": {TOPIC: Whereto("list", "made before")}}, "it was dropped and made again"),
+        (
+            {"places": {TOPIC: Whereto("other", "made once")}},
+            "target is list; the ledger says other",
+        ),
+    ],
+)
+def test_a_ledger_of_other_ends_tells_nothing(others, said):
+    target = Placed()
+    target.begin("r1", (0, 100), **others)
+    target.begin("r2", (0, 60))
+    with pytest.raises(lacking.OtherLedger, match=said):
+        by_ledger(target, "r1")
+    with pytest.raises(lacking.OtherLedger, match=said):
+        by_ledger(target, "r2", "r1")
+    assert by_ledger(target, "r2").slices == runs((60, 100))
+    told = by_ledger(target, to="parquet:there")
+    assert told.slices == runs((60, 100))
+    [note] = [each for each in told.notes if each.code == "other-ledger"]
+    assert said in note.text
+
+
+def test_a_ledger_that_nobody_knows_is_not_empty():
+    target = Placed()
+    with pytest.raises(NotBegun, match="has no replay 'r9'"):
+        by_ledger(target, "r9")
+    target.begin("r1")
+    assert by_ledger(target, "r1").slices == runs((0, 100)), "it has begun, and committed nothing"
+    target.begin("r1", (0, 30))
+    del target._terms["r1"]
+    found = by_ledger(target, "r1")
+    assert found.slices == runs((30, 100)), "a version before wrote no terms"
+    assert NO_TERMS in [note.code for note in found.notes]
 
 
 # --- closing them

@@ -36,7 +36,12 @@ def verify(
         ),
     ],
     target: Annotated[
-        str | None, typer.Argument(help="With a source: what to hold against it.")
+        str | None,
+        typer.Argument(
+            help="With a source: what to hold against it. With an id: where the run's records went, when "
+            "another machine began it.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Read the records of a replay again, from source and target, and compare them.
@@ -44,11 +49,14 @@ def verify(
     Each record is the same, different, or one of which it cannot be told; dead letters are read back
     too. "verified" is said only when all are the same, else the exit code is 4. Nothing is written.
 
+    A run that this machine does not know is verified with ID and TARGET, by the plan in the ledger
+    there; its servers are named here.
+
     Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
     (rows that no record of the span accounts for are not looked for), copies of topics by counts and
     a checksum of each topic.
     """
-    if target is not None:
+    if target is not None and ":" in replay_id:
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
         found = api.plan(asked, run.configuration()).compare()
@@ -58,6 +66,9 @@ def verify(
             f"{source} is a source, and needs a TARGET",
             hint=f"playhead verify {source} TARGET; a run goes by its id: playhead verify ID",
         )
+    elif target is not None:
+        _need_no_span(run)
+        found = api.resumed(replay_id, Endpoint.parse(target), run.configuration()).verify()
     else:
         _need_no_span(run)
         saved = Journal().find(replay_id)

@@ -122,7 +122,7 @@ class Archive:
 
     def others(self, replay_id: str, slice_: Slice) -> list[Committed]:
         """What other replays have committed under the very same offsets."""
-        ids = [each for each in self._replays() if each != replay_id]
+        ids = [each for each in self.replays() if each != replay_id]
         return self.read_entries(_entries_of(ids, slice_))
 
     def strays(self, slice_: Slice) -> list[str]:
@@ -136,7 +136,7 @@ class Archive:
             other = names.data_slice(path, self.format)
             if other is None or not other.overlaps(slice_):
                 continue
-            if not self.read_entries(_entries_of(self._replays(), other)):
+            if not self.read_entries(_entries_of(self.replays(), other)):
                 strays.append(path)
         return strays
 
@@ -163,7 +163,7 @@ class Archive:
             path = self._where(names.data_path(slice_, self.format))
             raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
 
-    def _replays(self) -> list[str]:
+    def replays(self) -> list[str]:
         found = map(names.replay_of, self.store.folders(names.LEDGER))
         return sorted(each for each in found if each is not None)
 

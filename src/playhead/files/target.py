@@ -20,7 +20,7 @@ from playhead.files.typed import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.record import Record, Slice
+from playhead.record import Record
 from playhead.records import Records
 from playhead.target import Inspection, Look, Target, Writer
 from playhead.terms import Terms
@@ -97,9 +97,9 @@ class FilesTarget(Target):
         """One run at a time, by a lock on a local disk; S3 has no locks, and needs none (see Delivery)."""
         return self._archive().store.held(replay_id, names.replay_folder(replay_id))
 
-    def committed(self) -> list[Slice]:
-        """What all replays together have committed here."""
-        return [each.slice for each in self._archive().committed()]
+    def replays(self) -> list[str]:
+        """Those that have a ledger here."""
+        return self._archive().replays()
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         found = self._archive().committed(names.replay_folder(replay_id))

@@ -156,11 +156,15 @@ class KafkaTarget(Target):
         settled = {name: needs.get(name) for name in ("partitions", "same_cluster")}
         settled["topic_ids"] = {name: topic.topic_id for name, topic in found.items()}
         settled["counts"] = {name: topic.partitions for name, topic in found.items()}
-        places = {
+        return replace(terms, places=self._places(sources, found), settled=settled)
+
+    def _places(
+        self, sources: Collection[str], found: Mapping[str, TargetTopic]
+    ) -> dict[str, Whereto]:
+        return {
             source: Whereto(f"topic {name}", f"id {found[name].topic_id}" if name in found else "")
             for source, name in ((each, self.topic_for(each)) for each in sources)
         }
-        return replace(terms, places=places, settled=settled)
 
     def _sources(self, inspection: Inspection, terms: Terms) -> Sequence[str]:
         """The topics whose records go to a topic that is known before they are read."""
@@ -169,6 +173,11 @@ class KafkaTarget(Target):
     def terms(self, replay_id: str, /) -> Terms | None:
         """From the ledger's topic."""
         return ledger_of(self.connection, replay_id).terms()
+
+    def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
+        """The topics, with their ids."""
+        with Admin(self.connection) as admin:
+            return self._places(topics, look_up(admin, {*map(self.topic_for, topics)}))
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:

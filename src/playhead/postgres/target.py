@@ -1,7 +1,7 @@
 """Records go to a table of a PostgreSQL database, together with the ledger of what was committed."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +21,11 @@ from playhead.postgres.places import parts_of, place_of
 from playhead.postgres.session import Place, Session, open_session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.tables import Habits, OpenTable, depends_on_order
-from playhead.postgres.terms import Beginning, Replays, whereto
+from playhead.postgres.terms import Beginning, Replays, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.records import Records
 from playhead.target import Inspection, InUse, Look, Target
-from playhead.terms import OtherTerms, Terms, differing_place
+from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,11 @@ class PostgresTarget(Target):
     def terms(self, replay_id: str, /) -> Terms | None:
         with self._session() as session:
             return self._replays(session).get(replay_id)
+
+    def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
+        with self._session() as session:
+            tables = {topic: place_of(session.run, self.table, topic) for topic in topics}
+            return places(session, tables)
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:

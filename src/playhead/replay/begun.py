@@ -57,7 +57,7 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
     if (there.system, there.name) != (end.system, end.from_anywhere().name):
         raise UsageError(
             f"replay {replay_id} goes into {there.shown()}, and {end.shown()} was named",
-            hint=f"playhead resume {replay_id} {there.shown()}",
+            hint=f"name {there.shown()} instead",
         )
     return plan
 

@@ -1,5 +1,6 @@
 """Finds the offsets of a span that a target does not have: by its offsets, by its rows, or by its ledger."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -12,12 +13,15 @@ from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.presence import missing
 from playhead.record import Slice
+from playhead.replay.begun import NotBegun
 from playhead.replay.build import Ends, expecting
 from playhead.replay.running import RunJob
 from playhead.replay.sharing import lanes_of
 from playhead.replay.verifying import parts
 from playhead.request import Request
 from playhead.source import Place, SourceFacts
+from playhead.target import Target
+from playhead.terms import NO_TERMS, Terms, differing_ends
 
 if TYPE_CHECKING:
     from playhead.files.target import FilesTarget
@@ -27,6 +31,18 @@ BY = ("offsets", "key", "ledger")
 _AT_ONCE = 100_000
 _JOB = "gaps"
 _MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED = 1_000, 20
+
+
+class OtherLedger(Refused):
+    """A ledger is of another source or target than those that are compared."""
+
+    def __init__(self, replay_id: str, differences: Sequence[str]) -> None:
+        self.replay_id, self.differences = replay_id, tuple(differences)
+        super().__init__(
+            f"the ledger of {replay_id} cannot tell what is there: {'; '.join(differences)}",
+            hint="name a ledger of these ends: --ledger ID (`playhead runs` lists them); or compare a "
+            "table itself: --by offsets, or --by key --key COLS",
+        )
 
 
 @dataclass(slots=True)
@@ -122,23 +138,66 @@ def _unlike(count: int, table: str) -> Note:
 def by_ledger(
     request: Request, ends: Ends, facts: SourceFacts, spans: Sequence[Slice], ids: Sequence[str]
 ) -> Lacking:
-    """By what was committed: all of an archive's ledgers; else those of named replays, or this machine's."""
-    if request.target_endpoint.system not in ("kafka", "postgres"):
-        committed = cast("FilesTarget", ends.target).committed()
-        return Lacking(
-            remaining(spans, committed), "the archive's own ledgers", notes=[_ONLY_LEDGER]
-        )
-    ids = ids or [run.replay_id for run in Journal().runs() if _is_theirs(run, request, facts)]
-    if not ids:
+    """By what was committed: all of an archive's ledgers; else those of named replays, or this machine's.
+
+    A ledger of other ends tells nothing: it is refused when it was named, and else left out.
+    """
+    is_archive = request.target_endpoint.system not in ("kafka", "postgres")
+    known = ids or _known_ledgers(request, ends, facts, is_archive=is_archive)
+    others = {each: told for each in known if (told := _other_ends(each, ends.target, facts))}
+    if others and (ids or (len(others) == len(known) and not is_archive)):
+        raise OtherLedger(*next(iter(others.items())))
+    theirs = {each: ends.target.entries(each) for each in known if each not in others}
+    old = [each for each in theirs if ends.target.terms(each) is None]
+    for each in old:
+        if ids and not theirs[each]:
+            raise NotBegun(each, request.target_endpoint)
+    entries = [entry for found in theirs.values() for entry in found]
+    shown = [*theirs]
+    by = f"the ledger of {', '.join(shown[:3])}{' …' if len(shown) > 3 else ''}"
+    if is_archive:
+        by = "the archive's own ledgers"
+    notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
+    notes += [_old(each) for each in old if theirs[each]]
+    return Lacking(remaining(spans, [entry.slice for entry in entries]), by, notes=notes)
+
+
+def _known_ledgers(
+    request: Request, ends: Ends, facts: SourceFacts, *, is_archive: bool
+) -> list[str]:
+    if is_archive:
+        return cast("FilesTarget", ends.target).replays()
+    found = [run.replay_id for run in Journal().runs() if _is_theirs(run, request, facts)]
+    if not found:
         raise Refused(
             f"no replay of {request.source_endpoint.shown()} into "
             f"{request.target_endpoint.shown()} is known here, whose ledger could tell",
             hint="name one: --ledger ID; or compare the table itself, by offsets or --by key",
         )
-    entries = [entry for replay_id in ids for entry in ends.target.entries(replay_id)]
-    told = f"the ledger of {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
-    notes = [_ONLY_LEDGER, *_left_out(entries, spans)]
-    return Lacking(remaining(spans, [entry.slice for entry in entries]), told, notes=notes)
+    return found
+
+
+def _other_ends(replay_id: str, target: Target, facts: SourceFacts) -> list[str]:
+    """What is not the same of the ends that a ledger is of and those that are asked about; a ledger
+    without terms cannot tell."""
+    kept = target.terms(replay_id)
+    if kept is None:
+        return []
+    topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
+    if kept.topics and kept.topics.keys().isdisjoint(topics):
+        return [f"it is of {', '.join(sorted(kept.topics))}, and not of {', '.join(topics)}"]
+    now = Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
+    return differing_ends(kept, now)
+
+
+def _old(replay_id: str) -> Note:
+    text = f"the ledger of {replay_id} has no terms, as an earlier version began it: that it is of this"
+    return Note(NO_TERMS, f"{text} source and target cannot be told")
+
+
+def _left(replay_id: str, differences: Sequence[str]) -> Note:
+    text = f"the ledger of {replay_id} was left out, which is of something else: {differences[0]}"
+    return Note("other-ledger", text)
 
 
 _ONLY_LEDGER = Note(

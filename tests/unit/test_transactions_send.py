@@ -1,0 +1,62 @@
+"""What is sent in pieces arrives once and in its order, however often the client's queue is full."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.connection import KafkaConnection
+from playhead.kafka import clients
+from playhead.kafka.transactions import Columns, Transactions
+
+
+class Crowded:
+    """A producer whose queue has room for so many records until it is polled."""
+
+    def __init__(self, rooms: list[int]) -> None:
+        self.rooms, self.room = rooms, 0
+        self.sent: list[tuple[Any, ...]] = []
+        self.heard: list[Callable[..., None] | None] = []
+
+    def list_topics(self, **_: Any) -> None: ...
+
+    def init_transactions(self, _: float) -> None: ...
+
+    def produce(self, topic: str, value: Any, key: Any, partition: int, hear: Any, *rest: Any):
+        if not self.room:
+            raise BufferError
+        self.room -= 1
+        self.sent.append((topic, partition, key, value, *rest[1:]))
+        self.heard.append(hear)
+
+    def poll(self, _: float) -> None:
+        self.room = self.rooms.pop() if self.rooms else 100
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 4)), st.booleans())
+def test_a_full_queue_loses_no_record_and_repeats_none(count, rooms, has_headers):
+    producer = Crowded(rooms)
+    numbers = range(count)
+    headers = [[("n", b"%d" % n)] if n % 2 else None for n in numbers]
+    columns = Columns(
+        "copy",
+        3,
+        numbers,
+        [n + 100 for n in numbers],
+        [b"k%d" % n for n in numbers],
+        [b"v%d" % n for n in numbers],
+        headers if has_headers else None,
+    )
+    made, clients.make_producer = clients.make_producer, lambda *_, **__: producer
+    try:
+        transactions = Transactions(KafkaConnection("127.0.0.1:1"), "r", "r-0")
+    finally:
+        clients.make_producer = made
+    transactions.send(columns, lambda _: None)
+    assert producer.sent == [
+        ("copy", 3, b"k%d" % n, b"v%d" % n, n + 100, headers[n] if has_headers else None)
+        for n in numbers
+    ]
+    assert all(hear is None for hear in producer.heard[:-1]), "a callback for each costs a third"
+    assert producer.heard[-1] is not None
