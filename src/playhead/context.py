@@ -28,7 +28,7 @@ from playhead.logins import Homes, keep_at_home
 from playhead.project import PROJECT_FILE, find_project_file
 from playhead.properties import BY_NAME as PROPERTIES
 from playhead.properties import not_understood
-from playhead.settings import BY_NAME, SETTINGS, as_switch, as_zone
+from playhead.settings import BY_NAME, SETTINGS, as_heap, as_switch, as_zone
 from playhead.trust import Seen
 
 SANDBOX = "sandbox"
@@ -63,6 +63,8 @@ class Configuration:
         value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
         if setting.secret:
             secrets.without_password(value)  # its password is redacted from now on
+        if setting.is_heap:
+            return as_heap(value, key=name, where=found.origin)
         return as_zone(value, key=name, where=found.origin) if setting.is_zone else value
 
     def need(self, name: str, *, needed_for: str) -> str:
@@ -100,7 +102,7 @@ class Configuration:
         for setting in SETTINGS:
             if setting.is_guard:
                 self.is_on(setting.name)
-            elif setting.is_zone:
+            elif setting.is_zone or setting.is_heap:
                 self.get(setting.name)
         if secrets.PROMPT not in (found.value for found in self.kafka_properties.values()):
             self.kafka()

@@ -3,6 +3,7 @@
 The command line, the environment, project files, contexts, `config show` and the reference all read this.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,7 @@ class Setting:
     # A guard that any place has switched on stays on, whatever the others say.
     is_guard: bool = False
     is_zone: bool = False
+    is_heap: bool = False
 
     @property
     def ways(self) -> str:
@@ -65,7 +67,12 @@ SETTINGS: Final = (
         secret=True,
     ),
     Setting(
-        "spark_memory", "Heap of a local engine.", "--spark-memory", "PLAYHEAD_SPARK_MEMORY", "1g"
+        "spark_memory",
+        "Heap of a local engine.",
+        "--spark-memory",
+        "PLAYHEAD_SPARK_MEMORY",
+        "1g",
+        is_heap=True,
     ),
     Setting(
         "schema_registry",
@@ -99,6 +106,10 @@ SETTINGS: Final = (
 
 BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
+_HEAP: Final = re.compile("([0-9]{1,15})([kmgt]?)", re.IGNORECASE)
+_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# Spark wants 450 MiB of what Java calls its memory, which is up to a thirtieth less than the heap.
+_LEAST_HEAP: Final = 480 << 20
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -109,6 +120,15 @@ def as_switch(value: str, *, key: str, where: str) -> bool:
     if value.lower() in _FALSE:
         return False
     raise BadValue(key, found=value, needed="true or false", where=where)
+
+
+def as_heap(value: str, *, key: str, where: str) -> str:
+    """A heap as Java has it; Spark's own refusal of a small one comes late, and in its own words."""
+    found = _HEAP.fullmatch(value)
+    if found is None or int(found[1]) * _SCALES[found[2].lower()] < _LEAST_HEAP:
+        needed = "a heap of 480m at least, as in 480m or 2g"
+        raise BadValue(key, found=value, needed=needed, where=where)
+    return value
 
 
 def as_zone(value: str, *, key: str, where: str) -> str:

@@ -13,6 +13,7 @@ from playhead.note import Note
 from playhead.proof import Took, prove
 from playhead.record import Slice
 from playhead.source import UNREAD, SourceFacts, TopicFacts
+from playhead.time_span import LOOKED, SAMPLED
 from tests.unit.replaying import TOPIC, entry, partition_plan, plan_of, request
 
 PLAN = plan_of(partition_plan(0, 100), partition_plan(50, 80, partition=1))
@@ -182,6 +183,27 @@ def test_what_a_source_could_not_give_is_said_again():
     assert [note.code for note in found] == ["absent", UNREAD]
     assert found[0].text.endswith("hold no record: they were not captured")
     assert found[1] == notes[0]
+
+
+def test_a_tail_that_was_only_sampled_is_said_in_the_proof_too():
+    sampled = Note(SAMPLED, "laps: 9 of 100 offsets behind the end were looked at: in order")
+    others = Note(LOOKED, "laps: all was looked at", "info"), Note("other", "of the plan alone")
+    plan = plan_of(partition_plan(0, 9), notes=(*others, sampled))
+    proof = prove(plan, [entry(0, 9)])
+    assert proof.adds_up
+    assert proof.notes == (sampled,)
+    assert [each["text"] for each in proof.as_document()["notes"]] == [sampled.text]
+
+
+@pytest.mark.parametrize(("codes", "weight"), [((LOOKED,), "info"), ((LOOKED, SAMPLED), "warn")])
+def test_late_records_at_the_edge_warn_where_more_may_stand_behind_it(codes, weight):
+    plan = plan_of(
+        partition_plan(0, 9, stable_end=20),
+        request=request(lateness_ms=100),
+        notes=tuple(Note(code, code, "info") for code in codes),
+    )
+    late = prove(plan, [entry(0, 9, late=2, last_late_ms=99)]).notes[0]
+    assert (late.code, late.weight) == ("late", weight)
 
 
 @pytest.mark.parametrize(("last_late_ms", "weight"), [(79_999, "info"), (80_000, "warn")])

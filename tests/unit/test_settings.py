@@ -5,6 +5,7 @@ import pytest
 from playhead import secrets
 from playhead.context import Configuration, Resolved, configure
 from playhead.errors import BadValue, MissingPiece, PlayheadError, UsageError
+from playhead.replay.engine import Engine
 from playhead.settings import SETTINGS, as_switch
 
 
@@ -100,6 +101,23 @@ def test_a_zone_that_is_none_names_its_place_and_the_nearest():
     with pytest.raises(BadValue, match="timezone in here is 'Europe/Berln'; needed: UTC") as caught:
         saying(timezone="Europe/Berln").get("timezone")
     assert "Europe/Berlin" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("value", ["480m", "512M", "1g", "2T", "503316480", "491520k"])
+def test_a_heap_that_is_large_enough(value):
+    assert saying(spark_memory=value).get("spark_memory") == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["0", "479m", "450m", "0g", "491519k", "503316479", "1 g", "1gb", "0.5g", "-1g", "lots", ""],
+)
+def test_a_heap_that_spark_would_refuse_is_refused_before_it_starts(value):
+    found = saying(spark_memory=value)
+    needed = "spark_memory in here is .*; needed: a heap of 480m at least"
+    for ask in (lambda: found.get("spark_memory"), lambda: Engine(found), found.check):
+        with pytest.raises(BadValue, match=needed):
+            ask()
 
 
 def test_the_zone_is_taken_from_flag_environment_or_default(monkeypatch, tmp_path):

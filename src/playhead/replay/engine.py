@@ -32,6 +32,8 @@ class Engine:
     ) -> None:
         self._configuration, self._transform = configuration, transform
         self._lanes, self._share = lanes, share
+        # Read now, so that one that cannot be is refused before anything is asked or written.
+        self._memory = configuration.get("spark_memory")
         self._lock = Lock()
         self._session: SparkSession | None = None
 
@@ -92,7 +94,7 @@ class Engine:
                     "playhead replay",
                     master=master,
                     remote=self._configuration.get("spark_remote"),
-                    memory=self._configuration.get("spark_memory") or session.DEFAULT_MEMORY,
+                    memory=self._memory or session.DEFAULT_MEMORY,
                 )
             return self._session
 
