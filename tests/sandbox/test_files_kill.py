@@ -31,7 +31,7 @@ PASSED_ONCE = {
     *("files.before_archive", "files.archive_made"),
     *("files.before_about", "files.about_written"),
     *("files.before_stray", "files.stray_removed"),
-    *("files.before_terms", "files.terms_aside", "files.terms_written"),
+    *("files.before_terms", "files.terms_aside", "files.terms_written", "files.terms_agreed"),
 }
 SLICES = [Slice("t", 0, 0, 100), Slice("t", 1, 50, 60), Slice("t", 0, 100, 130)]
 ROOT = Path(__file__).parents[2]

@@ -300,15 +300,42 @@ def test_where_no_lock_helps_two_never_both_go_on(moment, tmp_path):
     assert [kept.digest] == went_on if kept else went_on == []
 
 
+def test_one_that_dies_before_it_takes_its_terms_back_stops_nobody(tmp_path):
+    """In S3: it looked before the others wrote, and wrote after they went on."""
+    root = tmp_path / "copy"
+    target = FilesTarget(str(root))
+    target.prepare("another", Inspection(""), terms())
+    store = NoLocks(root)
+    ours = replace(archive_of(str(root), "parquet"), store=store)
+
+    def they_come() -> None:
+        target.prepare("r", Inspection(""), with_plan("theirs"))
+
+    def die() -> None:
+        raise Aborted("between its terms and its second look")
+
+    store.before_publish, store.after_publish = they_come, die
+    with pytest.raises(Aborted):
+        agree(ours, "r", with_plan("ours"))
+    assert len(list((root / "_playhead" / "replay=r").glob("terms-*.json"))) == 2
+    kept = target.terms("r")
+    assert kept is not None
+    assert kept.digest == "theirs"
+    target.prepare("r", Inspection(""), with_plan("theirs"))
+    with pytest.raises(OtherTerms):
+        target.prepare("r", Inspection(""), with_plan("ours"))
+
+
 @pytest.mark.parametrize(
-    "point", ["files.before_terms", "files.terms_aside", "files.terms_written"]
+    "point",
+    ["files.before_terms", "files.terms_aside", "files.terms_written", "files.terms_agreed"],
 )
 def test_killed_while_terms_are_written(point, tmp_path):
     target = FilesTarget(str(tmp_path / "copy"))
     with armed(f"{point}=raise"), pytest.raises(Aborted):
         target.prepare("r", Inspection(""), with_plan("first"))
     assert not target.entries("r")
-    is_there = point == "files.terms_written"
+    is_there = point in ("files.terms_written", "files.terms_agreed")
     assert (target.terms("r") is not None) == is_there
     if is_there:
         with pytest.raises(OtherTerms):

@@ -19,6 +19,7 @@ _PLACE = r"topic=(?P<topic>[^/]+)/partition=(?P<partition>\d{5,})"
 _OFFSETS = r"(?P<from_offset>\d{20})-(?P<to_offset>\d{20})"
 _DATA = re.compile(f"{_PLACE}/{_OFFSETS}")
 _TERMS = re.compile(rf"{LEDGER}/replay=[^/]+/terms-[0-9a-f]{{16}}\.json")
+_AGREED = "agreed-"
 _ENTRY = re.compile(rf"{LEDGER}/replay=(?P<replay>[^/]+)/{_PLACE}/{_OFFSETS}\.json")
 
 
@@ -67,6 +68,12 @@ def about_path(replay_id: str) -> str:
 def terms_path(replay_id: str, digest: str) -> str:
     """The terms of a replay; named by what they say, so that two who write at once hide nothing."""
     return f"{replay_folder(replay_id)}/terms-{digest[:16]}.json"
+
+
+def agreed_path(terms: str) -> str:
+    """Where it is, who wrote these terms has gone on with them, and nobody else has."""
+    folder, _, name = terms.rpartition("/")
+    return f"{folder}/{_AGREED}{name}"
 
 
 def is_terms(path: str) -> bool:

@@ -12,21 +12,25 @@ from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, w
 
 
 def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
-    """The terms of a replay; None when it has none. Several are refused, unless they say the same."""
-    found = _all(archive, replay_id)
-    if not found:
-        return None
+    """The terms of a replay; None when it has none.
+
+    Of several that differ those count with which somebody went on; whoever wrote the others was
+    refused, or died before. Where nobody has gone on they are refused.
+    """
+    every = _all(archive, replay_id)
+    found = [terms for terms, is_agreed in every if is_agreed] or [terms for terms, _ in every]
     for other in found[1:]:
         if differences := differing(found[0], other):
             raise OtherTerms(replay_id, differences=[f"it has several: {differences[0]}"])
-    return found[0]
+    return found[0] if found else None
 
 
 def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
     """Write the terms, or refuse other ones.
 
     On a local disk nobody else comes in between. Elsewhere each writes a file of its own name and
-    looks again: who sees other terms beside its own takes them back, so that never do two go on.
+    looks again: who sees other terms beside its own takes them back, so that never do two go on. Who
+    sees none says so in a file, or one that died before it took its own back would stop them all.
     """
     folder = names.replay_folder(replay_id)
     with archive.store.alone(folder):
@@ -40,22 +44,25 @@ def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
         abort_point("files.before_terms")
         archive.store.publish(path, [data], aside=lambda: abort_point("files.terms_aside"))
         abort_point("files.terms_written")
-        for other in _all(archive, replay_id):
+        for other, _ in _all(archive, replay_id):
             if differences := differing(other, wanted):
                 archive.store.remove(path)
                 raise OtherTerms(replay_id, differences=differences)
+        archive.store.publish(names.agreed_path(path), [b"{}"])
+        abort_point("files.terms_agreed")
     return (without_terms(replay_id),) if is_old else ()
 
 
-def _all(archive: Archive, replay_id: str) -> list[Terms]:
-    """What the files say, in the order of their names."""
-    folder = names.replay_folder(replay_id)
-    paths = sorted(filter(names.is_terms, archive.store.files(folder)))
+def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
+    """What the files say, in the order of their names, and whether somebody went on with it."""
+    there = {*archive.store.files(names.replay_folder(replay_id))}
+    paths = sorted(filter(names.is_terms, there))
     texts = archive.store.read_all(paths)
     found = []
     for path, text in zip(paths, texts, strict=True):
         try:
-            found += [] if text is None else [Terms.from_json(text)]
+            is_agreed = names.agreed_path(path) in there
+            found += [] if text is None else [(Terms.from_json(text), is_agreed)]
         except UNREADABLE as exc:
             where = f"{archive.store.identity}/{path}"
             raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc

@@ -236,8 +236,8 @@ def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
 
 def _is_theirs(run: Run, request: Request, facts: SourceFacts) -> bool:
     """Whether a run went from this source, as it is now, to this target."""
-    asked = run.plan.request
-    if (asked.source, asked.target) != (request.source, request.target):
+    asked, named = run.plan.request, request.from_anywhere()
+    if (asked.source, asked.target) != (named.source, named.target):
         return False
     ids = {name: topic.topic_id for name, topic in facts.topics.items()}
     then = {name: topic.topic_id for name, topic in run.plan.source.topics.items()}
