@@ -37,20 +37,31 @@ def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
         kept = kept_terms(archive, replay_id)
         if kept is not None:
             agreed(replay_id, kept, wanted)
+            _go_on(archive, _path(replay_id, kept))
             return ()
         is_old = bool(archive.entry_names(folder))
-        data = wanted.as_json().encode()
-        path = names.terms_path(replay_id, hashlib.sha256(data).hexdigest())
+        path = _path(replay_id, wanted)
         abort_point("files.before_terms")
-        archive.store.publish(path, [data], aside=lambda: abort_point("files.terms_aside"))
+        archive.store.publish(path, [wanted.as_json().encode()], aside=lambda: abort_point("files.terms_aside"))
         abort_point("files.terms_written")
         for other, _ in _all(archive, replay_id):
             if differences := differing(other, wanted):
                 archive.store.remove(path)
                 raise OtherTerms(replay_id, differences=differences)
-        archive.store.publish(names.agreed_path(path), [b"{}"])
-        abort_point("files.terms_agreed")
+        _go_on(archive, path)
     return (without_terms(replay_id),) if is_old else ()
+
+
+def _path(replay_id: str, terms: Terms) -> str:
+    return names.terms_path(replay_id, hashlib.sha256(terms.as_json().encode()).hexdigest())
+
+
+def _go_on(archive: Archive, path: str) -> None:
+    """Say that it is these terms; once."""
+    agreed_path = names.agreed_path(path)
+    if archive.store.read(agreed_path) is None:
+        archive.store.publish(agreed_path, [b"{}"])
+        abort_point("files.terms_agreed")
 
 
 def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
