@@ -61,9 +61,13 @@ def shown_checksum(checksum: Checksum | None) -> str | None:
 
 def parsed_checksum(text: str | None) -> Checksum | None:
     """What `shown_checksum` gave."""
-    if text is None or not text.startswith(_MARK):
-        return None if text is None else int(text, 16)
-    pairs = (part.split(".") for part in text.removeprefix(_MARK).split("-"))
+    if text is None:
+        return None
+    if not text.startswith(_MARK):
+        return int(text, 16)
+    pairs = [part.split(".") for part in text.removeprefix(_MARK).split("-")]
+    if len(pairs) != COLUMNS:
+        raise ValueError(f"a checksum of {len(pairs)} columns; this Playhead knows {COLUMNS}")
     return ColumnSums(tuple((int(crc, 16), int(length, 16)) for crc, length in pairs))
 
 

@@ -197,6 +197,14 @@ def test_it_survives_a_text(log):
     assert parsed_checksum(shown_checksum(None)) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["", "x", "columns:", "columns:1.1", "columns:1-1-1-1-1-1", "rows:1"]
+)
+def test_what_is_no_checksum_is_not_taken_for_one(text):
+    with pytest.raises(ValueError):  # noqa: PT011  whoever reads entries says where it stands
+        parsed_checksum(text)
+
+
 def test_it_is_the_same_for_ever():
     """Ledgers keep it."""
     one = replace(record(7, 1_767_268_800_000, headers=(("a", b"\xff"), ("é", None))), key=None)

@@ -42,7 +42,9 @@ def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
         is_old = bool(archive.entry_names(folder))
         path = _path(replay_id, wanted)
         abort_point("files.before_terms")
-        archive.store.publish(path, [wanted.as_json().encode()], aside=lambda: abort_point("files.terms_aside"))
+        archive.store.publish(
+            path, [wanted.as_json().encode()], aside=lambda: abort_point("files.terms_aside")
+        )
         abort_point("files.terms_written")
         for other, _ in _all(archive, replay_id):
             if differences := differing(other, wanted):
