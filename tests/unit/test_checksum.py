@@ -201,7 +201,7 @@ def test_it_survives_a_text(log):
     "text", ["", "x", "columns:", "columns:1.1", "columns:1-1-1-1-1-1", "rows:1"]
 )
 def test_what_is_no_checksum_is_not_taken_for_one(text):
-    with pytest.raises(ValueError):  # noqa: PT011  whoever reads entries says where it stands
+    with pytest.raises(ValueError):
         parsed_checksum(text)
 
 
