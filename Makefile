@@ -26,24 +26,26 @@ test: setup ## every test but the long ones
 	@$(BIN)/python -m pytest -m 'not torture or sample' $(PYTEST_ARGS)
 
 .PHONY: check
-check: setup lint types layers budgets generated test simulate ## all that CI checks
+check: setup lint types layers budgets supply generated test simulate ## all that CI checks
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache
 
-$(READY): requirements.lock pyproject.toml src/playhead/jars.lock
+$(READY): requirements.lock build.lock pyproject.toml src/playhead/jars.lock
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or later is needed, and none was found" >&2; \
 		echo "hint: install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 ifdef UV
 	@test -x $(BIN)/python || $(UV) venv -q --python $(PYTHON) $(VENV)
-	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
-	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r build.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-build-isolation --no-deps -e .
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 		echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "installing the locked packages (about 700 MB on disk, once)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --use-pep517 --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r build.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --use-pep517 --no-build-isolation --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 endif
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@$(BIN)/python tools/fetch.py
@@ -72,6 +74,14 @@ layers: setup ## who may import whom
 budgets: setup ## sizes of functions and modules
 	@$(BIN)/python tools/budgets.py src tests bench tools simulation
 
+.PHONY: supply
+supply: setup ## known holes, licences and hashes of all that is locked; no network
+	@$(BIN)/python tools/supply.py
+
+.PHONY: audit
+audit: setup ## ask osv.dev about every locked version, then as supply
+	@$(BIN)/python tools/supply.py --ask
+
 .PHONY: docs
 docs: setup ## write the generated pages anew
 	@$(BIN)/python tools/generate.py
@@ -97,6 +107,8 @@ lock: ## resolve the Python packages anew (needs uv)
 	@test -n "$(UV)" || { echo "error: make lock needs uv" >&2; exit 1; }
 	@$(UV) pip compile -q pyproject.toml --all-extras --group dev --universal --generate-hashes --no-emit-find-links \
 		--python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+	@$(UV) pip compile -q --group build --constraints requirements.lock --universal --generate-hashes \
+		--no-emit-find-links --python-version 3.11 --custom-compile-command "make lock" -o build.lock
 
 .PHONY: clean
 clean: ## remove what was built here; the user's cache and state stay
