@@ -1,5 +1,6 @@
 """Values that must never be shown: found by reference, redacted by value wherever text leaves us."""
 
+import json
 import os
 import re
 import sys
@@ -26,6 +27,12 @@ _PASSWORD_AS_PARAMETER = re.compile(
     r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
 )
 _PASSWORDS = (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER)
+# A password of several words that is not quoted; the server's library takes the second for a key.
+_SEVERAL_WORDS = re.compile(r"(?:^|\s)password\s*=\s*[^'\s]\S*\s+(?!\w+\s*=)\S")
+_IN_BRACKETS = re.compile(r"\[[^\]]*\]")
+# Where a library cuts an address, and shows the pieces in its own errors.
+_CUTS = re.compile(r"[@/:?#\[\]&=%]+")
+_LONGEST_CUT = 200
 
 _known: set[str] = set()
 _asked: dict[tuple[str, str], str] = {}
@@ -34,8 +41,9 @@ _asked: dict[tuple[str, str], str] = {}
 def remember(value: str) -> str:
     """Have this value redacted from everything that is printed from now on."""
     if len(value) >= _SHORTEST_REDACTED:
-        _known.add(value)
-        _known.add(quote(value, safe=""))
+        _known.update((value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]))
+        if len(value) <= _LONGEST_CUT:  # not the text of a key
+            _known.update(part for part in _CUTS.split(value) if len(part) >= _SHORTEST_REDACTED)
     return value
 
 
@@ -104,8 +112,34 @@ def passwords_in(url: str) -> list[str]:
     return [password for password in found if password]
 
 
+def is_torn(url: str) -> bool:
+    """Whether a library would cut it inside of the password, and look for a host by the rest.
+
+    It does so at the first `@` or `/` after the scheme, and of key=value pairs at a space.
+    """
+    _, scheme, rest = url.partition("://")
+    if not scheme:
+        return _SEVERAL_WORDS.search(url) is not None
+    login, cut, after = _cut_at(rest, "@/")
+    if cut == "@":
+        host, mark, query = _cut_at(after, "/?")
+        is_pair = mark != "?" or "@" not in query.partition("=")[0]
+        return "@" in host or not is_pair
+    port = _IN_BRACKETS.sub("", login.rpartition(",")[2]).partition(":")[2]
+    return "@" in after and port != "" and not port.isdigit()
+
+
+def _cut_at(text: str, marks: str) -> tuple[str, str, str]:
+    found = re.search(f"[{marks}]", text)
+    if found is None:
+        return text, "", ""
+    return text[: found.start()], found[0], text[found.end() :]
+
+
 def without_password(url: str) -> str:
     """The same to show; its passwords are remembered for redaction elsewhere."""
+    if is_torn(url):
+        return _without_torn(url)
 
     def hide(match: re.Match[str]) -> str:
         remember(match["password"])
@@ -115,6 +149,21 @@ def without_password(url: str) -> str:
     for form in _PASSWORDS:
         url = form.sub(hide, url)
     return url
+
+
+def _without_torn(url: str) -> str:
+    """The password is what is behind the user's name, or all of the login when that has a cut, too."""
+    before, scheme, rest = url.partition("://")
+    if not scheme:
+        start = url.index("=", url.index("password")) + 1
+        remember(url[start:].strip())
+        return url[:start] + HIDDEN
+    login, _, after = rest.rpartition("@")
+    user, colon, password = login.partition(":")
+    remember(login)
+    remember(password)
+    shown = user + colon if colon and "@" not in user else ""
+    return f"{before}{scheme}{shown}{HIDDEN}@{after}"
 
 
 def _meant(match: re.Match[str]) -> str:

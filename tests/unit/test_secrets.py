@@ -1,5 +1,6 @@
 """A secret that was once resolved never leaves in a text, however it was written."""
 
+import json
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -166,3 +167,53 @@ def test_a_half_quoted_password_is_remembered_as_it_is_written():
 def test_a_password_in_quotes_is_remembered_without_them():
     without_password(r"host=h password='it\'s me'")
     assert redact("not it's me") == f"not {HIDDEN}"
+
+
+TORN = [
+    ("postgresql://u:p@ss@h/db", "postgresql://u:********@h/db"),
+    ("postgresql://u:pass/w0rd@h/db", "postgresql://u:********@h/db"),
+    ("postgresql://me@corp:pass@h/db", "postgresql://********@h/db"),
+    ("postgresql://u:pa?ss@rest@h/db", "postgresql://u:********@h/db"),
+    ("postgresql://u:pa@s?ss@h/db", "postgresql://u:********@h/db"),
+    ("host=h user=u password=pa ss dbname=d", "host=h user=u password=********"),
+]
+
+
+@pytest.mark.parametrize(("url", "shown"), TORN)
+def test_a_login_that_a_library_would_cut_is_known_and_hidden(url, shown):
+    assert secrets.is_torn(url)
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p%40ss@h/db",
+        "postgresql://u:pa?ss@h/db",
+        "postgresql://u:pa:ss@h/db",
+        "postgresql://u:pass@h?application_name=a@b",
+        "postgresql://u:pass@h/db?application_name=a@b",
+        "postgresql://h:5432/db?application_name=a@b",
+        "postgresql://u:pass@[::1]:5432,h:5433/db",
+        "postgresql://[::1]/db?x=a@b",
+        "kafka://h:9092,g:9093/a@b",
+        "host=h password='pa ss' dbname=d",
+        "host=h password=pass dbname=d",
+        "postgres:table",
+    ],
+)
+def test_what_no_library_cuts_is_left_alone(url):
+    assert not secrets.is_torn(url)
+
+
+def test_parts_of_a_password_are_redacted_where_a_library_cuts_it():
+    remember("first@second/third")
+    assert redact('no host "second/third", no file "third"') == (
+        f'no host "{HIDDEN}/{HIDDEN}", no file "{HIDDEN}"'
+    )
+
+
+def test_a_password_is_redacted_as_json_and_python_write_it():
+    remember('pa"ss\n\\')
+    assert "ss" not in redact(json.dumps('pa"ss\n\\'))
+    assert "ss" not in redact(repr('pa"ss\n\\'))

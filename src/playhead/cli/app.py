@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
+from playhead import exposed
 from playhead.cli.output import Output, ReaderGone, tell
 from playhead.cli.signals import Ending, Terminated
 from playhead.cli.tree import Tree
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
+    exposed.teller = lambda text: tell(f"warning: {text}")
     ending = Ending()
     with ending.listening():
         code = _run(words, ending)

@@ -5,11 +5,13 @@ attributes of the module `time`, and `Thread`, `Event`, `Lock` as names of its o
 simulation replaces these names.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
+
+from playhead import exposed
 
 make_consumer: Callable[..., Any] = Consumer
 make_producer: Callable[..., Any] = Producer
@@ -18,14 +20,22 @@ make_admin: Callable[..., Any] = AdminClient
 
 def consumer(settings: dict[str, Any]) -> Any:
     """A consumer, with librdkafka's settings."""
+    _warn(settings)
     return make_consumer(settings)
 
 
 def producer(settings: dict[str, Any], **more: Any) -> Any:
     """A producer, with librdkafka's settings; `logger` and such go to the client."""
+    _warn(settings)
     return make_producer(settings, **more)
 
 
 def admin(settings: dict[str, Any]) -> Any:
     """An admin client, with librdkafka's settings."""
+    _warn(settings)
     return make_admin(settings)
+
+
+def _warn(settings: Mapping[str, Any]) -> None:
+    said = (str(settings.get(key, "")) for key in ("security.protocol", "bootstrap.servers"))
+    exposed.of_kafka(*said)

@@ -1,5 +1,6 @@
 """Connects to a PostgreSQL server, in errors that name it and never show its password."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import conninfo
 
-from playhead import secrets
-from playhead.errors import DatabaseUnavailable
+from playhead import exposed, secrets
+from playhead.errors import DatabaseUnavailable, UsageError
 
 APPLICATION = "playhead"
+_TORN = (
+    "the address of PostgreSQL has a sign in its login that ends it: libpq would take the rest of "
+    "the password for a host"
+)
 _CONNECT_WITHIN_S = 10
 
 
@@ -26,10 +32,30 @@ class Server:
     """How far the server's clock is ahead of ours."""
 
 
+def checked(url: str) -> dict[str, Any]:
+    """What an address says; warns of a password that others can read, refuses one that libpq cuts."""
+    if secrets.is_torn(url):
+        raise UsageError(
+            _TORN,
+            hint="in a postgresql:// address write %40 for @, %2F for /, %3A for :; "
+            "between key=value pairs put the value between single quotes",
+        )
+    given: dict[str, Any] = conninfo.conninfo_to_dict(url)
+
+    def said(key: str, variable: str) -> str:
+        return str(given.get(key) or os.environ.get(variable) or "")
+
+    if said("password", "PGPASSWORD"):
+        hosts = said("hostaddr", "PGHOSTADDR") or said("host", "PGHOST")
+        exposed.of_postgres(hosts.split(","), said("sslmode", "PGSSLMODE") or "prefer")
+    return given
+
+
 @contextmanager
 def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
     """A connection that commits when its block ends well, and rolls back when it does not."""
     try:
+        checked(url)
         connection = psycopg.connect(
             url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
         )

@@ -13,7 +13,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable
 from playhead.postgres.failures import translated
 from playhead.postgres.link import Error, Link
-from playhead.postgres.server import APPLICATION
+from playhead.postgres.server import APPLICATION, checked
 
 # Found out within so long that the other side is gone; the URL may say otherwise.
 _PATIENCE = {
@@ -147,7 +147,7 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
     """Connect; the block disconnects, which rolls back whatever is open."""
     where = secrets.without_password(url)
     try:
-        given = conninfo.conninfo_to_dict(url)
+        given = checked(url)
         link = Link(conninfo.make_conninfo("", **(_PATIENCE | given)))
     except (Error, psycopg.Error) as exc:
         reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")

@@ -11,6 +11,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from playhead import exposed, secrets
 from playhead.errors import BadValue, PlayheadError, Unavailable
 from playhead.schemas.framing import SchemaId
 
@@ -85,7 +86,9 @@ class Registry:
         self._login = None
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._login = "Basic " + base64.b64encode(pair.encode()).decode()
+            encoded = base64.b64encode(pair.encode()).decode()
+            self._login = f"Basic {secrets.remember(encoded)}"
+            exposed.of_http("schema registry", self.url)
 
     def schema(self, schema_id: SchemaId) -> Schema:
         """The schema with this id."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playhead import jars
+from playhead import exposed, jars
 from playhead.errors import MissingPiece
 from playhead.printable import printable
 from playhead.spark import aot, engine_settings, habits, jvm
@@ -59,6 +59,7 @@ def session(
         _require("grpc", "grpc_status", "zstandard")
         from pyspark.sql import SparkSession
 
+        exposed.of_connect(remote)
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     spark = _active()
     if spark is None:
@@ -67,6 +68,10 @@ def session(
             memory,
         )
     describe(spark, name)
+    if hasattr(spark, "_jsparkSession") and not tasks_are_ours(spark):
+        context = spark.sparkContext
+        if context.getConf().get("spark.authenticate", "false") != "true":
+            exposed.of_engine(context.master)
     return spark
 
 

@@ -1,0 +1,118 @@
+"""A login that others can read is warned of, once; one that they cannot is not."""
+
+import pytest
+
+from playhead import exposed
+from playhead.errors import UsageError
+from playhead.kafka import clients
+from playhead.postgres.server import checked, connect
+from playhead.postgres.session import open_session
+from playhead.schemas.registry import Registry
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+    monkeypatch.setattr(exposed, "_said", set())
+    monkeypatch.setattr(exposed, "teller", heard.append)
+    for name in ("PGPASSWORD", "PGHOST", "PGHOSTADDR", "PGSSLMODE"):
+        monkeypatch.delenv(name, raising=False)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("protocol", "brokers", "is_warned"),
+    [
+        ("SASL_PLAINTEXT", "kafka.example:9092", True),
+        ("sasl_plaintext", "127.0.0.1:9092,kafka.example:9092", True),
+        ("SASL_PLAINTEXT", "127.0.0.1:9092, localhost:9093,[::1]:9094", False),
+        ("SASL_SSL", "kafka.example:9092", False),
+        ("PLAINTEXT", "kafka.example:9092", False),
+    ],
+)
+def test_a_login_to_kafka(
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: str,
+    brokers: str,
+    is_warned: bool,
+) -> None:
+    for name in ("make_consumer", "make_producer", "make_admin"):
+        monkeypatch.setattr(clients, name, lambda settings, **more: settings)
+    settings = {"security.protocol": protocol, "bootstrap.servers": brokers}
+    for make in (clients.consumer, clients.producer, clients.admin):
+        make(settings)
+    assert len(said) == is_warned
+    assert all("SASL_SSL" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_warned"),
+    [
+        ("http://me:pass@registry.example", True),
+        ("http://registry.example", False),
+        ("https://me:pass@registry.example", False),
+        ("http://me:pass@localhost:8081", False),
+    ],
+)
+def test_a_login_to_a_registry(said: list[str], url: str, is_warned: bool) -> None:
+    Registry(url)
+    Registry(url)
+    assert len(said) == is_warned
+    assert "pass" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_warned"),
+    [
+        ("postgresql://u:pass@db.example/d", True),
+        ("host=db.example password=pass", True),
+        ("postgresql://u:pass@127.0.0.1,db.example/d", True),
+        ("postgresql://u:pass@db.example/d?sslmode=allow", True),
+        ("postgresql://u:pass@db.example/d?sslmode=require", False),
+        ("postgresql://u:pass@db.example/d?sslmode=verify-full", False),
+        ("postgresql://u@db.example/d", False),
+        ("postgresql://u:pass@localhost/d", False),
+        ("postgresql://u:pass@[::1]:5432/d", False),
+        ("postgresql:///d?host=/run/postgresql&password=pass", False),
+        ("postgresql://u:pass@127.0.0.1/d?hostaddr=192.0.2.1", True),
+    ],
+)
+def test_a_password_for_postgresql(said: list[str], address: str, is_warned: bool) -> None:
+    checked(address)
+    checked(address)
+    assert len(said) == is_warned
+    assert "pass@" not in "".join(said)
+
+
+def test_what_the_environment_says_of_postgresql_counts(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "pass")
+    monkeypatch.setenv("PGHOST", "db.example")
+    checked("postgresql:///d")
+    assert len(said) == 1
+    monkeypatch.setenv("PGSSLMODE", "require")
+    checked("postgresql://other.example/d")
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://u:p@ss@h/db", "postgresql://u:p/ss@h/db", "password=p ss host=h"]
+)
+def test_a_password_that_libpq_would_cut_reaches_nobody(address: str) -> None:
+    with pytest.raises(UsageError, match="its login") as caught, connect(address):
+        pass
+    with pytest.raises(UsageError) as again, open_session(address, grant=""):
+        pass
+    for error in (caught.value, again.value):
+        assert "ss@" not in f"{error} {error.hint}"
+
+
+def test_spark_connect_elsewhere_wants_tls(said: list[str]) -> None:
+    exposed.of_connect("sc://spark.example:15002/;use_ssl=true;token=abcd")
+    exposed.of_connect("sc://127.0.0.1:15002")
+    assert not said
+    exposed.of_connect("sc://spark.example:15002/;token=abcd")
+    assert len(said) == 1
+    assert "abcd" not in said[0]
