@@ -12,7 +12,8 @@ from pathlib import Path
 
 from playhead import paths, project, secrets
 from playhead.connection import KafkaConnection
-from playhead.errors import BadValue, MissingPiece, UnknownKey, UsageError
+from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
+from playhead.folders import why_not_ours
 from playhead.layers import (
     BOOTSTRAP,
     FILE,
@@ -276,6 +277,9 @@ def contexts() -> dict[str, Layer]:
             raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
         found[name] = layer_of(table, where)
     if sandbox_file().exists():
+        others = why_not_ours(sandbox_file().stat())
+        if others is not None:
+            raise Refused(f"{sandbox_file()} is no sandbox of yours: {others}")
         found[SANDBOX] = layer_of(read_toml(sandbox_file()), f"context {SANDBOX}")
     return found
 

@@ -6,18 +6,18 @@ It comes with a clone, from anybody. What it says reaches a server only after `p
 import os
 import shlex
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_IWOTH
 
 from playhead import secrets, trust
 from playhead.errors import BadValue, Refused, UsageError
-from playhead.folders import why_not_ours
+from playhead.folders import open_plain, why_not_ours
 from playhead.layers import FILE, KAFKA, Layer, Place, layer_of, parse_toml
 from playhead.trust import Seen
 
 PROJECT_FILE = "playhead.toml"
 HARMLESS = ("timezone", "spark_memory", "read_only", "production")
 """What a project's file may say untrusted: it reaches no server and runs no code."""
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 16
 
 
 class NotTrusted(Refused):
@@ -38,11 +38,11 @@ def find_project_file(folder: Path) -> Path | None:
     """The nearest playhead.toml from this folder up to the root of its repository.
 
     Outside of a repository only the folder's own: a file in /tmp must not reach everybody below it. Nor
-    must a repository that somebody makes there, so the way up ends at a folder that others can write.
+    must a repository that somebody makes there, so the way up ends at a folder that everybody can write.
     """
     walked: list[Path] = []
     for place in (folder, *folder.parents):
-        if walked and not _is_ours(place):
+        if walked and _is_everybodys(place):
             break
         walked.append(place)
         if (place / ".git").exists():
@@ -50,26 +50,25 @@ def find_project_file(folder: Path) -> Path | None:
     return folder / PROJECT_FILE if (folder / PROJECT_FILE).is_file() else None
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_everybodys(folder: Path) -> bool:
     try:
-        return why_not_ours(folder.stat()) is None
+        return bool(folder.stat().st_mode & S_IWOTH)
     except OSError:
-        return False
+        return True
 
 
 def read(file: Path) -> Seen:
     """The file's bytes, read once; a link is refused, for what it leads to is not in the folder."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as opened:
-            found = os.fstat(handle)
-            content = opened.read(_MOST_BYTES + 1) if S_ISREG(found.st_mode) else None
+        with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened:
+            not_ours = why_not_ours(os.fstat(opened.fileno()))
+            content = opened.read(_MOST_BYTES + 1)
     except OSError as exc:
         reason = "it is a link" if file.is_symlink() else str(exc.strerror)
         raise UsageError(f"cannot read {file}: {reason}") from exc
-    if content is None or len(content) > _MOST_BYTES:
-        raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 20} MiB")
-    return Seen(file, content, why_not_ours(found))
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 10} KiB")
+    return Seen(file, content, not_ours)
 
 
 def said_by(seen: Seen) -> tuple[Layer, str | None]:

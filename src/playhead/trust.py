@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from playhead import paths
+from playhead import paths, private
 from playhead.errors import Refused, UsageError
 from playhead.folders import why_not_ours
 from playhead.locks import held
@@ -83,7 +83,7 @@ def forget(key: str) -> bool:
 
 def _change(changes: dict[str, str | None]) -> None:
     file = store()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.folder(file.parent)
     lock = file.with_name("trusted.lock")
     with held(lock, lambda _: Refused(f"{file} is being written"), keep_waiting=lambda: True):
         document = {key: digest for key, digest in (trusted() | changes).items() if digest}

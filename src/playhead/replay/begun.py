@@ -54,12 +54,21 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
         raise NotBegun(replay_id, end)
     plan = _plan(replay_id, kept)
     there = plan.request.target_endpoint
-    if (there.system, there.name) != (end.system, end.from_anywhere().name):
+    if not _is_named_by(there, end.from_anywhere()):
         raise UsageError(
             f"replay {replay_id} goes into {there.shown()}, and {end.shown()} was named",
             hint=f"name {there.shown()} instead",
         )
     return plan
+
+
+def _is_named_by(there: Endpoint, end: Endpoint) -> bool:
+    """Whether it is the end that was named. Who can write a ledger chooses no server, and no `${NAME}`."""
+    return (
+        (there.system, there.name) == (end.system, end.name)
+        and there.address in (None, end.address)
+        and there.context in (None, end.context)
+    )
 
 
 def refuse_other_terms(target: Target, plan: Plan) -> None:
