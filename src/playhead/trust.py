@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from playhead import paths, private
 from playhead.errors import Refused, UsageError
 from playhead.folders import why_not_ours
 from playhead.locks import held
+from playhead.whole import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,4 @@ def _change(changes: dict[str, str | None]) -> None:
     lock = file.with_name("trusted.lock")
     with held(lock, lambda _: Refused(f"{file} is being written"), keep_waiting=lambda: True):
         document = {key: digest for key, digest in (trusted() | changes).items() if digest}
-        handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix="trusted.")  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            json.dump(document, opened, indent=1)
-        Path(unfinished).replace(file)
+        write_whole(file, json.dumps(document, indent=1) + "\n")

@@ -275,15 +275,21 @@ def test_a_repository_that_somebody_makes_above_us_is_none(tmp_path):
     assert find_project_file(mine) is None
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "large", "deep"])
+MONSTERS = {
+    "large": "# " + "x" * (1 << 18),
+    "deep": "a = " + "[" * 20_000,
+    "dotted": "kafka." + "a." * 20_000 + "b = 1",
+    "long": "spark_memory = " + "9" * 20_000,
+}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", *MONSTERS])
 def test_what_is_no_file_of_settings_is_refused_at_once(repository, kind):
     file = repository / "playhead.toml"
     if kind == "link":
         file.symlink_to(repository.parent / "key")
-    elif kind == "large":
-        file.write_text("# " + "x" * (1 << 20))
-    elif kind == "deep":
-        file.write_text("a = " + "[" * 100_000)
+    elif kind in MONSTERS:
+        file.write_text(MONSTERS[kind])
     else:
         os.mkfifo(file)
         with pytest.raises(UsageError):
@@ -298,4 +304,16 @@ def test_a_projects_file_names_no_other_file(repository):
     (repository / "client.properties").write_text("bootstrap.servers=evil:1\n")
     trust.trust(project.read(write(repository, 'kafka_config = "client.properties"\n')))
     with pytest.raises(UsageError, match="a project's file names no other"):
+        configure({})
+
+
+def test_a_sandbox_that_others_can_write_is_none_of_ours(monkeypatch, tmp_path, listener):
+    """Its context counts when nobody chose one, so it would be a way in as a project's file is."""
+    monkeypatch.setenv("PLAYHEAD_SANDBOX_DIR", str(tmp_path / "sandbox"))
+    file = tmp_path / "sandbox" / "context.toml"
+    file.parent.mkdir()
+    file.write_text(HOSTILE["bootstrap_servers"].format(at=listener.address))
+    assert configure({}).context == "sandbox"
+    file.chmod(0o666)
+    with pytest.raises(Refused, match="is no sandbox of yours: everybody can write it"):
         configure({})

@@ -4,6 +4,7 @@ import http.server
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from playhead.context import UnknownContext, configure
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, PlayheadError, Refused, UsageError
 from playhead.logins import LoginElsewhere
-from playhead.replay import build
+from playhead.replay import begun, build
 from playhead.request import Request
 from playhead.schemas.framing import SchemaId
 from playhead.schemas.registry import Registry
@@ -331,3 +332,32 @@ def test_a_registry_that_sends_us_elsewhere_gets_nothing_there(listener, status)
         thread.join()
         server.server_close()
     assert listener.brought() == []
+
+
+# --- a ledger that others can write
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "is_it"),
+    [
+        ("postgres:t", "postgres:t", True),
+        ("postgres:t", "postgresql://h/db?table=t", True),
+        ("postgresql://h/db?table=t", "postgresql://h/db?table=t", True),
+        ("postgresql://evil/db?password=${HOME_PASSWORD}&table=t", "postgres:t", False),
+        ("kafka:t", "kafka:away/t", True),
+        ("kafka:home/t", "kafka:away/t", False),
+        ("kafka://evil:1/t", "kafka:t", False),
+        ("kafka:u", "kafka:t", False),
+    ],
+)
+def test_the_plan_in_a_ledger_chooses_no_server(monkeypatch, there, named, is_it):
+    plan = SimpleNamespace(request=Request(source="kafka:s", target=there))
+    monkeypatch.setattr(begun, "_plan", lambda *_: plan)
+    monkeypatch.setattr(begun, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept"))
+    end, found = Endpoint.parse(named), configure({})
+    if is_it:
+        assert begun.plan_from_ledger("r", end, found).request is plan.request
+        return
+    with pytest.raises(UsageError, match="was named") as caught:
+        begun.plan_from_ledger("r", end, found)
+    assert PASSWORD not in str(caught.value) + str(caught.value.hint)
