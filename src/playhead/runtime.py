@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,3 +119,17 @@ def _system_postgres_dirs() -> list[Path]:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=release, reverse=True)
     on_path = shutil.which("postgres")
     return [*found, *([Path(on_path).resolve().parent] if on_path else [])]
+
+
+def command_of(module: str) -> tuple[str, ...]:
+    """The command of a module of ours; without -P, Python would first look in the working folder."""
+    return (sys.executable, "-P", "-m", module)
+
+
+def workers_path() -> dict[str, str]:
+    """Keeps Spark's Python workers from modules in the working folder, unless ours come from there, too.
+
+    Spark starts them by `-m`, and so a clone's pyspark.py would be run by whoever stands beside it.
+    """
+    looks_here = {"", str(Path.cwd())} & set(sys.path)
+    return {} if looks_here else {"PYTHONSAFEPATH": "1"}

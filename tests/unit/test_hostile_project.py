@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import playhead
 from playhead import paths, project, secrets, trust
 from playhead.cli import complete
 from playhead.cli.app import main
@@ -14,6 +17,7 @@ from playhead.context import configure
 from playhead.errors import Refused, UsageError
 from playhead.folders import why_not_ours
 from playhead.project import NotTrusted, find_project_file
+from playhead.runtime import command_of, workers_path
 from tests.empty_listener import EmptyListener
 
 SECRET = "a-private-key-of-the-users"
@@ -317,3 +321,40 @@ def test_a_sandbox_that_others_can_write_is_none_of_ours(monkeypatch, tmp_path, 
     file.chmod(0o666)
     with pytest.raises(Refused, match="is no sandbox of yours: everybody can write it"):
         configure({})
+
+
+# --- programs of ours, started by one who stands in a clone
+
+
+@pytest.fixture
+def hostile_module(repository: Path) -> Path:
+    """A module of the clone by the name of one that everything imports; it leaves the mark that is returned."""
+    mark = repository.parent / "owned"
+    for name in ("json", "pyspark", "playhead"):
+        (repository / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    return mark
+
+
+def test_a_program_of_ours_looks_for_no_module_in_the_working_folder(hostile_module):
+    plain = [sys.executable, "-m", "json.tool", "--help"]
+    subprocess.run(plain, capture_output=True, check=False)
+    assert hostile_module.exists(), "or this test would show nothing"
+    hostile_module.unlink()
+    subprocess.run(command_of("json.tool") + ("--help",), capture_output=True, check=True)
+    subprocess.run(plain, capture_output=True, check=True, env=os.environ | workers_path())
+    assert not hostile_module.exists()
+
+
+def test_whoever_looks_there_anyway_has_workers_that_do(monkeypatch):
+    """A script that stands beside its modules has them in its workers, too."""
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    assert workers_path() == {}
+
+
+def test_every_program_of_ours_is_started_so():
+    source = Path(playhead.__file__).parent
+    texts = {file: file.read_text(encoding="utf-8") for file in source.rglob("*.py")}
+    assert [file.name for file, text in texts.items() if '"-m"' in text] == ["runtime.py"]
+    starts_spark = [file.name for file, text in texts.items() if '"PYSPARK_PYTHON"' in text]
+    assert starts_spark
+    assert all("workers_path()" in texts[source / "spark" / name] for name in starts_spark)

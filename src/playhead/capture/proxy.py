@@ -5,7 +5,6 @@ import gc
 import json
 import socket
 import subprocess
-import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from playhead.capture.relay import Relay
 from playhead.capture.scribe import Order
 from playhead.capture.tap import OnSlow, Tap
 from playhead.networks import Networks
+from playhead.runtime import command_of
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
@@ -191,9 +191,7 @@ class Proxy:
         with there:
             self._scribe = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "playhead.capture.scribe",
+                    *command_of("playhead.capture.scribe"),
                     json.dumps(asdict(self._setting.order)),
                 ],
                 stdin=there.fileno(),

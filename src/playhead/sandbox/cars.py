@@ -18,6 +18,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from playhead.runtime import command_of
+
 HOST = "127.0.0.1"
 CARS, RATE_PER_SECOND = 20, 1_200.0
 _LAP_KM = 5.3
@@ -108,7 +110,7 @@ class Cars:
     def start(self) -> None:
         """Return when the first datagrams are on their way."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "playhead.sandbox.cars", *self._words],
+            [*command_of("playhead.sandbox.cars"), *self._words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 import threading
 import zlib
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from playhead import paths, private
 from playhead.detached import Detached
-from playhead.runtime import AOT_JAVA
+from playhead.runtime import AOT_JAVA, command_of
 from playhead.spark.jvm import Blueprint
 
 SWITCH = "PLAYHEAD_AOT_CACHE"
@@ -159,7 +158,7 @@ def start_training() -> None:
     """Make the cache in the background, out of everybody's way; see playhead.warmup."""
     if os.environ.get(SWITCH) == "use":
         return
-    Detached([sys.executable, "-m", "playhead.warmup", "--background"])
+    Detached([*command_of("playhead.warmup"), "--background"])
 
 
 def _key(blueprint: Blueprint) -> str:

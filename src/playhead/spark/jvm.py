@@ -17,7 +17,7 @@ from pathlib import Path
 
 from playhead import jars, paths, private
 from playhead.errors import PlayheadError
-from playhead.runtime import Java, find_java, find_spark_home
+from playhead.runtime import Java, find_java, find_spark_home, workers_path
 from playhead.spark.folder import EngineFolder
 
 # Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, less jdk.incubator.vector.
@@ -257,6 +257,7 @@ def _environment(blueprint: Blueprint, info: Path) -> dict[str, str]:
         "SPARK_CONNECT_MODE": "0",
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         "SPARK_SCALA_VERSION": "2.13",
+        **workers_path(),
     }
 
 

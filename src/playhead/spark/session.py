@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from playhead import exposed, jars
 from playhead.errors import MissingPiece
 from playhead.printable import printable
+from playhead.runtime import workers_path
 from playhead.spark import aot, engine_settings, habits, jvm
 
 if TYPE_CHECKING:
@@ -348,7 +349,8 @@ def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSe
     settings.setdefault("spark.jars", ",".join(jar.as_uri() for jar in jars.ensure("engine")))
     settings.setdefault("spark.driver.memory", memory)
     settings = engine_settings.without_executors_secret(settings)
-    with _environment({"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}):
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    with _environment(python | workers_path()):
         return _build(settings)
 
 

@@ -3,7 +3,6 @@
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,10 @@ from threading import Thread
 from typing import IO
 
 from playhead.errors import PlayheadError
+from playhead.runtime import command_of
 
-_PLAYHEAD = (sys.executable, "-m", "playhead.cli.app")
-_LEASH = (sys.executable, "-m", "playhead.story.leash")
+_PLAYHEAD = command_of("playhead.cli.app")
+_LEASH = command_of("playhead.story.leash")
 _LOOK_EVERY_S = 0.05
 _TOLD_OF_THE_END = 12
 _WITHIN_S = 120.0

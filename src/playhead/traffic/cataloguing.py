@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +19,7 @@ from playhead.clock import SystemClock
 from playhead.errors import PlayheadError, Refused
 from playhead.job import seldom_collecting
 from playhead.paths import cache_dir
+from playhead.runtime import command_of
 from playhead.traffic import rrpairs
 from playhead.traffic.catalog import Catalog
 from playhead.traffic.filters import TrafficFilter
@@ -161,7 +161,7 @@ def _elsewhere(snapshot: Snapshot, filter_: str | None, part: Part) -> Catalog:
         "part": [part.file, part.start, part.end],
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "playhead.traffic.worker"],
+        command_of("playhead.traffic.worker"),
         env=_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
