@@ -340,7 +340,7 @@ def test_a_program_of_ours_looks_for_no_module_in_the_working_folder(hostile_mod
     subprocess.run(plain, capture_output=True, check=False)
     assert hostile_module.exists(), "or this test would show nothing"
     hostile_module.unlink()
-    subprocess.run(command_of("json.tool") + ("--help",), capture_output=True, check=True)
+    subprocess.run((*command_of("json.tool"), "--help"), capture_output=True, check=True)
     subprocess.run(plain, capture_output=True, check=True, env=os.environ | workers_path())
     assert not hostile_module.exists()
 
