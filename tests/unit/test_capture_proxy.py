@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ import pyarrow
 import pytest
 
 import playhead.capture.proxy
+import playhead.capture.relay
 from playhead.capture.address import HostPort
+from playhead.capture.addresses import rewritten
 from playhead.capture.counts import Counts
 from playhead.capture.frames import framed
 from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, as_varint, is_known
@@ -180,6 +183,85 @@ def test_each_broker_gets_a_port_here(bench):
     assert found[-1]["network_address"] == other.place
     brokers = found[0]["kafka"]["response"]["MetadataResponse"]["brokers"]
     assert [each["port"] for each in brokers] == [first.port, other.port]
+
+
+def large_metadata_of(*ports: int) -> Answer:
+    """Of a cluster with many topics; what else is asked is made up."""
+
+    def answer(api: int, version: int, correlation: int, _: bytes) -> bytes:
+        if api != METADATA:
+            return made_up_answers(api, version, correlation, b"")
+        values = frame_of(api, version, "response", random.Random(1), tagged=0)[1]
+        values["brokers"] = [
+            {"nodeId": n, "host": "127.0.0.1", "port": port, "rack": None}
+            for n, port in enumerate(ports)
+        ]
+        values["topics"] = [dict(TOPIC, topicAuthorizedOperations=0)] * 5_000
+        return response_frame(api, version, values, correlation=correlation)
+
+    return answer
+
+
+def test_nobody_waits_for_the_large_response_of_another(bench, monkeypatch):
+    is_read = threading.Event()
+
+    def slowly(*said: Any) -> bytes:
+        assert is_read.wait(WITHIN_S)
+        return rewritten(*said)
+
+    monkeypatch.setattr(playhead.capture.relay, "rewritten", slowly)
+    broker = bench.broker(made_up_answers)
+    broker.answer = large_metadata_of(broker.port, 9)
+    proxy = bench.proxy(broker)
+    first, second = bench.client(proxy.doors.port), bench.client(proxy.doors.port)
+    # The second of these is answered at once, and waits for its turn.
+    for frame in (asked(METADATA, 12, 1), asked(12, 4, 2), asked(METADATA, 9, 3), asked(8, 8, 4)):
+        first.link.sendall(frame)
+    until(lambda: len(broker.heard) == 4)
+    assert second.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    is_read.set()
+    known = {}
+    for api, version, number in ((METADATA, 12, 1), (12, 4, 2), (METADATA, 9, 3), (8, 8, 4)):
+        answer = first.read()
+        known = known or proxy.counts().brokers
+        here = [int(known[f"127.0.0.1:{port}"].rpartition(":")[2]) for port in (broker.port, 9)]
+        assert answer == large_metadata_of(*here)(api, version, number, b"")
+    counts, found = bench.ended(proxy)
+    assert (counts.pairs, counts.written, counts.lost) == (5, 5, 0)
+    brokers = next(each for each in found if each["command"] == "Metadata")
+    ports = [b["port"] for b in brokers["kafka"]["response"]["MetadataResponse"]["brokers"]]
+    assert ports == [broker.port, 9], "what is written down is what the broker said"
+
+
+def test_who_goes_while_its_large_response_is_read_harms_nobody(bench, monkeypatch):
+    is_read = threading.Event()
+
+    def slowly(*said: Any) -> bytes:
+        assert is_read.wait(WITHIN_S)
+        return rewritten(*said)
+
+    monkeypatch.setattr(playhead.capture.relay, "rewritten", slowly)
+    broker = bench.broker(large_metadata_of(9))
+    proxy = bench.proxy(broker)
+    gone = bench.client(proxy.doors.port)
+    gone.link.sendall(asked(METADATA, 12) + asked(12, 4))
+    until(lambda: len(broker.heard) == 2)
+    gone.close()
+    is_read.set()
+    other = bench.client(proxy.doors.port)
+    assert other.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    counts, _ = bench.ended(proxy)
+    assert (counts.pairs, counts.lost) == (3, 0)
+
+
+def test_a_large_response_whose_addresses_are_hidden_is_not_passed_on_either(bench):
+    whole = large_metadata_of(9, 8)
+    broker = bench.broker(lambda *said: framed(whole(*said)[4:] + b"\0"))
+    proxy = bench.proxy(broker)
+    client = bench.client(proxy.doors.port)
+    assert client.ask(asked(METADATA, 12)) == b""
+    counts, _ = bench.ended(proxy)
+    assert any("Metadata version 12 was not passed on" in each for each in counts.troubles)
 
 
 def test_topic_ids_have_their_names(bench):
