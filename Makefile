@@ -95,8 +95,8 @@ bench: setup ## every number, ours against its baseline in the same run
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 .PHONY: simulate
-simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… plays one again
-	@$(BIN)/python -m simulation --seconds $(SECONDS_OF_SIMULATION) $(if $(SEED),--seed $(SEED)) $(SIMULATE_ARGS)
+simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… plays one again; JOBS=… at once
+	@$(BIN)/python -m simulation --seconds $(SECONDS_OF_SIMULATION) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(SIMULATE_ARGS)
 
 .PHONY: torture
 torture: setup ## every kill point, soak and fuzz; long

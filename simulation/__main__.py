@@ -8,8 +8,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from itertools import count
 
 _MOST_SHOWN = 20
+_COLLECTED = 100
 _HASHES = "PYTHONHASHSEED"
 
 
@@ -19,10 +22,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", help="NUMBER for a series, NUMBER:INDEX for one schedule")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--schedules", type=int, default=0, help="end after so many")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the series")
     parser.add_argument("--without", default="", help="what is not to happen: wild,premature_end")
     parser.add_argument("--go-on", action="store_true", help="count violations, do not shrink them")
     parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
     given = parser.parse_args(arguments)
+    from simulation import lighten
+
+    lighten.load_lightly()
     from simulation import machine, product, stream
 
     product.wire()
@@ -36,36 +43,62 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _series(seed: str, given: argparse.Namespace, without: Sequence[str]) -> int:
+    """The schedules of a seed, which are the same ones for any number of processes."""
+    import multiprocessing
+
+    print(f"simulation: seed {seed}", flush=True)
+    part = partial(_part, seed, given, without)
+    sums: Counter[str] = Counter()
+    spent_s = 0.0
+    # Forked, they need not be wired again.
+    with multiprocessing.get_context("fork").Pool(given.jobs) as pool:
+        for counts, its_s, failing in pool.imap_unordered(part, range(given.jobs)):
+            if failing is not None:
+                pool.terminate()
+                return _one(failing, without, is_plain=given.plain)
+            sums.update(counts)
+            spent_s += its_s
+    rate = sums["schedules"] / max(spent_s, 1e-9)
+    told = ", ".join(f"{number:,} {name}" for name, number in sums.items())
+    print(f"simulation: seed {seed}: {told}; {rate:.0f} schedules/s of one core")
+    return 1 if sums["violations"] else 0
+
+
+def _part(
+    seed: str, given: argparse.Namespace, without: Sequence[str], first: int
+) -> tuple[Counter[str], float, str | None]:
+    """Every so many'th schedule: counts, the seconds of a core, and the schedule at which to stop."""
     from simulation.choices import Choices
     from simulation.judge import Violation
     from simulation.schedule import play
 
-    print(f"simulation: seed {seed}", flush=True)
-    gc.collect()
-    gc.freeze()
     began, spent = time.monotonic(), time.process_time()
     sums: Counter[str] = Counter()
-    while time.monotonic() - began < given.seconds:
-        name = f"{seed}:{sums['schedules']}"
+    for index in count(first, given.jobs):
+        if time.monotonic() - began >= given.seconds or 0 < given.schedules <= index:
+            break
+        if sums["schedules"] % _COLLECTED == 0:
+            _collect()
+        name, choices = f"{seed}:{index}", Choices(f"{seed}:{index}")
         sums["schedules"] += 1
         try:
-            found = play(Choices(name), without=without)
+            found = play(choices, without=without)
             sums.update({each: getattr(found, each) for each in found.__slots__})
         except Violation as exc:
             sums["violations"] += 1
             if not given.go_on:
-                return _one(name, without, is_plain=given.plain)
+                return sums, 0.0, name
             print(f"{name}: {exc}"[:300], flush=True)
             if sums["violations"] == _MOST_SHOWN:
                 break
-        if sums["schedules"] % 200 == 0:
-            gc.collect()
-        if sums["schedules"] == given.schedules:
-            break
-    rate = sums["schedules"] / max(time.process_time() - spent, 1e-9)
-    counts = ", ".join(f"{count:,} {name}" for name, count in sums.items())
-    print(f"simulation: seed {seed}: {counts}; {rate:.0f} schedules/s of one core")
-    return 1 if sums["violations"] else 0
+        sums["decisions"] += len(choices.taken)
+    return sums, time.process_time() - spent, None
+
+
+def _collect() -> None:
+    """What is left then is kept for good: modules, and what was compiled; it is not looked at again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _one(name: str, without: Sequence[str], *, is_plain: bool) -> int:

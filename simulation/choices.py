@@ -11,7 +11,7 @@ class Choices:
     """Draws numbers below a bound and remembers them, so that a schedule can be played again and shrunk."""
 
     def __init__(self, seed: int | str | None = None, given: Sequence[int] | None = None) -> None:
-        self._random = random.Random(seed) if given is None else None
+        self._draw = random.Random(seed).random if given is None else None
         self._given = list(given or ())
         self.taken: list[int] = []
 
@@ -19,8 +19,8 @@ class Choices:
         """A number in `[0, bound)`; past the end of a given list it is always 0."""
         if bound <= 1:
             return 0
-        if self._random is not None:
-            found = int(self._random.random() * bound)
+        if self._draw is not None:
+            found = int(self._draw() * bound)
         else:
             at = len(self.taken)
             found = min(self._given[at], bound - 1) if at < len(self._given) else 0

@@ -1,12 +1,16 @@
 """A model of a Kafka cluster: logs, transactions with their markers, fencing, topics with ids, groups."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from operator import attrgetter
 
 RECORD, COMMIT, ABORT = "record", "commit", "abort"
 CREATE_TIME, APPEND_TIME = 1, 2
 Place = tuple[str, int]
+_NEVER_NS = 1 << 63
+_offset = attrgetter("offset")
 
 
 class Fenced(Exception):
@@ -68,14 +72,17 @@ class Log:
 
     def stable_end(self, place: Place) -> int:
         """Up to where no transaction is open."""
-        return min((each.firsts[place][1] for each in self.open), default=self.end)
+        if not self.open:
+            return self.end
+        return min(each.firsts[place][1] for each in self.open)
 
     def between(self, start: int, stop: int) -> Iterator[Stored]:
         """Entries in `[start, stop)` that are still there."""
-        first = max(start, self.start)
-        for entry in self.entries:
-            if first <= entry.offset < stop:
-                yield entry
+        first, entries = max(start, self.start), self.entries
+        at = bisect_left(entries, first, key=_offset)
+        while at < len(entries) and entries[at].offset < stop:
+            yield entries[at]
+            at += 1
 
     def first_at(self, timestamp_ms: int, stop: int) -> int:
         """Kafka's answer for a time: the first entry that is not before it, or -1."""
@@ -109,6 +116,8 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.coordinated: dict[str, Coordinated] = {}
         self.groups: dict[str, dict[Place, int]] = {}
+        self._all_young_until_ns = 0
+        """No open transaction is given up before."""
         self._ids = count(1)
 
     # --- topics
@@ -157,6 +166,8 @@ class Cluster:
             current = None
         if current is None:
             current = known.current = Transaction(transactional_id, epoch, now_ns, timeout_ns)
+            ends_ns = now_ns + timeout_ns
+            self._all_young_until_ns = min(self._all_young_until_ns, ends_ns)
         return current
 
     def write(self, transaction: Transaction | None, place: Place, entry: Stored) -> int:
@@ -200,6 +211,8 @@ class Cluster:
 
     def expire(self, now_ns: int) -> None:
         """Give up transactions that were open for too long; their producers are fenced."""
+        if now_ns <= self._all_young_until_ns:
+            return
         for known in self.coordinated.values():
             current = known.current
             if current is None or current.decided is not None:
@@ -209,6 +222,7 @@ class Cluster:
                 known.current = None
                 self.decide(current, ABORT)
                 self.complete(current, now_ns)
+        self._all_young_until_ns = self.next_expiry_ns() or _NEVER_NS
 
     def next_expiry_ns(self) -> int | None:
         """When the next one would be given up."""

@@ -30,12 +30,18 @@ import playhead.replay.running
 import playhead.replay.sharing
 import playhead.replay.verifying
 import playhead.rounds
+from playhead import secrets
 from playhead.connection import KafkaConnection
+from playhead.context import Configuration
+from playhead.endpoint import Endpoint
 from playhead.journal import Journal as RealJournal
 from playhead.kafka import clients
+from playhead.ledger import Entry
 from playhead.plan import Plan
+from playhead.request import Request
 from playhead.target import InUse
-from simulation import statements_ledger, statements_rows, threads
+from playhead.terms import Terms
+from simulation import lighten, statements_ledger, statements_rows, threads
 from simulation.kafka_log_heads import LogHeads
 from simulation.scheduler import Killed, Process
 from simulation.statements import of_session
@@ -80,21 +86,15 @@ def _lighten() -> None:
     playhead.postgres.fast.pj = SimpleNamespace(
         read_json=_read_json, ReadOptions=lambda **_: None, ParseOptions=lambda **named: named
     )
-    for name in ("as_json", "as_document"):
-        setattr(Plan, name, _kept(name, getattr(Plan, name)))
-
-
-def _kept(name: str, work: Any) -> Any:
-    """What a plan says once it says again: it never changes."""
-
-    def again(self: Plan) -> Any:
-        key = (id(self), name)
-        found = _plans.get(key)
-        if found is None or found[0] is not self:
-            found = _plans[key] = (self, work(self))
-        return dict(found[1]) if isinstance(found[1], dict) else found[1]
-
-    return again
+    playhead.plan.json = lighten.JSON  # type: ignore[assignment]
+    lighten.keep(Plan, "as_document", "as_json", "digest")
+    lighten.keep(Request, "said", "as_document")
+    lighten.keep(Configuration, "kafka")
+    lighten.remember(Plan, "from_json")
+    lighten.remember(Terms, "from_json")
+    lighten.remember(Entry, "from_json")
+    lighten.remember(Endpoint, "parse")
+    lighten.remember(secrets, "passwords_in", "without_password")
 
 
 def _read_json(held: Any, read_options: Any, parse_options: Any) -> Any:
@@ -112,9 +112,6 @@ def _read_json(held: Any, read_options: Any, parse_options: Any) -> Any:
     return pa.table(columns, schema=parse_options["explicit_schema"])
 
 
-_plans: dict[tuple[int, str], tuple[Plan, Any]] = {}
-
-
 @lru_cache
 def _settings(servers: str) -> dict[str, Any]:
     return {"bootstrap.servers": servers}
@@ -125,7 +122,7 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     playhead.postgres.session.Link = of_session(base)  # type: ignore[assignment, misc]
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
-    _plans.clear()
+    lighten.forget()
     playhead.kafka.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
     limits = playhead.cutter.Limits(max_records=sizes.records)
     playhead.replay.running._limits = lambda: limits

@@ -116,7 +116,7 @@ class Scheduler:
                 if not is_over():
                     self._advance()
                 continue
-            task = ready[self.choices.below(len(ready))] if len(ready) > 1 else ready[0]
+            task = ready[self.choices.below(len(ready))]
             self._steps += 1
             if self._steps > _MOST_STEPS:
                 waits = sorted(f"{each.process.name}/{each.name}" for each in self._tasks)

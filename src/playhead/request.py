@@ -84,8 +84,11 @@ class Request:
 
     def said(self) -> dict[str, Any]:
         """What is not left as it is by default, so that an option of a later version changes nothing."""
-        defaults = {field.name: field.default for field in fields(self)}
-        return {name: each for name, each in asdict(self).items() if each != defaults[name]}
+        return {
+            field.name: found
+            for field in fields(self)
+            if (found := getattr(self, field.name)) != field.default
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Request":

@@ -9,7 +9,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from playhead.errors import Refused
@@ -94,7 +94,8 @@ class Terms:
 
     def as_json(self) -> str:
         """The same terms give the same text."""
-        document = asdict(self) | {"version": VERSION}
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        document["version"] = VERSION
         document["places"] = {topic: list(place) for topic, place in self.places.items()}
         plan = _text(self.plan) if self.plan is not None else ""
         if len(plan) > _MOST_PLAIN:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from playhead.connection import KafkaConnection
@@ -146,10 +146,8 @@ class Ledger:
     def terms(self) -> Terms | None:
         """The terms of the replay; None when it has none, or began with a version that wrote none down."""
         found = self._other.get(terms_key(self._replay_id))
-        if found is None:
-            return None
         try:
-            return Terms.from_json(found) if "version" in json.loads(found) else None
+            return None if found is None else _terms_in(found)
         except UNREADABLE as exc:
             raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
 
@@ -230,6 +228,12 @@ class Ledger:
             held.pop(key, None)
         else:
             held[key] = value
+
+
+@lru_cache(maxsize=8)
+def _terms_in(found: bytes) -> Terms | None:
+    """They hold the plan, and each slice asks for what is settled in them."""
+    return Terms.from_json(found) if "version" in json.loads(found) else None
 
 
 def folded(held: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from psycopg import sql
@@ -27,11 +28,13 @@ _PLACES = {TOPIC: '{}::text COLLATE "C"', PARTITION: "{}::text::int8", OFFSET: "
 _CUT = ("bpchar", "name", "bit", "varbit")
 
 
+@lru_cache(maxsize=1024)
 def named(name: str) -> str:
     """A name as it stands in a statement."""
     return sql.Identifier(name).as_string()
 
 
+@lru_cache(maxsize=1024)
 def literal(text: str) -> str:
     """A text as it stands in a statement."""
     return sql.Literal(text).as_string()

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -52,7 +53,7 @@ class Place:
 
     @property
     def quoted(self) -> str:
-        return sql.Identifier(self.schema, self.name).as_string()
+        return _named(self.schema, self.name)
 
 
 class Session:
@@ -158,5 +159,11 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
         link.close()
 
 
+@lru_cache(maxsize=1024)
+def _named(*names: str) -> str:
+    return sql.Identifier(*names).as_string()
+
+
+@lru_cache(maxsize=256)
 def _quoted(text: str) -> str:
     return sql.Literal(text).as_string()

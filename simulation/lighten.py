@@ -1,0 +1,138 @@
+"""The same answers at less cost: a schedule takes milliseconds, and asks the same things often."""
+
+import contextlib
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from types import SimpleNamespace
+from typing import Any
+
+_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+# --- before any module of the product is loaded
+
+
+def load_lightly() -> None:
+    """What the standard library makes for the product's modules does the same, and costs less."""
+    real = dataclasses.dataclass
+
+    def dataclass(cls: Any = None, /, **how: Any) -> Any:
+        if cls is None:
+            return lambda it: dataclass(it, **how)
+        return real(cls, **(_thawed(cls, how) if _is_ours(cls) else how))
+
+    contextlib.contextmanager = _manager_of(contextlib.contextmanager)
+    dataclasses.dataclass, dataclasses.asdict = dataclass, _as_dict  # type: ignore[assignment]
+
+
+def _is_ours(it: Any) -> bool:
+    return bool(it.__module__.startswith(("playhead.", "simulation.")))
+
+
+def _thawed(cls: Any, how: dict[str, Any]) -> dict[str, Any]:
+    """A frozen class sets each field by a call; without that it is as equal, and hashed alike."""
+    if not how.get("frozen"):
+        return how
+    has_hash = not how.get("eq", True) or "__hash__" in cls.__dict__
+    return {**how, "frozen": False, "unsafe_hash": not has_hash}
+
+
+class _Entered(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
+    """One `with` of a generator; only what goes wrong takes the long way."""
+
+    def __init__(self, work: Any, args: Any, named: Any) -> None:
+        self.gen = work(*args, **named)
+
+    def __enter__(self) -> Any:
+        return next(self.gen)
+
+    def __exit__(self, kind: Any, exc: Any, at: Any) -> Any:
+        if kind is None:
+            if next(self.gen, self) is not self:
+                raise RuntimeError("generator didn't stop")
+            return False
+        return super().__exit__(kind, exc, at)
+
+
+def _manager_of(real: Any) -> Any:
+    def contextmanager(work: Any) -> Any:
+        @wraps(work)
+        def entered(*args: Any, **named: Any) -> _Entered:
+            return _Entered(work, args, named)
+
+        return entered if _is_ours(work) else real(work)
+
+    return contextmanager
+
+
+def _as_dict(it: Any) -> dict[str, Any]:
+    """A dataclass with all that is in it; only lists and the like are copied."""
+    return {name: _plain(getattr(it, name)) for name in _names(type(it)) or ()}
+
+
+def _plain(held: Any) -> Any:
+    kind = type(held)
+    if kind in _ATOMS:
+        return held
+    if kind in (tuple, list):
+        return kind(map(_plain, held))
+    if kind is dict:
+        return {_plain(name): _plain(each) for name, each in held.items()}
+    if hasattr(kind, "_fields"):
+        return kind(*map(_plain, held))
+    return copy.deepcopy(held) if _names(kind) is None else _as_dict(held)
+
+
+@lru_cache(maxsize=None)
+def _names(kind: type) -> tuple[str, ...] | None:
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(each.name for each in dataclasses.fields(kind))
+
+
+# --- the product's own functions
+
+
+def remember(owner: Any, *names: str) -> None:
+    """These give for the same texts what never changes; so they are asked once."""
+    for name in names:
+        held = owner.__dict__[name]
+        if isinstance(held, classmethod):
+            setattr(owner, name, classmethod(lru_cache(maxsize=512)(held.__func__)))
+        else:
+            setattr(owner, name, lru_cache(maxsize=512)(held))
+
+
+_said: dict[tuple[int, str], tuple[Any, Any]] = {}
+
+
+def keep(owner: Any, *names: str) -> None:
+    """What one of these says of itself once it says again: it never changes."""
+    for name in names:
+        setattr(owner, name, _kept(name, getattr(owner, name)))
+
+
+def forget() -> None:
+    """Of the schedule before."""
+    _said.clear()
+
+
+def _kept(name: str, work: Callable[[Any], Any]) -> Any:
+    def again(self: Any) -> Any:
+        key = (id(self), name)
+        found = _said.get(key)
+        if found is None or found[0] is not self:
+            found = _said[key] = (self, work(self))
+        return dict(found[1]) if type(found[1]) is dict else found[1]
+
+    return again
+
+
+# JSON that is set for reading is not written by what is quick.
+JSON = SimpleNamespace(
+    loads=json.loads,
+    dumps=lambda document, **how: json.dumps(document, **{**how, "indent": None}),
+)
