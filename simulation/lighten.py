@@ -5,7 +5,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +86,7 @@ def _plain(held: Any) -> Any:
     return copy.deepcopy(held) if _names(kind) is None else _as_dict(held)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _names(kind: type) -> tuple[str, ...] | None:
     if not dataclasses.is_dataclass(kind):
         return None
@@ -106,7 +106,7 @@ def remember(owner: Any, *names: str) -> None:
             setattr(owner, name, lru_cache(maxsize=512)(held))
 
 
-_said: dict[tuple[int, str], tuple[Any, Any]] = {}
+_said: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
 
 def keep(owner: Any, *names: str) -> None:
@@ -120,12 +120,12 @@ def forget() -> None:
     _said.clear()
 
 
-def _kept(name: str, work: Callable[[Any], Any]) -> Any:
-    def again(self: Any) -> Any:
-        key = (id(self), name)
+def _kept(name: str, work: Callable[..., Any]) -> Any:
+    def again(self: Any, *asked: Any) -> Any:
+        key = (id(self), name, asked)
         found = _said.get(key)
         if found is None or found[0] is not self:
-            found = _said[key] = (self, work(self))
+            found = _said[key] = (self, work(self, *asked))
         return dict(found[1]) if type(found[1]) is dict else found[1]
 
     return again

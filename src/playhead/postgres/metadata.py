@@ -64,7 +64,7 @@ def microseconds_of(timestamps_ms: Sequence[int]) -> tuple[Any, list[int]]:
     """Times as Arrow counts them, null for none; and which are out of reach, null as well."""
     ms = pa.array(timestamps_ms, pa.int64())
     reach = pc.min_max(ms).as_py()
-    if timestamps_ms and _NO_TIME_MS < reach["min"] and reach["max"] <= _LAST_MS:
+    if timestamps_ms and reach["min"] > _NO_TIME_MS and reach["max"] <= _LAST_MS:
         return pc.multiply(ms, 1000), []
     is_far = pc.or_(pc.less(ms, _FIRST_MS), pc.greater(ms, _LAST_MS))
     known = pc.if_else(pc.or_(is_far, pc.equal(ms, _NO_TIME_MS)), None, ms)
