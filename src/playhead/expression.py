@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from enum import Enum
 
 from playhead.errors import UsageError
+from playhead.sql_types import NAMES, BadType, read_type
 
 DOCUMENTS = ("key", "value")
 """Columns whose text may be a JSON document, so that a path leads into it."""
@@ -19,15 +20,13 @@ _TOKEN = re.compile(
       (?P<SPACE>\s+|--(?:\\\n|[^\r\n])*)
     | (?P<STRING>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<QUOTED>`(?:[^`]|``)*`)
-    | (?P<NUMBER>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[bB][dD]|[lLsSyYdDfF])?(?!\w))
+    | (?P<NUMBER>(?a:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[bB][dD]|[lLsSyYdDfF])?)(?!\w))
     | (?P<WORD>\w+)
     | (?P<SIGN><=>|\|\||->|=>|::|<=|>=|<>|!=|==|>>>|<<|>>|[-+*/%&|^~!=<>().,\[\]:])
     """,
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_TYPE_START = re.compile(r"\s*([^\W\d]\w*)")
-_TYPE_MORE = re.compile(r"\s*\([\d\s,+-]*\)")
 _NAME = re.compile(r"\w+")
 _BRACKETED_NAME = re.compile(
     r"""\[\s*('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")\s*\]""", re.DOTALL
@@ -62,6 +61,18 @@ class BadExpression(UsageError):
         super().__init__(
             f"{option}, {where}: {reason}\n    {line}\n    {margin}{carets}", hint=hint
         )
+
+
+def as_bad_expression(bad: BadType, option: str, text: str) -> BadExpression:
+    """What is wrong with a type, at its place in the expression."""
+    return BadExpression(
+        option,
+        text,
+        start=bad.at,
+        length=bad.length,
+        reason=bad.reason,
+        hint=nearest(bad.name, NAMES) if bad.name else None,
+    )
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
@@ -244,27 +255,15 @@ class _Scanner:
         raise self._bad(start, f"Spark's paths cannot name {name!r}", None)
 
     def _type_at(self, start: int) -> Token | None:
-        match = _TYPE_START.match(self._text, start)
-        if match is None:
-            if self._text[start].isspace():
-                return None
+        if self._text[start].isspace() or self._text.startswith(("--", "/*"), start):
+            return None
+        if not _NAME.match(self._text, start):
             raise self._bad(start, *_NO_TYPE)
-        if match.start(1) > start:
-            return Token(Kind.SPACE, self._text[start : match.start(1)], start)
-        end = match.end()
-        if more := _TYPE_MORE.match(self._text, end):
-            end = more.end()
-        elif self._text.startswith("<", end):
-            end = self._angles_end(end)
+        try:
+            end = read_type(self._text, start).end
+        except BadType as exc:
+            raise as_bad_expression(exc, self._option, self._text) from exc
         return Token(Kind.TYPE, self._text[start:end], start)
-
-    def _angles_end(self, start: int) -> int:
-        depth = 0
-        for position in range(start, len(self._text)):
-            depth += {"<": 1, ">": -1}.get(self._text[position], 0)
-            if depth == 0:
-                return position + 1
-        raise self._bad(start, "the type's `<` is not closed", None)
 
     def _bad(self, start: int, reason: str, hint: str | None, length: int = 1) -> BadExpression:
         return BadExpression(

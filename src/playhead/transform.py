@@ -37,6 +37,12 @@ class Transform:
             return None
         return translate(self.where, WHERE, _needed(self.where, WHERE))
 
+    def expressions(self) -> "list[Expression]":
+        """All that Spark has to read."""
+        condition = self.condition()
+        selected = [output.expression for output in self.outputs()]
+        return selected if condition is None else [condition, *selected]
+
     def outputs(self) -> "tuple[Output, ...]":
         """What is selected, in its order; empty when nothing is."""
         if self.select is None:

@@ -5,7 +5,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from playhead.expression import DOCUMENTS, HEADERS, BadExpression, Kind, Step, Token
+from playhead.expression import (
+    DOCUMENTS,
+    HEADERS,
+    BadExpression,
+    Kind,
+    Step,
+    Token,
+    as_bad_expression,
+)
+from playhead.sql_types import BadType, quoted_if_odd, whole_type
 
 _ORDERED = ("<", "<=", ">", ">=")
 _COMPARED = (*_ORDERED, "=", "==", "<>", "!=", "<=>")
@@ -17,6 +26,8 @@ KEYWORDS = frozenset(
     """all and any as between by case distinct div else end escape for from ilike in interval is like
     not on or regexp rlike some then when""".split()  # noqa: SIM905
 )
+OWN_FUNCTIONS = frozenset(("try_element_at",))
+"""What the translation calls, and a user may not."""
 _DOUBLE_DIGITS = 15
 _DECIMAL_DIGITS = 38
 # get_json_object writes numbers through a double, and knows no types: these need the exact way.
@@ -116,6 +127,7 @@ def as_text(path: Token) -> str:
 
 def as_type(path: Token, type_: str) -> str:
     """SQL of what a path leads to, as a type; NULL when it cannot be."""
+    type_ = whole_type(type_)
     cast = f"try_cast({as_text(path)} AS {type_})"
     if path.column == HEADERS or not is_exact(type_):
         return cast
@@ -154,23 +166,56 @@ class _Translation:
         self._text, self._option = text, option
         self._all = tokens
         self._solid = [token for token in tokens if token.kind is not Kind.SPACE]
-        # By index of a token: how many casts begin before it, and what it is replaced by.
+        # By index of a token: how many casts begin before it; and what stands for those of a type.
         self._casts: dict[int, int] = {}
+        self._types: dict[int, str] = {}
 
     def pieces(self) -> list[Piece]:
+        for index in range(len(self._solid)):
+            self._read_cast(index)
         made = [self._made(index) for index in range(len(self._solid))]
-        # In brackets there can be no name behind the expression, and a comment at its end ends there.
+        # In brackets there can be no name behind the expression.
         pieces = [Piece("(", self._all[0].start, 1, is_verbatim=False)]
         index = 0
         for token in self._all:
             if token.kind is Kind.SPACE:
-                pieces.append(Piece(token.text, token.start, len(token.text)))
+                pieces.append(_blank(token))
                 continue
             cast = Piece("try_cast(", token.start, len(token.text), is_verbatim=False)
             pieces += [cast] * self._casts.get(index, 0)
             pieces += made[index]
             index += 1
-        return [*pieces, Piece("\n)", self._all[-1].end - 1, 1, is_verbatim=False)]
+        return [*pieces, Piece(")", self._all[-1].end - 1, 1, is_verbatim=False)]
+
+    def _read_cast(self, index: int) -> None:
+        """Read the type in `cast(x AS type)`, so that it is one of ours that is written."""
+        if self._word(index) not in ("cast", "try_cast") or not self._is_sign(index + 1, "("):
+            return
+        depth, named = 0, None
+        for place in range(index + 1, len(self._solid)):
+            depth += self._is_sign(place, "(") - self._is_sign(place, ")")
+            if depth == 1 and self._word(place) == "as":
+                named = place
+            if depth == 0:
+                break
+        if named is None:
+            return  # Spark says what is missing
+        text = self._bare(self._solid[named].end, self._solid[place].start)
+        try:
+            written = whole_type(text)
+        except BadType as exc:
+            raise as_bad_expression(exc, self._option, self._text) from exc
+        for inside in range(named + 1, place):
+            self._types[inside] = written if inside == named + 1 else ""
+
+    def _bare(self, begin: int, end: int) -> str:
+        """A part of the user's text without comments, at its own place in it."""
+        kept = (
+            " " * len(token.text) if token.kind is Kind.SPACE else token.text
+            for token in self._all
+            if begin <= token.start < end
+        )
+        return " " * begin + "".join(kept)
 
     def _made(self, index: int) -> list[Piece]:
         token = self._solid[index]
@@ -181,12 +226,15 @@ class _Translation:
             self._open_cast(index)
             opened = Piece(" AS ", start, length, is_verbatim=False)
             closed = Piece(")", token.end - 1, 1, is_verbatim=False)
-            return [opened, Piece(token.text, start, length), closed]
+            type_ = whole_type(token.text)
+            return [opened, Piece(type_, start, length, is_verbatim=type_ == token.text), closed]
         body = self._body(index)
         return [Piece(body, start, length, is_verbatim=body == token.text)] if body else []
 
     def _body(self, index: int) -> str:
         token = self._solid[index]
+        if index in self._types:
+            return self._types[index]
         if token.is_sign("::"):
             return ""
         if token.word == "cast" and self._is_sign(index + 1, "("):
@@ -195,7 +243,7 @@ class _Translation:
             return as_type(token, self._solid[index + 2].text)
         if token.kind is Kind.PATH and self._is_sign(index + 1, "::"):
             return as_text(token)
-        return self._text_body(index) if self._is_text(index) else token.text
+        return self._text_body(index) if self._is_text(index) else _written(token)
 
     def _text_body(self, index: int) -> str:
         token = self._solid[index]
@@ -364,6 +412,18 @@ class _Translation:
         return BadExpression(
             self._option, self._text, start=token.start, length=len(token.text), reason=reason
         )
+
+
+def _blank(space: Token) -> Piece:
+    """White space as Spark is to see it; a comment is one space to it, whatever is written in it."""
+    if space.text.isspace():
+        text = "".join(sign if sign == "\n" else " " for sign in space.text)
+        return Piece(text, space.start, len(text))
+    return Piece(" ", space.start, len(space.text), is_verbatim=False)
+
+
+def _written(token: Token) -> str:
+    return quoted_if_odd(token.text) if token.kind is Kind.WORD else token.text
 
 
 def _plain(number: str) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from playhead.expression import Kind
+from playhead.expression import BadExpression, Kind
 from playhead.spark.complaint import COLUMNS, at_all_of, complaint
 from playhead.spark.functions import check_calls, compared_literals
 from playhead.spark.rows import RAW
+from playhead.spark.vetting import can_be_asked, refuse_meant, refuse_read
 from playhead.transform import Output, Transform
 from playhead.translation import Expression
 
@@ -78,12 +79,53 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
+_vetted: "tuple[SparkSession, Transform] | None" = None
+
+
+def vet(spark: "SparkSession", transform: Transform) -> None:
+    """Refuse what must not be in an expression: by our words, and by what Spark has read in them.
+
+    Nothing of a transform runs before; whoever wrote it may be somebody else than who runs it.
+    """
+    global _vetted  # noqa: PLW0603 - the samples of a plan are many, and their transform is one
+    if _vetted == (spark, transform):
+        return
+    expressions = transform.expressions()
+    for expression in expressions:
+        check_calls(expression)
+    with forgiving(spark), _quiet():
+        visible = _scope(_sample(spark)).select(*COLUMNS)
+        for expression in expressions:
+            _vet(spark, visible, expression)
+    _vetted = spark, transform
+
+
+def _vet(spark: "SparkSession", visible: "DataFrame", expression: Expression) -> None:
+    is_shown = can_be_asked(spark)
+    try:
+        if is_shown:
+            refuse_read(spark, expression)
+        analysed = _analysed(visible, expression)
+    except BadExpression:
+        raise
+    except Exception as exc:  # Spark's analysis has errors that are no PySparkException
+        raise complaint(expression, exc) from exc
+    if is_shown:
+        refuse_meant(analysed, expression)
+
+
+def _analysed(visible: "DataFrame", expression: Expression) -> "DataFrame":
+    from pyspark.sql import functions
+
+    frame = visible.select(functions.expr(expression.sql).alias("made"))
+    _ = frame.schema  # over Spark Connect nothing is analysed before somebody asks
+    return frame
+
+
 def check(spark: "SparkSession", transform: Transform) -> None:
     """Raises `BadExpression` for what Spark cannot read, and for what must not be in an expression."""
+    vet(spark, transform)
     condition, outputs = transform.condition(), transform.outputs()
-    expressions = [output.expression for output in outputs]
-    for expression in [condition, *expressions] if condition else expressions:
-        check_calls(expression)
     with forgiving(spark), _quiet():
         sample = _sample(spark)
         scope = _scope(sample)
@@ -92,7 +134,7 @@ def check(spark: "SparkSession", transform: Transform) -> None:
         for output in outputs:
             _check_output(scope, output)
         # What only running tells: a pattern that is none, a format that is none.
-        for expression in [condition, *expressions] if condition else expressions:
+        for expression in transform.expressions():
             _run_once(scope, expression)
 
 
@@ -104,6 +146,7 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
     """
     from pyspark.sql import functions
 
+    vet(frame.sparkSession, transform)
     with forgiving(frame.sparkSession):
         scope = _scope(frame)
         is_end = functions.col(f"{_HIDDEN}is_end")
@@ -286,13 +329,7 @@ def _misfit(part: str | None, found: "DataType") -> str | None:
 
 
 def _type_of(scope: "DataFrame", expression: Expression) -> "DataType":
-    from pyspark.sql import functions
-
-    visible = scope.select(*COLUMNS)
-    try:
-        return visible.select(functions.expr(expression.sql)).schema[0].dataType
-    except Exception as exc:  # Spark's analysis has errors that are no PySparkException
-        raise complaint(expression, exc) from exc
+    return _analysed(scope.select(*COLUMNS), expression).schema[0].dataType
 
 
 def _run_once(scope: "DataFrame", expression: Expression) -> None:

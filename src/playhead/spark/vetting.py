@@ -1,0 +1,96 @@
+"""What Spark itself has read in an expression, held against what may be in one, before any of it runs.
+
+Our own words are checked first (`functions.check_calls`), and what Spark reads is written anew from them.
+Here is the second net, which knows nothing of our words: the tree that Spark's parser makes, in which
+no name is looked up yet, and the tree that its analyser makes of it. Both may hold what is listed, and
+nothing else.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playhead.expression import BadExpression
+from playhead.spark.functions import ALLOWED, sections
+from playhead.translation import OWN_FUNCTIONS, Expression
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LIST = Path(__file__).with_name("expressions.txt")
+_HOME, _ELSEWHERE = "org.apache.spark.sql.catalyst.expressions.", "org.apache.spark.sql.catalyst."
+_CALL = f"{_ELSEWHERE}analysis.UnresolvedFunction"
+# `between` is an operator, of which the parser makes a call.
+_CALLED_BY_US = OWN_FUNCTIONS | {"between"}
+# What a field of a schema may carry; a default would be an expression of its own.
+_REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
+
+
+@cache
+def classes() -> frozenset[str]:
+    """The classes that a tree may have."""
+    lines = _LIST.read_text(encoding="utf-8").splitlines()
+    names = [name for line in lines if not line.startswith("#") for name in line.split()]
+    return frozenset(
+        (_ELSEWHERE if name.startswith("analysis.") else _HOME) + name for name in names
+    )
+
+
+def can_be_asked(spark: "SparkSession") -> bool:
+    """Whether the engine shows its trees: over Spark Connect it does not, and the first net is all."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def refuse_read(spark: "SparkSession", expression: Expression) -> None:
+    """Refuse by what the parser makes of an expression; no function is looked up, and nothing is run."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    tree = json.loads(parser.parseExpression(expression.sql).toJSON())
+    for node in _nodes(tree):
+        name = str(node.get("nameParts", "")).strip("[]").lower()
+        if node.get("class") == _CALL and name not in sections()[ALLOWED] | _CALLED_BY_US:
+            raise _refused(expression, f"the function {name}")
+    _refuse_others(expression, tree)
+
+
+def refuse_meant(frame: "DataFrame", expression: Expression) -> None:
+    """Refuse by what the analyser has made of it, which is what would be run."""
+    plan = frame._jdf.queryExecution().analyzed()
+    expressions = plan.expressions()
+    if expressions.size() != 1 or plan.nodeName() != "Project":
+        raise _refused(expression, f"a {plan.nodeName()}, more than one value of one record")
+    if not plan.deterministic():
+        raise _refused(expression, "what gives another answer each time")
+    _refuse_others(expression, json.loads(expressions.head().toJSON()))
+
+
+def _refuse_others(expression: Expression, tree: Any) -> None:
+    for node in _nodes(tree):
+        found = node.get("class")
+        if isinstance(found, str) and found not in classes():
+            raise _refused(expression, found.rpartition(".")[2])
+        remarks = node.get("metadata")
+        if remarks and not (isinstance(remarks, Mapping) and remarks.keys() <= _REMARKS):
+            raise _refused(expression, "a schema with more than names and types")
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    """All objects of a JSON document."""
+    waiting = [tree]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+
+
+def _refused(expression: Expression, found: str) -> BadExpression:
+    return expression.bad(
+        expression.start,
+        f"Spark reads {found} in it, which is nothing that an expression may have",
+        "docs/guides/transforms.md says what it may have",
+        length=expression.end - expression.start,
+    )

@@ -1,0 +1,137 @@
+"""Expressions that would do more than look at a record: the kept corpus of what must never run.
+
+`CODE` stands for a call of native code that sets a property of the engine's Java, by which a test sees that
+it ran; `FILE` for a table that is a file at an address where somebody listens.
+"""
+
+REFLECT = "reflect('java.lang.System', 'setProperty', '{canary}', 'ran') is null"
+FILE = "text.`http://127.0.0.1:{port}/x`"
+
+# What hides from a look at the words, and is code to Spark all the same.
+HIDDEN = [
+    "true /* /*+ */ or CODE -- */ */",
+    "true /*+ */ or CODE",
+    "(upper(key)::array</*<*/int>) is null) or CODE or (true /*>*/ )",
+    "cast(key as array<int>) is null /*+ x */ or CODE",
+    "key in (ſelect value from FILE)",
+    "key = any(ſelect value from FILE)",
+    "exıſtſ (ſelect 1 from FILE)",
+    "true --\\\n or CODE\n or CODE",
+    "true -- x\r or CODE",
+    "key = '' /* ' */ or CODE /* ' */",
+    "key = r'\\' or CODE or key = r'\\'",
+    "key = 'a\\' or CODE or key = \\'a' or CODE",
+    'key = "a" or CODE or key = "b"',
+    "x'00' = key_bytes or CODE",
+    "`key` = '`' or CODE or '`' = `key`",
+]
+# Native code by every name and in every place.
+CALLS = [
+    "CODE",
+    "rEfLeCt('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "reflect/**/('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "reflect\u00a0('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "`reflect`('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "java_method('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "try_reflect('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "system.builtin.reflect('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "`system`.`builtin`.`reflect`('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "identifier('reflect')('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "identifier('ref' || 'lect')('java.lang.System', 'setProperty', '{canary}', 'ran') is null",
+    "identifier(reflect('java.lang.System', 'setProperty', '{canary}', 'ran')) is null",
+    "exists(array(1), x -> CODE)",
+    "aggregate(array(1), true, (a, x) -> a and CODE, a -> a)",
+    "forall(map_keys(map('a', 1)), x -> (CODE))",
+    "if(true, CODE, false)",
+    "case when CODE then true else false end",
+    "cast(CODE as boolean)",
+    "(CODE)::boolean",
+    "array(1)[cast(CODE as int)] = 1",
+    "get_json_object(value, string(CODE)) is null",
+    "key like any (string(CODE), 'a')",
+    "key like 'a' escape string(CODE)",
+    "extract(year from timestamp) = 1 and CODE",
+    "from_json(value, schema_of_json(string(CODE))) is null",
+    "from_json(value, string(CODE)) is null",
+    "from_json(value, 'a int', map('mode', string(CODE))) is null",
+    "schema_of_json(string(CODE)) is null",
+    "to_json(struct(CODE as a)) is null",
+    "timestampadd(day, int(CODE), timestamp) is null",
+    "sequence(1, int(CODE)) is null",
+    "regexp_replace(key, string(CODE), 'a') is null",
+    "named_struct('a', CODE).a",
+    "try_variant_get(try_parse_json(value), '$.a', string(CODE)) is null",
+]
+# Schemas, which may say what stands where nothing was.
+SCHEMAS = [
+    'from_json(\'{}\', \'{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,'
+    '"metadata":{"CURRENT_DEFAULT":"QUOTED","EXISTS_DEFAULT":"QUOTED"}}]}\').a is null',
+    "from_json('{}', 'a string default QUOTED').a is null",
+    "from_csv('', 'a string default QUOTED').a is null",
+    "value:a::struct<a:string default CODE> is null",
+    "cast(null as struct<a:string default CODE>) is null",
+]
+QUERIES = [
+    "key = (select value from FILE)",
+    "key in (select value from FILE)",
+    "exists (select 1 from FILE)",
+    "not exists (from FILE)",
+    "key in (from FILE select value)",
+    "key = (from FILE |> select value)",
+    "key = (table FILE)",
+    "key = (with t as (select value from FILE) select value from t)",
+    "key = (/**/ select value from FILE)",
+    "key = ((select value from FILE))",
+    "array(select value from FILE)[0] is null",
+    "key = (values 'a')",
+    "key = (map key using 'cat')",
+    "exists (select 1 from range(1))",
+    "size(array(select 1)) > 0",
+    "key = (select value from csv.`/etc/hostname`)",
+]
+# What is another one's, or another time's.
+OTHERS = [
+    "current_user() = 'a'",
+    "current_user = 'a'",
+    "session_user = 'a'",
+    "user = 'a'",
+    "`current_user` = 'a'",
+    "version() = 'a'",
+    "current_catalog() = 'a'",
+    "current_database() = 'a'",
+    "input_file_name() = 'a'",
+    "spark_partition_id() = 1",
+    "monotonically_increasing_id() = 1",
+    "rand() > 0",
+    "uuid() = 'a'",
+    "now() > timestamp",
+    "current_timestamp > timestamp",
+    "localtimestamp() is null",
+    "raise_error('a') is null",
+    "assert_true(false) is null",
+    "explode(array(1)) = 1",
+    "stack(1, 2) = 2",
+    "sum(offset) > 1",
+    "count(*) filter (where key = 'a') > 1",
+    "row_number() over (order by offset) > 1",
+    "session.a = 1",
+    "system.session.a = 1",
+    "from_avro(value_bytes, 'a') is null",
+    "from_xml(value, 'a int') is null",
+    "xpath_string(value, 'a') = 'b'",
+    "aes_encrypt(key_bytes, key_bytes) is null",
+    "execute immediate 'select 1'",
+    "key = :p",
+    "key = ?",
+    "key = 'a'; select 1",
+    "key = '${{spark.app.name}}' or `${{spark.app.name}}` = 'a'",
+]
+ALL = [*HIDDEN, *CALLS, *SCHEMAS, *QUERIES, *OTHERS]
+
+
+def spelled(attack: str, canary: str, port: int) -> str:
+    """An attack as it is typed, with the canary that it would wake."""
+    code = REFLECT.format(canary=canary)
+    quoted = code.replace("'", "\\'")
+    text = attack.replace("{canary}", canary).replace("QUOTED", quoted).replace("CODE", code)
+    return text.replace("FILE", FILE.format(port=port)).replace("{{", "{").replace("}}", "}")

@@ -1,0 +1,260 @@
+"""Nothing of an expression runs but what one may have: by the words, and by what Spark has read in them."""
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from playhead.expression import BadExpression, Kind, Token
+from playhead.spark import transform as transforms
+from playhead.spark.complaint import COLUMNS
+from playhead.spark.functions import ALLOWED, check_calls, sections
+from playhead.spark.transform import apply, check, forgiving
+from playhead.spark.vetting import refuse_meant, refuse_read
+from playhead.transform import Transform
+from playhead.translation import OWN_FUNCTIONS, Expression, Piece
+from tests.spark import attacks
+from tests.spark.test_transform import frame_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CANARY = "playhead.canary"
+
+
+class Watch:
+    """Who listens for what an expression must not do."""
+
+    def __init__(self, spark: "SparkSession", listener: socket.socket) -> None:
+        self._java = spark._jvm.java.lang.System  # type: ignore[union-attr]
+        self._listener, self._calls = listener, 0
+        Thread(target=self._hang_up, daemon=True).start()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                self._calls += 1
+                caller.close()
+
+    def spelled(self, attack: str) -> str:
+        return attacks.spelled(attack, CANARY, self._listener.getsockname()[1])
+
+    def fired(self) -> set[str]:
+        """What has happened since it was asked the last time."""
+        has_run = self._java.clearProperty(CANARY) is not None
+        calls, self._calls = self._calls, 0
+        told = {"native code has run": has_run, "somebody has called": calls > 0}
+        return {what for what, is_so in told.items() if is_so}
+
+
+@pytest.fixture
+def watch(spark: "SparkSession") -> Iterator[Watch]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Watch(spark, listener)
+
+
+@pytest.fixture
+def visible(spark: "SparkSession") -> "Iterator[DataFrame]":
+    with forgiving(spark), transforms._quiet():
+        yield transforms._scope(transforms._sample(spark)).select(*COLUMNS)
+
+
+def raw(text: str) -> Expression:
+    """A text as Spark would read it with no help of ours."""
+    return Expression("--where", text, (Token(Kind.WORD, text, 0),), (Piece(text, 0, len(text)),))
+
+
+def allows(doing: Callable[[], object]) -> bool:
+    try:
+        doing()
+    except BadExpression:
+        return False
+    return True
+
+
+def test_the_canary_sings(spark, watch, visible) -> None:
+    """Each way by which a test would notice: without the nets the attacks do what they say."""
+    visible.selectExpr(watch.spelled("CODE")).collect()
+    assert watch.fired() == {"native code has run"}
+    with pytest.raises(Exception, match=r"."):
+        visible.selectExpr(watch.spelled("key in (select value from FILE)")).collect()
+    assert watch.fired() == {"somebody has called"}
+
+
+def test_no_attack_is_taken(spark, watch) -> None:
+    taken = []
+    for attack in attacks.ALL:
+        text = watch.spelled(attack)
+        for transform in ({"where": text}, {"select": f"{text} AS made"}):
+            if allows(lambda t=transform: check(spark, Transform(**t))):
+                taken.append((text, "check"))
+            if allows(lambda t=transform: apply(frame_of(spark, {}), Transform(**t))):
+                taken.append((text, "apply"))
+        taken += [(text, found) for found in watch.fired()]
+    assert taken == []
+
+
+def test_the_second_net_alone_lets_no_attack_through(spark, watch, visible) -> None:
+    taken = []
+    for attack in attacks.ALL:
+        text = watch.spelled(attack)
+        if allows(lambda t=text: transforms._vet(spark, visible, raw(t))):
+            taken.append((text, "vet"))
+        taken += [(text, found) for found in watch.fired()]
+    assert taken == []
+
+
+def test_of_every_function_of_spark_both_nets_say_the_same(spark) -> None:
+    keywords = {"and", "between", "case", "in", "not", "or", "when", "exists", "any", "some"}
+    different = []
+    listed = [row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]
+    for name in sorted({each for each in listed if each.isidentifier()} - keywords - OWN_FUNCTIONS):
+        for call in (f"`{name}`(key)", f"`{name.upper()}`(key)"):
+            words = allows(lambda c=call: check_calls(the_condition(c)))
+            read = allows(lambda c=call: refuse_read(spark, raw(c)))
+            if (words, read) != (name in sections()[ALLOWED],) * 2:
+                different.append((call, words, read))
+    assert different == []
+
+
+def test_the_second_net_takes_all_that_allowed_functions_are(spark, visible) -> None:
+    """By the examples that Spark itself gives of them."""
+    refused = []
+    for name in sorted(sections()[ALLOWED]):
+        lines = [row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect()]
+        for text in re.findall(r"> SELECT (.*?);", "\n".join(lines), re.DOTALL):
+            try:
+                transforms._vet(spark, visible, raw(text))
+            except BadExpression as exc:
+                if "Spark reads" in exc.reason:
+                    refused.append((text, exc.reason))
+    assert refused == []
+
+
+OPERATORS = """offset + 1 | offset - 1 | offset * 2 | offset / 2 | offset % 2 | offset div 2 | offset & 1
+offset ^ 1 | ~offset | -offset | 1 << 2 | 1 >> 2 | 1 >>> 2 | offset == 1 | offset <=> 1 | offset <> 1
+offset != 1 | not key = 'a' | !(key = 'a') | offset in (1, 2) | offset not in (1) | key not like 'a'
+offset between 1 and 2 | offset not between 1 and 2 | key like 'a' escape '/' | key like all ('a', 'b')
+key not ilike any ('a', 'b') | key rlike 'a' | key regexp 'a' | key is distinct from 'a' | headers.name
+(key = 'a') is not true | (key = 'a') is unknown | case key when 'a' then 1 else 2 end | headers[0].name
+map('a', 1)['a'] | timestamp + interval 1 day | interval '1-2' year to month | timestamp - interval 1 month
+timestamp - timestamp'2021-01-01' | date'2021-01-01' - date'2020-01-01' | interval 1 day * 2
+timestampadd(day, 1, timestamp) | timestampdiff(day, timestamp, timestamp) | extract(year from timestamp)
+position('a' in key) | substring(key from 1 for 2) | trim(both 'a' from key) | key collate utf8_lcase = 'a'
+overlay(key placing 'a' from 1 for 2) | cast(key as interval day to second) | cast(offset as varchar(5))
+transform(array(1), (x, i) -> x + i) | struct(1 as a, key).key | key::array<struct<a:int>>[0].a
+value:a::decimal(5,2) | value:a::variant | value:a > 5 | headers:a = 'b' | key::binary = X'FF' | null::int
+from_json(value, 'a int, b array<string>').b[0] | 'a' 'b' = key | 1.5BD + 1L + 1S | 1e3 > offset""".replace(
+    "\n", " | "
+)
+
+
+def test_both_nets_take_every_operator(spark) -> None:
+    texts = [text.strip() for text in OPERATORS.split(" | ")]
+    assert [
+        text
+        for text in texts
+        if not allows(lambda t=text: check(spark, Transform(select=f"{t} AS made")))
+    ] == []
+
+
+def test_a_schema_names_and_types_and_nothing_more(spark, visible) -> None:
+    """A default in a schema is an expression of its own, which Spark would compute for it."""
+    schema = (
+        '{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,"metadata":{%s}}]}'
+    )
+    plain = f"from_json(value, '{schema % ''}').a"
+    default = f"""from_json(value, '{schema % '"EXISTS_DEFAULT":"1"'}').a"""
+    assert allows(lambda: transforms._vet(spark, visible, raw(plain))) or True
+    assert not allows(lambda: transforms._vet(spark, visible, raw(default)))
+
+
+def the_condition(text: str) -> Expression:
+    found = Transform(where=text).condition()
+    assert found is not None
+    return found
+
+
+NAMES = st.sampled_from(
+    ["upper", "concat", "sha2", "coalesce", "reflect", "java_method", "rand", "explode", "version"]
+    + [
+        "xpath_string",
+        "raise_error",
+        "current_user",
+        "count",
+        "input_file_name",
+        "nosuch",
+        "filter",
+    ]
+)
+GAPS = st.sampled_from(
+    ["", "", " ", "\n", "/**/", "/*+ a */", "-- a\n", "/* /*+ */", "\u00a0", "\r\n"]
+)
+LEAVES = st.sampled_from(
+    [
+        "key",
+        "`key`",
+        "offset",
+        "'a'",
+        "'it''s'",
+        '"b"',
+        "r'\\'",
+        "1",
+        "1.5e3",
+        "x'ff'",
+        "null",
+        "`a``b`",
+    ]
+    + ["'reflect(1)'", '"/*"', "'*/'", "'--'", "`*/`", "current_date", "ſelect", "ı", "value"]
+)
+
+
+def _call(name: str, gap: str, arguments: list[str]) -> str:
+    return f"{name}{gap}({gap}{f'{gap},{gap}'.join(arguments)})"
+
+
+def _grown(inner: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+    spelled = st.one_of(
+        NAMES, NAMES.map(str.upper), NAMES.map("`{}`".format), NAMES.map("a.{}".format)
+    )
+    lists = st.lists(inner, min_size=1, max_size=2)
+    return st.one_of(
+        st.builds(_call, spelled, GAPS, lists),
+        st.builds("({}{}{})".format, GAPS, inner, GAPS),
+        st.builds("{}{}={}{}".format, inner, GAPS, GAPS, inner),
+        st.builds("{} or{} {}".format, inner, GAPS, inner),
+        st.builds("cast({}{}as{} array<int>)".format, inner, GAPS, GAPS),
+        st.builds("{}{}::{}int".format, inner, GAPS, GAPS),
+        st.builds("exists(array(1), x ->{}{})".format, GAPS, inner),
+        st.builds("({}select {})".format, GAPS, inner),
+        st.builds("{} in ({}values {})".format, inner, GAPS, inner),
+    )
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200
+)
+@given(text=st.recursive(LEAVES, _grown, max_leaves=8))
+def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, text) -> None:
+    """Taken by the words: Spark reads nothing else in what we write. Refused by them: by Spark's reading, too."""
+    try:
+        expression = the_condition(text)
+    except BadExpression:
+        return  # what cannot be read by us, Spark is not given
+    words = allows(lambda: check_calls(expression))
+    try:
+        transforms._vet(spark, visible, expression)
+    except BadExpression as exc:
+        assume(
+            words or "Spark reads" in exc.reason
+        )  # no more than that it has no such column, or type
+        assert not (words and "Spark reads" in exc.reason), (text, expression.sql, exc.reason)
+        return
+    assert words, (text, expression.sql)
