@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -16,7 +16,11 @@ from playhead.source import Place, SourceFacts, TopicFacts
 from playhead.target import Inspection
 from playhead.terms import Terms
 
-VERSION = 1
+VERSION = 2
+# Of version 1 a journal and a ledger may still have some. They have no digest, and statements in what
+# their target needs, which are not run any more.
+_UNSEALED = 1
+_DIGEST = "sha256"
 # An id is a part of file names, of transactional ids and of keys in a ledger.
 REPLAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -122,7 +126,7 @@ class Plan:
 
     def terms(self, *, is_endless: bool = False) -> Terms:
         """What the target's ledger is to be the ledger of; of a live pipeline the plan is no part of it."""
-        document = {**self.as_document(), "samples": []}  # records are no business of a ledger
+        document = replace(self, samples=()).as_document()  # records are no business of a ledger
         return Terms(
             "" if is_endless else self.digest(),
             self.source.identity,
@@ -142,19 +146,29 @@ class Plan:
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
 
     def as_document(self) -> dict[str, Any]:
-        """As JSON has it; complete, so that a saved plan is the plan."""
-        return {"version": VERSION, **asdict(self), "planned": self.planned}
+        """As JSON has it; complete, so that a saved plan is the plan, and with the digest of all of it.
+
+        That shows what was changed by accident, or carelessly. Whoever means harm makes the digest anew:
+        so nothing in a plan is code, and all that matters is shown before it runs.
+        """
+        document = {"version": VERSION, **asdict(self), "planned": self.planned}
+        return document | {_DIGEST: _digest(document)}
 
     def as_json(self) -> str:
         return json.dumps(self.as_document(), indent=2, ensure_ascii=False)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Plan":
-        """What `as_document` gave."""
-        if document.get("version") != VERSION:
+        """What `as_document` gave, or that of an earlier version."""
+        if document.get("version") not in (_UNSEALED, VERSION):
             raise UsageError(
                 f"a plan of version {document.get('version')!r}; this Playhead knows {VERSION}",
                 hint="make it anew with the same command",
+            )
+        if document["version"] == VERSION and document[_DIGEST] != _digest(document):
+            raise UsageError(
+                "the plan was changed after it was made: its digest is another one",
+                hint="make it anew: the same command with another --plan FILE",
             )
         partitions = tuple(PartitionPlan(**each) for each in document["partitions"])
         return cls(
@@ -172,6 +186,17 @@ class Plan:
         )
 
     @classmethod
+    def from_file(cls, text: str, *, where: str) -> "Plan":
+        """As `from_json`, of a file that anybody may have written: only with a digest."""
+        plan = cls.from_json(text, where=where)
+        if json.loads(text)["version"] == _UNSEALED:
+            raise UsageError(
+                f"{where} is a plan of an earlier version, which says not whether it was changed",
+                hint="make it anew: the same command with another --plan FILE",
+            )
+        return plan
+
+    @classmethod
     def from_json(cls, text: str, *, where: str) -> "Plan":
         try:
             return cls.from_document(json.loads(text))
@@ -181,6 +206,14 @@ class Plan:
                 f"{where} is not a plan: {reason}",
                 hint="`playhead replay … --plan FILE` writes one",
             ) from exc
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    """Of all that a document says, however it is laid out."""
+    said = {name: each for name, each in document.items() if name != _DIGEST}
+    # Numbers that are keys become texts in JSON, and are sorted as such only then.
+    plain = json.loads(json.dumps(said))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -83,9 +83,9 @@ class Inspection:
     """As `SourceFacts.identity`, so that source and target can be compared."""
     notes: tuple[Note, ...] = ()
     creates: tuple[str, ...] = ()
-    """What will be made first, in sentences or statements, for people."""
+    """What will be made first, in sentences or statements, for people: as `Target.creates` says it."""
     needs: Mapping[str, Any] = field(default_factory=dict)
-    """What `prepare` needs to make it; survives JSON, so that a saved plan can carry it."""
+    """What `prepare` needs to make it; survives JSON, so that a saved plan can carry it. No code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,14 @@ class Target(Protocol):
     def inspect(self, look: Look, /) -> Inspection:
         """Say what a replay would do here; refuse what cannot work. Writes nothing."""
         ...
+
+    def creates(self, _needs: Mapping[str, Any], /) -> Sequence[str]:
+        """What `prepare` would make of these needs: the very statements, or sentences.
+
+        A saved plan says so, too, but anybody may have written that: what is shown is this. Needs of
+        another kind are refused with a ValueError, KeyError, TypeError or AttributeError.
+        """
+        return ()
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         """What would be written for these records, as rows for people."""

@@ -64,8 +64,9 @@ CALLS = [
 ]
 # Schemas, which may say what stands where nothing was.
 SCHEMAS = [
-    'from_json(\'{}\', \'{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,'
-    '"metadata":{"CURRENT_DEFAULT":"QUOTED","EXISTS_DEFAULT":"QUOTED"}}]}\').a is null',
+    # As JSON, which a schema may be, too.
+    """from_json('{}', '{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,"""
+    """"metadata":{"CURRENT_DEFAULT":"QUOTED","EXISTS_DEFAULT":"QUOTED"}}]}').a is null""",
     "from_json('{}', 'a string default QUOTED').a is null",
     "from_csv('', 'a string default QUOTED').a is null",
     "value:a::struct<a:string default CODE> is null",

@@ -16,7 +16,7 @@ from playhead.spark import transform as transforms
 from playhead.spark.complaint import COLUMNS
 from playhead.spark.functions import ALLOWED, check_calls, sections
 from playhead.spark.transform import apply, check, forgiving
-from playhead.spark.vetting import refuse_meant, refuse_read
+from playhead.spark.vetting import refuse_read
 from playhead.transform import Transform
 from playhead.translation import OWN_FUNCTIONS, Expression, Piece
 from tests.spark import attacks

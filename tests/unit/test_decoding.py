@@ -27,7 +27,7 @@ from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, without_undecoded
 from playhead.errors import BadValue, MissingPiece, UsageError
 from playhead.job import Job, play
 from playhead.ledger import Entry
-from playhead.postgres.create import statement_for
+from playhead.postgres.create import table_for
 from playhead.postgres.session import Place as TablePlace
 from playhead.record import Slice
 from playhead.records import Records
@@ -437,7 +437,7 @@ def test_schemas_that_disagree_leave_it_to_the_values(registry: TestRegistry) ->
 def test_a_table_is_made_as_the_schema_says() -> None:
     kinds = {"price": "decimal", "at": "instant", "gone": "bytes", "n": "integer"}
     run = decoded("json", None, b'{"price": 1.5, "at": "x", "n": 1, "more": [1]}')[0]
-    text = statement_for(TablePlace("s", "t"), [run], ("n",), kinds)
+    text = table_for(TablePlace("s", "t"), [run], ("n",), kinds).statement
     columns = '"price" numeric, "at" timestamptz, "gone" bytea, "n" bigint, "more" jsonb, '
     assert columns in text
     assert 'PRIMARY KEY ("n")' in text

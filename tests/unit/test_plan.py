@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -116,9 +117,42 @@ def test_an_id_is_fit_for_a_files_name(replay_id):
         replace(plan_of(), replay_id=replay_id)
 
 
+def canonical(document: Any) -> str:
+    return json.dumps(document, sort_keys=True)
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """A document with the digest of what it says now; said here once more, as anybody could."""
+    rest = json.loads(json.dumps({key: value for key, value in document.items() if key != "sha256"}))
+    return {**rest, "sha256": sha256(canonical(rest).encode()).hexdigest()}
+
+
+def test_a_file_that_was_changed_is_refused_with_the_way_out():
+    text = plan_of(partition_plan(0, 5)).as_json()
+    assert Plan.from_file(text, where="p.json")
+    laid_out_anew = json.dumps(dict(reversed(json.loads(text).items())))
+    assert Plan.from_file(laid_out_anew, where="p.json")
+    with pytest.raises(UsageError, match="changed after it was made") as caught:
+        Plan.from_file(text.replace('"to_offset": 5', '"to_offset": 6'), where="p.json")
+    assert "--plan FILE" in (caught.value.hint or "")
+    without = json.loads(text)
+    del without["sha256"]
+    with pytest.raises(UsageError, match="it has no 'sha256'"):
+        Plan.from_file(json.dumps(without), where="p.json")
+
+
+def test_a_plan_of_before_is_read_where_nobody_else_writes_and_refused_as_a_file():
+    plan = plan_of(partition_plan(0, 5))
+    document = {**plan.as_document(), "version": 1}
+    del document["sha256"]
+    assert Plan.from_json(json.dumps(document), where="the journal") == plan
+    with pytest.raises(UsageError, match=r"p\.json is a plan of an earlier version"):
+        Plan.from_file(json.dumps(document), where="p.json")
+
+
 def test_a_plan_of_another_version_says_so():
-    document = {**plan_of(partition_plan(0, 5)).as_document(), "version": 2}
-    with pytest.raises(UsageError, match="a plan of version 2; this Playhead knows 1"):
+    document = {**plan_of(partition_plan(0, 5)).as_document(), "version": 3}
+    with pytest.raises(UsageError, match="a plan of version 3; this Playhead knows 2"):
         Plan.from_json(json.dumps(document), where="p.json")
 
 
@@ -136,6 +170,7 @@ def test_what_is_no_plan_is_refused_by_its_name(text):
 def test_what_it_lacks_is_named():
     document = plan_of(partition_plan(0, 5)).as_document()
     del document["partitions"]
+    document = sealed(document)
     with pytest.raises(UsageError, match="it has no 'partitions'"):
         Plan.from_json(json.dumps(document), where="p.json")
 
@@ -166,8 +201,13 @@ def test_an_edited_plan_is_refused_or_is_a_plan(data, value):
     )
     document = json.loads(plan.as_json())
     put(document, data.draw(st.sampled_from(places(document))), value)
+    if canonical(document) != canonical(json.loads(plan.as_json())):
+        with pytest.raises(UsageError) as caught:
+            Plan.from_file(json.dumps(document), where="p.json")
+        assert caught.value.hint
+    # Whoever means harm makes the digest anew.
     try:
-        edited = Plan.from_json(json.dumps(document), where="p.json")
+        edited = Plan.from_json(json.dumps(sealed(document)), where="p.json")
     except UsageError:
         return
     edited.slices()

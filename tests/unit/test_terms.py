@@ -430,7 +430,7 @@ def test_the_digest_is_of_the_work_and_of_nothing_else():
         replace(plan, replay_id="r2"),
     )
     assert len({each.digest() for each in (plan, *others)}) == 5
-    assert plan.terms().plan["samples"] == []
+    assert list(plan.terms().plan["samples"]) == []
     assert Request(source="kafka:a", target="kafka:b").said() == {
         "source": "kafka:a",
         "target": "kafka:b",

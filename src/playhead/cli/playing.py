@@ -23,6 +23,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.secrets import without_password
 from playhead.servers import kept_servers
 from playhead.standby.running import held_for
 
@@ -42,7 +43,7 @@ def with_servers(run: Run, saved: dict[str, str]) -> Run:
 def show(run: Run, planned: Planned) -> None:
     """The dry run: the whole plan, as data, and as lines for people."""
     plan = planned.plan
-    for line in (*plan_lines(plan), *sample_lines(plan)):
+    for line in (*plan_lines(plan), *_servers(planned), *sample_lines(plan)):
         run.output.say(line)
     run.output.emit(plan.as_document(), plan_rows(plan))
 
@@ -54,6 +55,14 @@ def play(run: Run, planned: Planned, *, yes: bool) -> None:
     report(run, run_with_progress(run, planned))
 
 
+def _servers(planned: Planned) -> Iterator[str]:
+    """Which servers the names of a plan mean here: the plan says no address, or somebody else's."""
+    kept = kept_servers(planned.configuration)
+    if kept:
+        told = ", ".join(f"{name} {without_password(value)}" for name, value in kept.items())
+        yield f"  servers  {told}"
+
+
 def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
     """Return when the plan that is shown may be run; the plan then has the consent."""
     if planned.is_begun:
@@ -61,7 +70,7 @@ def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
         run.output.say(
             f"the target's ledger has {replay_id} already, with this plan; going on with it"
         )
-    for line in plan_lines(planned.plan):
+    for line in (*plan_lines(planned.plan), *_servers(planned)):
         run.output.say(line)
     planned.consent = ask(planned.action, planned.target_name, planned.guards, yes=yes)
 
@@ -120,7 +129,7 @@ def load_plan(file: Path) -> Plan:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
         raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
-    return Plan.from_json(text, where=str(file))
+    return Plan.from_file(text, where=str(file))
 
 
 def save_plan(run: Run, plan: Plan, file: Path) -> None:

@@ -10,8 +10,12 @@ from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.planning import shown_span
+from playhead.request import Request
 from playhead.time_span import ReadOn
 
+_SHOWN_APART = frozenset(
+    """source target span lateness_ms read_on filter decode where select pace on_error""".split()  # noqa: SIM905
+)
 _MOST_PARTITIONS = 16
 _MOST_WIDE = 160
 
@@ -32,6 +36,7 @@ def plan_lines(plan: Plan) -> list[str]:
         "select": request.select,
     }
     lines += [f"  {name:<8} {text}" for name, text in asked.items() if text]
+    lines += _rule_lines(request)
     lines.append(f"  pace     {request.pace}; a record that cannot be written: {request.on_error}")
     lines.append(f"  offsets  {plan.planned:,} in {len(plan.places())} partitions")
     lines += _partition_lines(plan)
@@ -40,6 +45,21 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"  creates  {each}" for each in plan.target.creates]
     lines += [f"  {note.weight:<8} {note.text}" for note in plan.notes]
     return lines
+
+
+def _rule_lines(request: Request) -> list[str]:
+    """Every rule that was asked for; who agrees to a plan that somebody else has made sees all of it."""
+    return [
+        f"  {name.replace('_', '-'):<8} {_rule(value)}"
+        for name, value in request.said().items()
+        if name not in _SHOWN_APART
+    ]
+
+
+def _rule(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(value)
+    return "yes" if value is True else str(value)
 
 
 def _reading_on(plan: Plan) -> str:

@@ -15,7 +15,6 @@ def surveyed(archive: Archive, look: Look, *, typed: bool) -> Inspection:
     there, free = archive.store.look()
     is_archive = there and archive.is_there()
     where = archive.store.identity
-    creates = () if is_archive else (f"an archive in {archive.format} at {where}",)
     notes = _notes(archive, look, free, is_archive=is_archive, is_there=there)
     topics = {
         topic: _known(look.source.topics.get(topic, TopicFacts()), partitions)
@@ -26,7 +25,14 @@ def surveyed(archive: Archive, look: Look, *, typed: bool) -> Inspection:
         for topic, known in topics.items():
             known["columns"] = columns = _columns(topic, before, look)
             notes.append(_columns_note(topic, columns))
-    return Inspection(where, tuple(notes), creates, {"topics": topics})
+    needs = {"topics": topics, "is_new": not is_archive}
+    return Inspection(where, tuple(notes), archive_made(archive, needs), needs)
+
+
+def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The archive that is made, in a sentence, when none is there."""
+    where = archive.store.identity
+    return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
 
 
 def _columns(topic: str, before: list[Mapping[str, Any]], look: Look) -> dict[str, str]:

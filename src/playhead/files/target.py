@@ -14,7 +14,7 @@ from playhead.files.description import archive_of, checked_format, settled
 from playhead.files.jsonl import bytes_as_json, headers_as_json
 from playhead.files.names import Format
 from playhead.files.parquet import ParquetCodec
-from playhead.files.survey import surveyed
+from playhead.files.survey import archive_made, surveyed
 from playhead.files.terms import agree, kept_terms
 from playhead.files.typed import shown_fields
 from playhead.files.writer import FilesWriter
@@ -73,6 +73,9 @@ class FilesTarget(Target):
 
     def inspect(self, look: Look, /) -> Inspection:
         return surveyed(self._archive(), look, typed=self.typed)
+
+    def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
+        return archive_made(self._archive(), needs)
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         times = shown_times(records.timestamps_ms)

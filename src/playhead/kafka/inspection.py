@@ -95,16 +95,17 @@ def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
         notes += _notes(wish, topic, count, _Seen.of(look, source))
     notes += _on_merged(wish)
     notes += notes_on_ledger(admin, found)
-    return Inspection(
-        identity,
-        tuple(dict.fromkeys(notes)),
-        tuple(_said(name, made) for name, made in creates.items()),
-        {
-            "partitions": dict(look.partitions),
-            "create": creates,
-            "same_cluster": look.source.identity == identity,
-        },
-    )
+    needs = {
+        "partitions": dict(look.partitions),
+        "create": creates,
+        "same_cluster": look.source.identity == identity,
+    }
+    return Inspection(identity, tuple(dict.fromkeys(notes)), topics_made(needs), needs)
+
+
+def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The topics that these needs of a plan make, in sentences."""
+    return tuple(_said(name, made) for name, made in needs.get("create", {}).items())
 
 
 def inspect_redrive(admin: Admin, look: Look) -> Inspection:
@@ -157,7 +158,15 @@ def _said(name: str, made: Mapping[str, Any]) -> str:
     keeps_ms = topic.retention_ms
     how_long = "no end" if keeps_ms is None else show_duration_ms(keeps_ms)
     compacted = ", and is compacted" if topic.is_compacted else ""
-    return f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}{compacted}"
+    # Whoever agrees to it is to see all of it: a plan may have come from somebody else.
+    shown = ("retention.ms", "cleanup.policy", "message.timestamp.type")
+    more = "".join(
+        f", {key}={made['settings'][key]}" for key in made["settings"] if key not in shown
+    )
+    return (
+        f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}"
+        f"{compacted}{more}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from typing import Any
 
 from playhead.account import Account
 from playhead.connection import KafkaConnection
+from playhead.errors import Refused
 from playhead.faults import abort_point
 from playhead.instant import show_ms
 from playhead.kafka.admin import Admin
 from playhead.kafka.commits import Lane
 from playhead.kafka.comparison import Comparison
 from playhead.kafka.headers import HeaderRules
-from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive
+from playhead.kafka.inspection import Wish, inspect_copy, inspect_redrive, topics_made
 from playhead.kafka.ledger import (
     Ledger,
     LedgerShort,
@@ -106,6 +107,10 @@ class KafkaTarget(Target):
             wish = Wish(names, self.partitions, self.create, self.partition_rule)
             return inspect_copy(admin, wish, look)
 
+    def creates(self, needs: Mapping[str, Any], /) -> Sequence[str]:
+        """The topics that are made."""
+        return topics_made(needs)
+
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         """One row for each record, as it would be sent."""
         held = HeaderRules.parse(self.headers)
@@ -144,7 +149,13 @@ class KafkaTarget(Target):
 
     def _make_topics(self, admin: Admin, inspection: Inspection, before: Mapping[str, Any]) -> None:
         """Those that are to be made; one that was written to, and is gone, is not made in its place."""
+        wanted = set(map(self.topic_for, inspection.needs.get("partitions", ())))
         for topic, made in inspection.needs.get("create", {}).items():
+            if topic not in wanted:
+                raise Refused(
+                    f"the plan would make topic {topic}, and no record goes there",
+                    hint="make the plan anew",
+                )
             if topic not in (before.get("topic_ids") or {}):
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
 

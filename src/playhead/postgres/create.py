@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import sql
@@ -35,6 +36,8 @@ _TYPES: Final = {
     decoding.DATE: "date",
     decoding.CLOCK_TIME: "time",
 }
+# What a column can be; nothing else of a saved plan gets into a statement without quotes.
+_KINDS = frozenset((*_TYPES.values(), "integer"))
 
 # Of a table that takes values whole, and nobody has said what they are.
 KINDS_OF_WHOLE: Final = {
@@ -43,10 +46,55 @@ KINDS_OF_WHOLE: Final = {
 }
 
 
-def statement_for(
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made; the statement that makes it is written when it is needed, and not kept."""
+
+    place: Place
+    columns: tuple[tuple[str, str], ...]
+    """Names, and types of ours."""
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.columns]
+        texts = (self.place.schema, self.place.name, *names, *self.key)
+        kinds = {kind for _, kind in self.columns}
+        if not all(isinstance(each, str) and each for each in texts) or kinds - _KINDS:
+            raise ValueError(f"a table to be made: found {self.place}, {self.columns}")
+
+    @property
+    def statement(self) -> str:
+        """It makes the table; all names in it are quoted here."""
+        columns = (
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+            for name, kind in self.columns
+        )
+        return (
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
+            .format(
+                sql.Identifier(self.place.schema, self.place.name),
+                sql.SQL(", ").join(columns),
+                sql.SQL(", ").join(map(sql.Identifier, self.key)),
+            )
+            .as_string(None)
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        place = [self.place.schema, self.place.name]
+        columns = [list(each) for each in self.columns]
+        return {"table": place, "columns": columns, "key": list(self.key)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "NewTable":
+        schema, name = document["table"]
+        columns = tuple((column, kind) for column, kind in document["columns"])
+        return cls(Place(schema, name), columns, tuple(document["key"]))
+
+
+def table_for(
     place: Place, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
-) -> str:
-    """The statement that makes the table; its key is the one asked for, or the record's place.
+) -> NewTable:
+    """The table for such records; its key is the one asked for, or the record's place.
 
     `kinds` is what a schema says of fields; what it does not say is inferred.
     """
@@ -66,18 +114,7 @@ def statement_for(
     ]
     columns += [each for each in _METADATA if each[0] not in fields]
     columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
-    return (
-        sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
-        .format(
-            sql.Identifier(place.schema, place.name),
-            sql.SQL(", ").join(
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-                for name, kind in columns
-            ),
-            sql.SQL(", ").join(map(sql.Identifier, key or _OFFSETS)),
-        )
-        .as_string(None)
-    )
+    return NewTable(place, tuple(columns), tuple(key) or _OFFSETS)
 
 
 def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres.conflict import Rule
-from playhead.postgres.create import KINDS_OF_WHOLE, statement_for
+from playhead.postgres.create import KINDS_OF_WHOLE, NewTable, table_for
 from playhead.postgres.inspection import Subject, refuse
 from playhead.postgres.inspection import notes as inspection_notes
 from playhead.postgres.latest import RIGHTS, Latest, is_needed, not_remembered
@@ -60,7 +60,7 @@ class PostgresTarget(Target):
         return depends_on_order(self.on_conflict, self.tombstones, self.key)
 
     def inspect(self, look: Look, /) -> Inspection:
-        statements: dict[Place, str] = {}
+        tables: dict[Place, NewTable] = {}
         notes: list[Note] = []
         with self._session() as session:
             places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
@@ -77,16 +77,17 @@ class PostgresTarget(Target):
                     notes += inspection_notes(session, subject)
                 elif self.create:
                     kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
-                    statement = statement_for(place, samples, self.key or (), kinds)
-                    statements.setdefault(place, statement)
+                    tables.setdefault(place, table_for(place, samples, self.key or (), kinds))
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
             self._ledger(session).refuse_unusable(is_endless=self.is_endless)
             self._replays(session).refuse_unusable(is_endless=self.is_endless)
-            made = tuple(statements.values())
-            needs = {"statements": list(made)}
-            return Inspection(_identity(session), tuple(notes), creates=made, needs=needs)
+            needs = {"tables": [each.as_document() for each in tables.values()]}
+            return Inspection(_identity(session), tuple(notes), self.creates(needs), needs)
+
+    def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
+        return tuple(each.statement for each in _new_tables(needs))
 
     def _habits(self, table: Table) -> Habits:
         if self.known_by:
@@ -132,9 +133,37 @@ class PostgresTarget(Target):
             self._ledger(session).make()
             replays.make()
             tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
-            statements = inspection.needs.get("statements") or ()
+            statements = self._statements(session, replay_id, inspection.needs, tables.values())
             agreed = replays.agree(replay_id, Beginning(terms, statements, tables))
             return (*agreed, *self._not_remembered(session, replay_id, set(tables.values())))
+
+    def _statements(
+        self, session: Session, replay_id: str, needs: Mapping[str, Any], tables: Iterable[Place]
+    ) -> Sequence[str]:
+        """Those that make tables: written here, and only such tables as the records go to."""
+        wanted = set(tables)
+        if needs.get("statements"):
+            self._refuse_unmade(session, replay_id, wanted)
+        others = [each.place for each in _new_tables(needs) if each.place not in wanted]
+        if others:
+            raise Refused(
+                f"the plan of {replay_id} would make table {others[0]}, and no record goes there",
+                hint="make the plan anew",
+            )
+        return self.creates(needs)
+
+    def _refuse_unmade(self, session: Session, replay_id: str, tables: Iterable[Place]) -> None:
+        """A plan of an earlier version has statements of its own, and they are not run."""
+        is_begun = self._replays(session).get(replay_id) is not None
+        if is_begun or self._ledger(session).has_entries(replay_id):
+            return
+        for place in tables:
+            if read_table(session.run, place) is None:
+                raise Refused(
+                    f"there is no table {place}, and the plan of {replay_id} is an earlier version's: "
+                    "the statements in it are not run",
+                    hint="make the plan anew: the same command with another --id or --plan FILE",
+                )
 
     def terms(self, replay_id: str, /) -> Terms | None:
         with self._session() as session:
@@ -256,6 +285,10 @@ class PostgresTarget(Target):
             self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user"
         ) as s:
             yield s
+
+
+def _new_tables(needs: Mapping[str, Any]) -> list[NewTable]:
+    return [NewTable.from_document(each) for each in needs.get("tables", ())]
 
 
 def _identity(session: Session) -> str:

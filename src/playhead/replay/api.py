@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.consent import need_consent
@@ -206,10 +206,23 @@ def planned(
     share: float | None = None,
     is_begun: bool = False,
 ) -> Planned:
-    """A plan that was made before, to be run as it is."""
+    """A plan that was made before, to be run as it is; what it would make is said anew, as it is made."""
     transform = Transform(saved.request.where, saved.request.select)
     engine = _engine(configuration, transform, Pace.parse(saved.request.pace), share)
-    return Planned(saved, configuration, engine, is_begun=is_begun)
+    engine.check_words()
+    return Planned(_said_anew(saved, configuration), configuration, engine, is_begun=is_begun)
+
+
+def _said_anew(saved: Plan, configuration: Configuration) -> Plan:
+    target = ends(saved.request, configuration).target
+    try:
+        creates = tuple(target.creates(saved.target.needs))
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise UsageError(
+            f"what the plan of {saved.replay_id} needs cannot be understood: {exc}",
+            hint="make the plan anew, with the same command",
+        ) from exc
+    return replace(saved, target=replace(saved.target, creates=creates))
 
 
 def resumed(

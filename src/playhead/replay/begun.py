@@ -1,5 +1,6 @@
 """Replays as the ledger of their target has them: the plan that counts, whoever made it and wherever."""
 
+from playhead import secrets
 from playhead.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
@@ -44,7 +45,7 @@ def begun_plan(target: Target, request: Request, replay_id: str) -> Plan | None:
         raise OtherTerms(replay_id, differences=["this is a replay, and that a live pipeline"])
     if differences := differing_rules(kept.rules, request.said()):
         raise OtherTerms(replay_id, differences=differences)
-    return None if kept.plan is None else Plan.from_document(kept.plan)
+    return None if kept.plan is None else _read(replay_id, kept)
 
 
 def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration) -> Plan:
@@ -58,6 +59,10 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
         raise UsageError(
             f"replay {replay_id} goes into {there.shown()}, and {end.shown()} was named",
             hint=f"name {there.shown()} instead",
+        )
+    if secrets.has_reference(plan.request.source):
+        raise PlanNotKept(
+            replay_id, reason="its source refers to what this machine keeps to itself"
         )
     return plan
 
@@ -84,4 +89,15 @@ def _plan(replay_id: str, kept: Terms) -> Plan:
         raise PlanNotKept(replay_id, reason=reason)
     if kept.plan is None:
         raise PlanNotKept(replay_id, reason="it was too large for a record")
-    return Plan.from_document(kept.plan)
+    return _read(replay_id, kept)
+
+
+def _read(replay_id: str, kept: Terms) -> Plan:
+    """The plan in a ledger, which may have been written by anybody who may write there."""
+    try:
+        plan = Plan.from_document(kept.plan or {})
+    except (ValueError, LookupError, TypeError, AttributeError, UsageError) as exc:
+        raise PlanNotKept(replay_id, reason=f"what is there is none: {exc}") from exc
+    if (plan.replay_id, plan.digest()) != (replay_id, kept.digest):
+        raise PlanNotKept(replay_id, reason="what is there is another one's")
+    return plan

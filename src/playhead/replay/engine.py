@@ -98,6 +98,14 @@ class Engine:
                 )
             return self._session
 
+    def check_words(self) -> None:
+        """Refuse what must not be in a transform, as far as its words tell; the engine is not asked."""
+        if self._transform is not None:
+            from playhead.spark.functions import check_calls
+
+            for expression in self._transform.expressions():
+                check_calls(expression)
+
     def check(self) -> None:
         """Refuse a transform that cannot be understood, before anything runs."""
         if self._transform is not None:

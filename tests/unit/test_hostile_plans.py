@@ -1,0 +1,240 @@
+"""Plans that somebody else has written, in a file or in a ledger: what they can make us do, and what we say."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.cli import shown
+from playhead.cli.app import main
+from playhead.context import configure
+from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
+from playhead.expression import BadExpression
+from playhead.kafka.inspection import topics_made
+from playhead.plan import Plan
+from playhead.postgres.create import NewTable
+from playhead.postgres.session import Place
+from playhead.replay import api, begun
+from playhead.replay.begun import NotBegun, PlanNotKept, plan_from_ledger
+from playhead.target import Inspection
+from playhead.terms import Terms
+from tests.unit.replaying import partition_plan, plan_of, request
+from tests.unit.standbys import Room, furnished
+
+REFLECT = "reflect('java.lang.System', 'exit', 1) is null"
+
+
+class Kept:
+    """A target of whose ledger somebody else has written what it says."""
+
+    def __init__(self, terms: Terms | None) -> None:
+        self._terms = terms
+
+    def terms(self, _: str) -> Terms | None:
+        return self._terms
+
+
+Ledger = Callable[[Terms | None], None]
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    def says(terms: Terms | None) -> None:
+        monkeypatch.setattr(begun, "target_at", lambda *_: Kept(terms))
+
+    return says
+
+
+def resumed(plan: Plan, target: str | None = None, **changes: Any) -> Plan:
+    end = Endpoint.parse(target or plan.request.target)
+    return plan_from_ledger(plan.replay_id, end, configure({}))
+
+
+def test_the_plan_of_a_ledger_is_taken_as_it_was_begun(ledger: Ledger) -> None:
+    plan = plan_of(partition_plan(0, 5))
+    ledger(plan.terms())
+    assert resumed(plan) == plan
+    ledger(None)
+    with pytest.raises(NotBegun):
+        resumed(plan)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"request": request(source="kafka:secrets")},
+        {"request": request(where="true")},
+        {"replay_id": "r2"},
+        {"partitions": (partition_plan(0, 6),)},
+    ],
+)
+def test_a_plan_of_other_work_than_its_ledger_says_is_not_taken(
+    ledger: Ledger, change: Any
+) -> None:
+    plan = plan_of(partition_plan(0, 5))
+    ledger(replace(plan.terms(), plan=replace(plan, **change).as_document()))
+    with pytest.raises(PlanNotKept, match="another one's") as caught:
+        resumed(plan)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": 7}, {"partitions": 5}, {"made_at_ms": 0}, {"request": {}}, {"target": []}],
+)
+def test_what_is_no_plan_in_a_ledger_is_an_error_of_ours(ledger: Ledger, change: Any) -> None:
+    plan = plan_of(partition_plan(0, 5))
+    ledger(replace(plan.terms(), plan=plan.as_document() | change))
+    with pytest.raises(PlanNotKept, match="what is there is none"):
+        resumed(plan)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"),
+    [
+        ("postgresql://evil:5432/x?table=laps", "postgres:laps"),
+        ("postgresql://${HOME}@evil:5432/x?table=laps", "postgres:laps"),
+        ("kafka://evil:9092/copy", "kafka:copy"),
+        ("parquet:/somewhere/else", "parquet:here"),
+    ],
+)
+def test_records_go_where_was_named_and_nowhere_else(
+    ledger: Ledger, theirs: str, named: str
+) -> None:
+    """Whoever may write to a ledger does not say which server gets the records, and who logs in there."""
+    plan = plan_of(partition_plan(0, 5), request=request(target=theirs))
+    ledger(plan.terms())
+    with pytest.raises(UsageError, match="was named"):
+        resumed(plan, named)
+
+
+def test_a_plan_of_a_ledger_refers_to_nothing_of_this_machine(ledger: Ledger) -> None:
+    plan = plan_of(partition_plan(0, 5), request=request(source="har:/tmp/${AWS_SECRET}"))
+    ledger(plan.terms())
+    with pytest.raises(PlanNotKept, match="keeps to itself"):
+        resumed(plan)
+
+
+@pytest.mark.parametrize("part", ["where", "select"])
+def test_code_in_a_plan_is_refused_before_anything_starts(part: str) -> None:
+    text = REFLECT if part == "where" else f"{REFLECT} AS made"
+    plan = plan_of(partition_plan(0, 5), request=request(**{part: text}))
+    with pytest.raises(BadExpression, match="runs code"):
+        api.planned(plan, configure({}))
+
+
+def test_what_would_be_made_is_said_by_who_makes_it(tmp_path: Path) -> None:
+    """The words of a plan about it are the author's; those that are shown are of the target itself."""
+    asked = request(target=f"json:{tmp_path / 'copy'}")
+    needs = {"topics": {}, "is_new": True}
+    written = Inspection("x", creates=("nothing of note",), needs=needs)
+    plan = api.planned(plan_of(partition_plan(0, 5), request=asked, target=written), configure({}))
+    [creates] = plan.plan.target.creates
+    assert creates.startswith("an archive in json at ")
+    assert any(creates in line for line in shown.plan_lines(plan.plan))
+
+
+@pytest.mark.parametrize("needs", [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}])
+def test_needs_of_another_kind_are_refused_with_the_way_out(needs: Any) -> None:
+    asked = request(target="postgresql://u@127.0.0.1:1/x?table=laps")
+    plan = plan_of(partition_plan(0, 5), request=asked, target=Inspection("x", needs=needs))
+    with pytest.raises(UsageError, match="cannot be understood") as caught:
+        api.planned(plan, configure({}))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text; DROP TABLE laps", "text DEFAULT pg_read_file('x')", "", "integer CHECK (f())", 5],
+)
+def test_a_column_of_a_plan_has_a_type_of_ours(kind: Any) -> None:
+    document = {"table": ["public", "laps"], "columns": [["a", kind]], "key": ["a"]}
+    with pytest.raises(ValueError, match="a table to be made"):
+        NewTable.from_document(document)
+
+
+@given(
+    names=st.lists(
+        st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=3
+    )
+)
+def test_a_name_in_a_plan_is_a_name_in_the_statement(names: list[str]) -> None:
+    schema, name, *columns = names
+    table = NewTable(Place(schema, name), tuple((each, "text") for each in columns), (columns[0],))
+    again = NewTable.from_document(json.loads(json.dumps(table.as_document())))
+    assert again == table
+    quoted = [f'"{each.replace(chr(34), chr(34) * 2)}"' for each in names]
+    listed = ", ".join(f"{each} text" for each in quoted[2:])
+    assert table.statement == (
+        f"CREATE TABLE IF NOT EXISTS {quoted[0]}.{quoted[1]} ({listed}, PRIMARY KEY ({quoted[2]}))"
+    )
+
+
+def test_all_settings_of_a_topic_that_would_be_made_are_shown() -> None:
+    settings = {"retention.ms": "-1", "min.insync.replicas": "9", "max.message.bytes": "1"}
+    [told] = topics_made({"create": {"copy": {"partitions": 3, "settings": settings}}})
+    assert "min.insync.replicas=9" in told
+    assert "max.message.bytes=1" in told
+
+
+def test_every_rule_of_a_plan_is_shown() -> None:
+    rules: dict[str, Any] = {
+        "where": "offset > 1",
+        "select": "key AS a",
+        "headers": ("add:a=b", "drop:c"),
+        "key": ("car",),
+        "on_conflict": "update",
+        "tombstones": "delete",
+        "topic_map": ("a=b",),
+        "provenance": True,
+        "on_error": "dlq:elsewhere",
+        "max_gap_ms": 5,
+        "partition": "any",
+    }
+    lines = "\n".join(shown.plan_lines(plan_of(partition_plan(0, 5), request=request(**rules))))
+    for name in rules.keys() - {"where", "select", "on_error"}:
+        assert name.replace("_", "-") in lines
+    for value in ("add:a=b, drop:c", "car", "update", "delete", "a=b", "dlq:elsewhere", "any"):
+        assert value in lines
+
+
+def code_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    return int(end.value.code or 0)
+
+
+def test_a_plan_file_that_somebody_changed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By its digest; and with a digest made anew by what this command asks for, and by what it is."""
+    room: Room = furnished(tmp_path, monkeypatch)
+    file = tmp_path / "plan.json"
+    words = ("replay", "json:tape", "json:copy", "--offsets", "t:0:0-2", "--plan", str(file))
+    assert code_of(*words, "--dry-run") == 0
+    document = json.loads(file.read_text())
+    capfd.readouterr()
+
+    document["partitions"][0]["to_offset"] = 3
+    file.write_text(json.dumps(document))
+    assert code_of(*words, "--yes") == 2
+    assert "changed after it was made" in capfd.readouterr().err
+
+    for name, value in (("where", REFLECT), ("target", f"json:{tmp_path / 'evil'}")):
+        hostile = json.loads(json.dumps(document))
+        hostile["request"][name] = value
+        del hostile["sha256"]
+        text = json.dumps(hostile, sort_keys=True)
+        file.write_text(json.dumps(hostile | {"sha256": sha256(text.encode()).hexdigest()}))
+        assert code_of(*words, "--yes") == 2
+        told = capfd.readouterr().err
+        assert "another replay than this command's" in told
+        assert value.split("'")[0] in told
+    assert room.offsets() == []
