@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.expression import DOCUMENTS, BadExpression, Kind, Token, tokens_of
-from playhead.translation import Expression, as_text, as_type, translate
+from playhead.path_sql import as_text, as_type
+from playhead.translation import Expression, translate
 
 WHERE, SELECT = "--where", "--select"
 _CLOSED_BY = {"(": ")", "[": "]"}

@@ -13,9 +13,11 @@ from playhead import Replay, files, postgres
 from playhead.account import Account
 from playhead.cli.app import main
 from playhead.context import configure
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Refused
 from playhead.files.target import FilesTarget
+from playhead.postgres.create import NewTable
 from playhead.postgres.own import NoLedger
+from playhead.postgres.session import Place
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice
 from playhead.records import Records
@@ -256,3 +258,30 @@ def test_a_pipeline_needs_to_change_its_ledger(table):
         pipeline.inspect(look)
     finally:
         table.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_no_statement_of_a_plan_is_run(table, replay_id):
+    """Columns are what it has: the statement is written here, and makes no other table than the target."""
+    there = [("id", "integer"), ("v", "text")]
+    table.run("DROP TABLE {table}")
+    statement = f'CREATE TABLE "{table.schema}".evil (a int)'
+    with pytest.raises(Refused, match="the statements in it are not run"):
+        table.target.prepare(
+            replay_id, Inspection("", needs={"statements": [statement]}), terms("cars")
+        )
+    evil, cars = (
+        NewTable(Place(table.schema, name), tuple(there), ("id",)) for name in ("evil", "cars")
+    )
+    needs = {"tables": [each.as_document() for each in (cars, evil)]}
+    with pytest.raises(Refused, match="no record goes there"):
+        table.target.prepare(replay_id, Inspection("", needs=needs), terms("cars"))
+    assert table.target.terms(replay_id) is None
+    listed = (
+        "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename IN ('cars', 'evil')"
+    )
+    with psycopg.connect(table.url) as connection:
+        assert connection.execute(listed, (table.schema,)).fetchall() == []
+    table.target.prepare(
+        replay_id, Inspection("", needs={"tables": [cars.as_document()]}), terms("cars")
+    )
+    assert table.rows() == []

@@ -5,7 +5,7 @@ it ran; `FILE` for a table that is a file at an address where somebody listens.
 """
 
 REFLECT = "reflect('java.lang.System', 'setProperty', '{canary}', 'ran') is null"
-FILE = "text.`http://127.0.0.1:{port}/x`"
+FILE = "text.`webhdfs://127.0.0.1:{port}/x`"
 
 # What hides from a look at the words, and is code to Spark all the same.
 HIDDEN = [
@@ -65,8 +65,10 @@ CALLS = [
 # Schemas, which may say what stands where nothing was.
 SCHEMAS = [
     # As JSON, which a schema may be, too.
-    """from_json('{}', '{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,"""
-    """"metadata":{"CURRENT_DEFAULT":"QUOTED","EXISTS_DEFAULT":"QUOTED"}}]}').a is null""",
+    (
+        """from_json('{}', '{"type":"struct","fields":[{"name":"a","type":"string","nullable":true,"""
+        """"metadata":{"CURRENT_DEFAULT":"QUOTED","EXISTS_DEFAULT":"QUOTED"}}]}').a is null"""
+    ),
     "from_json('{}', 'a string default QUOTED').a is null",
     "from_csv('', 'a string default QUOTED').a is null",
     "value:a::struct<a:string default CODE> is null",
@@ -80,6 +82,8 @@ QUERIES = [
     "key in (from FILE select value)",
     "key = (from FILE |> select value)",
     "key = (table FILE)",
+    "key in (select value from FILE tablesample (1 rows))",
+    "key = (select /*+ broadcast(t) */ value from FILE t)",
     "key = (with t as (select value from FILE) select value from t)",
     "key = (/**/ select value from FILE)",
     "key = ((select value from FILE))",
@@ -125,7 +129,7 @@ OTHERS = [
     "key = :p",
     "key = ?",
     "key = 'a'; select 1",
-    "key = '${{spark.app.name}}' or `${{spark.app.name}}` = 'a'",
+    "key = '${spark.app.name}' or `${spark.app.name}` = 'a'",
 ]
 ALL = [*HIDDEN, *CALLS, *SCHEMAS, *QUERIES, *OTHERS]
 
@@ -135,4 +139,4 @@ def spelled(attack: str, canary: str, port: int) -> str:
     code = REFLECT.format(canary=canary)
     quoted = code.replace("'", "\\'")
     text = attack.replace("{canary}", canary).replace("QUOTED", quoted).replace("CODE", code)
-    return text.replace("FILE", FILE.format(port=port)).replace("{{", "{").replace("}}", "}")
+    return text.replace("FILE", FILE.format(port=port))

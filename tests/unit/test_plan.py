@@ -123,7 +123,9 @@ def canonical(document: Any) -> str:
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
     """A document with the digest of what it says now; said here once more, as anybody could."""
-    rest = json.loads(json.dumps({key: value for key, value in document.items() if key != "sha256"}))
+    rest = json.loads(
+        json.dumps({key: value for key, value in document.items() if key != "sha256"})
+    )
     return {**rest, "sha256": sha256(canonical(rest).encode()).hexdigest()}
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playhead.expression import BadExpression
+from playhead.path_sql import OWN_FUNCTIONS
 from playhead.spark.functions import ALLOWED, sections
-from playhead.translation import OWN_FUNCTIONS, Expression
+from playhead.translation import Expression
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
