@@ -99,7 +99,7 @@ def test_a_table_that_was_dropped_and_made_again(table, replay_id, on, capsys):
         said = capsys.readouterr().err
         assert f"table {name} has oid" in said
         assert "it was dropped and made again" in said
-    assert code_of("resume", replay_id, f"postgres:{name}", "--yes") == 6
+    assert code_of("resume", replay_id, f"postgres:{name}", "--source", "json:tape", "--yes") == 6
     on("here")
     assert code_of("resume", replay_id, "--yes") == 6
     assert code_of("verify", replay_id) == 6

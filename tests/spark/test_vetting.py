@@ -226,7 +226,7 @@ def _grown(inner: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200
 )
-@given(text=st.recursive(LEAVES, lambda inner: _grown(inner), max_leaves=8))
+@given(text=st.recursive(LEAVES, _grown, max_leaves=8))
 def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, text) -> None:
     """Taken by the words: Spark reads nothing else in what we write. Refused by them: by Spark's reading, too."""
     try:

@@ -158,11 +158,16 @@ def test_resume_reads_the_plan_from_the_ledger_of_the_target(
     assert code_of("resume", "nobody", "json:copy", "--yes") == 2
     assert "has no replay 'nobody'" in capsys.readouterr().err
     assert code_of("resume", "laps", "json:copy") == 6, "nobody said yes"
+    capsys.readouterr()
+    assert code_of("resume", "laps", "json:copy", "--yes") == 6, "who said what it reads?"
+    assert f"add --source json:{room.tape}" in capsys.readouterr().err
+    assert code_of("resume", "laps", "json:copy", "--yes", "--source", "json:else") == 2
     assert room.offsets() == []
-    assert code_of("resume", "laps", "json:copy", "--yes") == 0
+    assert code_of("resume", "laps", "json:copy", "--yes", "--source", "json:tape") == 0
     assert room.offsets() == list(range(COUNT))
     assert Journal().get("laps").plan.request.source == f"json:{room.tape}"
     assert code_of("resume", "laps", "--yes") == 0, "now it is known here, too"
+    assert code_of("resume", "laps", "json:copy", "--yes") == 0
 
 
 def test_an_id_of_this_machine_is_one_plan(room):

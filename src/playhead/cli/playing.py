@@ -15,7 +15,7 @@ from playhead.cli.sentence import share
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
 from playhead.cli.signals import first_signal
 from playhead.endpoint import Endpoint
-from playhead.errors import EXIT_DIFFERENT, UsageError
+from playhead.errors import EXIT_DIFFERENT, Refused, UsageError
 from playhead.journal import Journal
 from playhead.journal import Run as JournalRun
 from playhead.ledger import Entry
@@ -151,10 +151,34 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool 
 
 
 def resume_from_ledger(
-    run: Run, replay_id: str, target: Endpoint, *, yes: bool, trusts_ledger: bool = False
+    run: Run,
+    replay_id: str,
+    target: Endpoint,
+    *,
+    source: Endpoint | None = None,
+    yes: bool,
+    trusts_ledger: bool = False,
 ) -> None:
     """Go on with a replay that another machine began, by the plan in the ledger of its target."""
     part = share(run, target.from_anywhere())
     planned = api.resumed(replay_id, target, run.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
+    _need_source(planned.plan, source, yes=yes)
     play(run, planned, yes=yes)
+
+
+def _need_source(plan: Plan, named: Endpoint | None, *, yes: bool) -> None:
+    """Return when who says yes knows what is read: whoever may write to the ledger could say anything."""
+    reads = plan.request.source_endpoint
+    if named is not None and named.from_anywhere() != reads:
+        raise UsageError(
+            f"replay {plan.replay_id} reads {reads.shown()}, and {named.shown()} was named",
+            hint=f"--source {reads.shown()}, if that is meant",
+        )
+    known = Journal().get(plan.replay_id)
+    if yes and named is None and (known is None or known.plan.digest() != plan.digest()):
+        raise Refused(
+            f"--yes does not say what replay {plan.replay_id} reads, which the ledger says alone: "
+            f"{reads.shown()}",
+            hint=f"add --source {reads.shown()}, if that is meant; or agree on a terminal",
+        )

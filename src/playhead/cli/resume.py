@@ -28,6 +28,14 @@ def resume(
             show_default=False,
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="What it reads, when its plan is only in the ledger: --yes agrees to that alone.",
+            metavar="SOURCE",
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
     ] = False,
@@ -43,11 +51,16 @@ def resume(
 
     The servers are those it was started with, unless others are named. A replay that is finished
     reads and writes nothing and shows its proof again. One that this machine does not know goes on
-    from the ledger of its TARGET; then its servers are named here.
+    from the ledger of its TARGET; then its servers are named here, and with --yes its source.
     """
     if target is None:
         resume_saved(run, Journal().find(replay_id), yes=yes, trusts_ledger=trust_ledger)
     else:
         resume_from_ledger(
-            run, replay_id, Endpoint.parse(target), yes=yes, trusts_ledger=trust_ledger
+            run,
+            replay_id,
+            Endpoint.parse(target),
+            source=Endpoint.parse(source) if source else None,
+            yes=yes,
+            trusts_ledger=trust_ledger,
         )
