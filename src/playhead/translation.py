@@ -106,9 +106,12 @@ class Expression:
 
 def translate(text: str, option: str, tokens: Sequence[Token]) -> Expression:
     """The expression of some tokens of a text."""
-    return Expression(
-        option, text, tuple(tokens), tuple(_Translation(text, option, tokens).pieces())
-    )
+    try:
+        pieces = tuple(_Translation(text, option, tokens).pieces())
+    except RecursionError as exc:
+        reason = "it goes on for too long without an end: it has too many casts, dots or brackets"
+        raise BadExpression(option, text, start=tokens[0].start, reason=reason) from exc
+    return Expression(option, text, tuple(tokens), pieces)
 
 
 class _Translation:

@@ -293,6 +293,15 @@ def test_a_bad_condition_is_shown_with_a_caret(text, column, reason):
     assert len(caret) - len(caret.lstrip()) == 4 + column - 1
 
 
+@pytest.mark.parametrize("part", [".a", "::int", "[0]", "(a)"])
+def test_an_expression_without_an_end_is_an_error_of_ours(part):
+    """Whoever wrote it: it may come from a plan."""
+    try:
+        Transform(where="a" + part * 5_000)
+    except BadExpression as exc:
+        assert "too long" in exc.reason
+
+
 def test_of_several_lines_the_one_with_the_error_is_shown():
     error = refused(where="key = 'a'\n\tand value: = 'b'\nor true")
     assert (error.line, error.column) == (2, 12)
