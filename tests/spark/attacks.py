@@ -9,15 +9,15 @@ FILE = "text.`webhdfs://127.0.0.1:{port}/x`"
 
 # What hides from a look at the words, and is code to Spark all the same.
 HIDDEN = [
-    "true /* /*+ */ or CODE -- */ */",
-    "true /*+ */ or CODE",
+    "key = '' /* /*+ */ or CODE -- */ */",
+    "key = '' /*+ */ or CODE",
     "(upper(key)::array</*<*/int>) is null) or CODE or (true /*>*/ )",
     "cast(key as array<int>) is null /*+ x */ or CODE",
     "key in (ſelect value from FILE)",
     "key = any(ſelect value from FILE)",
     "exıſtſ (ſelect 1 from FILE)",
-    "true --\\\n or CODE\n or CODE",
-    "true -- x\r or CODE",
+    "key = '' --\\\n or CODE\n or CODE",
+    "key = '' -- x\r or CODE",
     "key = '' /* ' */ or CODE /* ' */",
     "key = r'\\' or CODE or key = r'\\'",
     "key = 'a\\' or CODE or key = \\'a' or CODE",
