@@ -10,6 +10,7 @@ from simulation.kafka_clients import Weather
 from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Place, Stored
 
 SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
+ARCHIVE = "/archive"
 UPSETS = ("source made again", "target made again", "another target", "ledger expires")
 BASE_MS = 1_767_200_000_000
 _STEP_MS = 60_000
@@ -54,6 +55,8 @@ class Case:
     """A switch of the context that forbids the run."""
     orphans: frozenset[int] = frozenset()
     """Ids whose rows another table does not want; that is said when they are committed, and not before."""
+    power_fails: bool = False
+    """Whether the machine of the archive loses its power during the first run."""
     generation: int = 0
     """How often the source was made again; its records say so."""
     pipeline: "Pipeline | None" = None
@@ -64,6 +67,10 @@ class Case:
     @property
     def is_table(self) -> bool:
         return str(self.request["target"]).startswith("postgres:")
+
+    @property
+    def is_archive(self) -> bool:
+        return str(self.request["target"]).startswith(("json:", "csv:"))
 
     @property
     def rule(self) -> str | None:
@@ -104,7 +111,7 @@ def draw(
 ) -> Case:
     """A case, with its log in the cluster; what it is to be without is drawn, and does not happen."""
     partitions = 1 + choices.below(3)
-    request = _request(choices)
+    request = _request(choices, 4 if is_live else 5)
     sizes = Sizes(1 + choices.below(6), 1 + choices.below(8), 1 + choices.below(4))
     case = Case(request, sizes, _weather(choices), _faults(choices), partitions)
     for name in without:
@@ -118,7 +125,9 @@ def draw(
     if choices.below(24) == 1:
         case.guard = choices.pick(("read_only", "production"))
     if choices.below(2 if is_live else 4) == 1:
-        case.upset = UPSETS[0] if is_live else choices.pick(UPSETS)
+        case.upset = UPSETS[0] if is_live or case.is_archive else choices.pick(UPSETS)
+    if case.is_archive and choices.below(3) == 1:
+        case.power_fails = True
     if case.is_table and case.rule is None and case.on_error != "fail":
         case.orphans = choices.pick((frozenset(), frozenset({1}), frozenset({0, 101})))
     cluster.create(SOURCE, partitions)
@@ -140,8 +149,11 @@ def _pipeline(choices: Choices) -> Pipeline:
     )
 
 
-def _request(choices: Choices) -> dict[str, Any]:
-    if choices.below(2) == 0:
+def _request(choices: Choices, kinds: int) -> dict[str, Any]:
+    kind = choices.below(kinds)
+    if kind == 4:
+        return {"source": f"kafka:{SOURCE}", "target": choices.pick(("json:", "csv:")) + ARCHIVE}
+    if kind % 2 == 0:
         request: dict[str, Any] = {"source": f"kafka:{SOURCE}", "target": f"kafka:{TARGET}"}
         if choices.below(4) == 1:
             request["partition"] = "key"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from playhead.errors import PlayheadError
 from playhead.proof import Proof
 from playhead.replay.verifying import Verification
+from simulation import archived
 from simulation.cases import LETTERS
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def not_verified(found: Verification) -> None:
 def compare(world: "World", when: str) -> None:
     if world.case.is_table:
         _compare_rows(world, when)
+    elif world.case.is_archive:
+        archived.compare(world, when)
     else:
         _compare_topic(world, when)
     _compare_letters(world, when)

@@ -204,6 +204,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "strays stay",
+        "a file that a dead writer has left in an archive stays beside those that came after it",
+        (
+            Change(
+                "files/writer.py",
+                "            for stray in self._archive.strays(slice_):\n",
+                "            for stray in self._archive.strays(slice_)[:0]:\n",
+            ),
+        ),
+    ),
+    Mutant(
         "overlap",
         "a slice that was committed meanwhile is committed once more into a topic",
         (

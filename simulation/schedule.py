@@ -16,10 +16,11 @@ from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.replay.verifying import Verification
 from playhead.request import Request
-from simulation import judge, live, product, redrive
+from simulation import archived, disk, judge, live, product, redrive
 from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again
 from simulation.choices import Choices
 from simulation.database import Database
+from simulation.disk import Disk
 from simulation.engine import Engine
 from simulation.judge import Violation
 from simulation.kafka_clients import Kafka, Weather
@@ -72,11 +73,13 @@ class World:
         self.kafka = Kafka(self.cluster, self.scheduler)
         self.case: Case = draw(choices, self.cluster, without, is_live=is_live)
         self.base = Database(self.scheduler)
+        self.disk = Disk(self.scheduler)
         self.expected = Outcome()
         self.target = TABLE if self.case.is_table else TARGET
         self.is_upset = False
         self.played = Played()
         product.use(self.kafka, self.base, self.case.sizes)
+        disk.use(self.disk)
         self.make_target()
         if self.case.upset == "ledger expires":
             self.cluster.create(LEDGER_TOPIC, 1, {"cleanup.policy": "delete"})
@@ -85,18 +88,30 @@ class World:
         """What goes wrong does from now on."""
         case, one = self.case, self.scheduler
         self.kafka.weather, self.base.faults = replace(case.weather), case.faults
+        self.disk.unavailable = case.weather.unavailable
         one.switches, one.kills = case.faults.switches, case.faults.kills
         one.may_kill = lambda process: process.name != "planner"
 
     def calm(self) -> None:
         """From now on nothing goes wrong any more, but for what is on its way."""
         self.kafka.weather, self.base.faults = Weather(), Faults()
+        self.disk.unavailable = 0
         self.scheduler.kills = 0
+
+    def fail_power(self) -> None:
+        """The machine of the archive is off: whoever runs there is dead."""
+        self.scheduler.tell("the power fails")
+        for each in self.scheduler.processes():
+            self.scheduler.kill(each, "has no power")
+        # A writer that outlives its run has its last file seen before it is durable. That a proof may
+        # have seen it, and the power fails in the very same moment, is known.
+        if not self.played.proved:
+            self.disk.fail()
 
     def make_target(self) -> None:
         if self.case.is_table:
             self.base.make_table(self.case, self.target)
-        else:
+        elif not self.case.is_archive:
             self.cluster.topics.pop(self.target, None)
             self.cluster.create(self.target, self.case.partitions)
 
@@ -130,12 +145,13 @@ class World:
     @contextmanager
     def fair_weather(self) -> Iterator[None]:
         """A plan that a server does not answer is refused, and made again; what it is told may be wrong."""
-        before = self.kafka.weather
-        self.kafka.weather = Weather(before.premature_end, before.in_pieces)
+        before = self.kafka.weather, self.disk.unavailable
+        self.kafka.weather = Weather(before[0].premature_end, before[0].in_pieces)
+        self.disk.unavailable = 0
         try:
             yield
         finally:
-            self.kafka.weather = before
+            self.kafka.weather, self.disk.unavailable = before
 
     def plan(
         self, request: Mapping[str, Any] | None = None, replay_id: str = _REPLAY
@@ -268,6 +284,8 @@ def _run(world: World) -> None:
         tasks = [world.start(plan, journal, f"run {run}")]
         if case.two_at_once and run == 0:
             tasks.append(world.start(plan, product.Journal(), "another"))
+        if case.power_fails and run == 0:
+            one.at(world.choices.below(200) / 1_000, world.fail_power)
         one.run_until(lambda tasks=tasks: all(each.is_done for each in tasks))
         for each in tasks:
             is_proved = world.heed(each) or is_proved
@@ -283,6 +301,10 @@ def _look_again(world: World, plan: Plan, journal: product.Journal) -> None:
     """A verification agrees with what is there, and does not when somebody has changed it."""
     world.calm()
     judge.verified(world, world.verify(plan, journal))
+    if world.case.is_archive:
+        if archived.tamper(world):
+            judge.not_verified(world.verify(plan, journal))
+        return
     copies = [
         each
         for number in range(case_partitions(world))

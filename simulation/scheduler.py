@@ -135,6 +135,10 @@ class Scheduler:
         self._timers.clear()
         self.run_until(lambda: not self._tasks)
 
+    def processes(self) -> list[Process]:
+        """Those that have something to do."""
+        return list(dict.fromkeys(each.process for each in self._tasks))
+
     def kill(self, process: Process, why: str = "killed") -> None:
         """Its handles are dead at once; its tasks find out when they go on."""
         if not process.is_dead:
