@@ -1,8 +1,10 @@
 """An archive that is damaged, linked, of another format or no archive at all is named, and not read."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,34 @@ def test_a_damaged_file_is_named(tmp_path: Path, format_: str, spoil, reason: st
     spoil(file)
     with pytest.raises(Damaged, match=f"{file} is damaged: .*{reason}"):
         everything(str(tmp_path), format_)
+
+
+@pytest.mark.parametrize(
+    ("of", "instead"),
+    [
+        ("timestamp_ms", str(2**63)),
+        ("timestamp_ms", "1.5"),
+        ("timestamp_ms", '"x"'),
+        ("timestamp_type", "300"),
+        ("timestamp_type", "null"),
+        ("timestamp_type", "[]"),
+        ("offset", "null"),
+    ],
+)
+def test_numbers_that_no_record_has_are_damage_too(tmp_path: Path, of: str, instead: str) -> None:
+    """Somebody has written them, and the ledger's entry with it."""
+    archive(str(tmp_path), "json")
+    file = data_files(tmp_path)[0]
+    own = file.relative_to(tmp_path).with_suffix(".json")
+    [entry] = tmp_path.glob(f"_playhead/replay=*/{own}")
+    before = file.read_bytes()
+    after = re.sub(rf'"{of}":-?\d+'.encode(), f'"{of}":{instead}'.encode(), before, count=1)
+    assert after != before
+    file.write_bytes(after)
+    text = entry.read_text().replace(sha256(before).hexdigest(), sha256(after).hexdigest())
+    entry.write_text(text.replace(f'"size":{len(before)}', f'"size":{len(after)}'))
+    with pytest.raises(Damaged, match="it is no json of ours"):
+        everything(str(tmp_path), "json")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ from playhead.files.names import EntryName, Format
 from playhead.files.store import Store
 from playhead.files.trouble import Damaged, NotAnArchive, OtherFormat
 from playhead.ledger import UNREADABLE, Entry
-from playhead.record import Slice
+from playhead.record import Slice, TimestampType
 from playhead.records import Records
 
 _VERSION = 1
+_TYPES = {each.value for each in TimestampType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +160,8 @@ class Archive:
         """The records in a slice's file."""
         data = self.data(slice_, kept)
         try:
-            yield from self.codec.decode(data, slice_)
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            yield from map(_whole, self.codec.decode(data, slice_))
+        except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
             path = self._where(names.data_path(slice_, self.format))
             raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
 
@@ -198,6 +200,15 @@ class Archive:
 
     def _where(self, path: str) -> str:
         return f"{self.store.identity}/{path}"
+
+
+def _whole(records: Records) -> Records:
+    """The same, when its numbers are some that a record can have."""
+    for column in (records.offsets, records.timestamps_ms):
+        array("q", column)
+    if unknown := {*records.timestamp_types} - _TYPES:
+        raise ValueError(f"found types of timestamps {unknown}")
+    return records
 
 
 def _entries_of(replay_ids: Iterable[str], slice_: Slice) -> list[EntryName]:
