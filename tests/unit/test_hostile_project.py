@@ -94,6 +94,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Command:
 def write(clone: Path, text: str, at: str = "127.0.0.1:9") -> Path:
     file = clone / "playhead.toml"
     file.write_text(text.format(at=at, key=clone.parent / "key"))
+    file.chmod(0o644)  # some umasks let a group write
     return file
 
 
@@ -317,6 +318,7 @@ def test_a_sandbox_that_others_can_write_is_none_of_ours(monkeypatch, tmp_path, 
     file = tmp_path / "sandbox" / "context.toml"
     file.parent.mkdir()
     file.write_text(HOSTILE["bootstrap_servers"].format(at=listener.address))
+    file.chmod(0o600)
     assert configure({}).context == "sandbox"
     file.chmod(0o666)
     with pytest.raises(Refused, match="is no sandbox of yours: everybody can write it"):
