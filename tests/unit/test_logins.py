@@ -337,6 +337,15 @@ def test_a_registry_that_sends_us_elsewhere_gets_nothing_there(listener, status)
 # --- a ledger that others can write
 
 
+@pytest.mark.parametrize("on_error", ["dlq://evil:1/t", "dlq:away/t"])
+def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
+    plan = SimpleNamespace(request=Request(source="kafka:s", target="kafka:t", on_error=on_error))
+    monkeypatch.setattr(begun, "_plan", lambda *_: plan)
+    monkeypatch.setattr(begun, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept"))
+    with pytest.raises(begun.PlanNotKept, match="which nobody named"):
+        begun.plan_from_ledger("r", Endpoint.parse("kafka:t"), configure({}))
+
+
 @pytest.mark.parametrize(
     ("there", "named", "is_it"),
     [

@@ -64,6 +64,9 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
         raise PlanNotKept(
             replay_id, reason="its source refers to what this machine keeps to itself"
         )
+    if "/" in plan.request.on_error:
+        reason = f"its dead letters would go where {plan.request.on_error} says, which nobody named"
+        raise PlanNotKept(replay_id, reason=reason)
     return plan
 
 
