@@ -21,7 +21,7 @@ from playhead.replay.verifying import parts
 from playhead.request import Request
 from playhead.source import Place, SourceFacts
 from playhead.target import Target
-from playhead.terms import NO_TERMS, Terms, differing_ends
+from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 if TYPE_CHECKING:
     from playhead.files.target import FilesTarget
@@ -144,17 +144,16 @@ def by_ledger(
     """
     is_archive = request.target_endpoint.system not in ("kafka", "postgres")
     known = ids or _known_ledgers(request, ends, facts, is_archive=is_archive)
-    others = {each: told for each in known if (told := _other_ends(each, ends.target, facts))}
+    kept, others = _known_terms(known, ends.target, facts, are_named=bool(ids))
     if others and (ids or (len(others) == len(known) and not is_archive)):
         raise OtherLedger(*next(iter(others.items())))
-    theirs = {each: ends.target.entries(each) for each in known if each not in others}
-    old = [each for each in theirs if ends.target.terms(each) is None]
+    theirs = {each: ends.target.entries(each) for each in kept}
+    old = [each for each in kept if kept[each] is None]
     for each in old:
         if ids and not theirs[each]:
             raise NotBegun(each, request.target_endpoint)
     entries = [entry for found in theirs.values() for entry in found]
-    shown = [*theirs]
-    by = f"the ledger of {', '.join(shown[:3])}{' …' if len(shown) > 3 else ''}"
+    by = f"the ledger of {', '.join([*kept][:3])}{' …' if len(kept) > 3 else ''}"
     if is_archive:
         by = "the archive's own ledgers"
     notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
@@ -177,17 +176,34 @@ def _known_ledgers(
     return found
 
 
-def _other_ends(replay_id: str, target: Target, facts: SourceFacts) -> list[str]:
-    """What is not the same of the ends that a ledger is of and those that are asked about; a ledger
-    without terms cannot tell."""
-    kept = target.terms(replay_id)
-    if kept is None:
-        return []
+def _known_terms(
+    ids: Sequence[str], target: Target, facts: SourceFacts, *, are_named: bool
+) -> tuple[dict[str, Terms | None], dict[str, list[str]]]:
+    """The terms of ledgers that are of these ends, or cannot tell; and why the others are of other ones.
+
+    That it is of other topics is worth saying only of one that was named: an archive holds many.
+    """
     topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
-    if kept.topics and kept.topics.keys().isdisjoint(topics):
-        return [f"it is of {', '.join(sorted(kept.topics))}, and not of {', '.join(topics)}"]
     now = Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
-    return differing_ends(kept, now)
+    known: dict[str, Terms | None] = {}
+    others: dict[str, list[str]] = {}
+    for replay_id in ids:
+        try:
+            kept = target.terms(replay_id)
+        except (OtherTerms, UnknownTerms) as exc:
+            others[replay_id] = [exc.message]
+            continue
+        if kept is None:
+            known[replay_id] = None
+        elif kept.topics and kept.topics.keys().isdisjoint(topics):
+            if are_named:
+                said = f"it is of {', '.join(sorted(kept.topics))}, and not of {', '.join(topics)}"
+                others[replay_id] = [said]
+        elif told := differing_ends(kept, now):
+            others[replay_id] = told
+        else:
+            known[replay_id] = kept
+    return known, others
 
 
 def _old(replay_id: str) -> Note:
