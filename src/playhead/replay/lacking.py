@@ -191,7 +191,7 @@ def _known_terms(
         try:
             kept = target.terms(replay_id)
         except (OtherTerms, UnknownTerms) as exc:
-            others[replay_id] = [exc.message]
+            others[replay_id] = [str(exc)]
             continue
         if kept is None:
             known[replay_id] = None
