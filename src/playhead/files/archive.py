@@ -161,7 +161,14 @@ class Archive:
         data = self.data(slice_, kept)
         try:
             yield from map(_whole, self.codec.decode(data, slice_))
-        except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            OSError,
+            RecursionError,
+        ) as error:
             path = self._where(names.data_path(slice_, self.format))
             raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
 

@@ -121,7 +121,7 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
     try:
         document = _with_exact_decimals(json.loads(schema.text))
         return fastavro.parse_schema(document, named_schemas=named)
-    except (SchemaParseException, UnknownType) as exc:
+    except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"the schema cannot be understood: {exc}") from exc
     except RecursionError as exc:
         raise ValueError("the schema nests too deeply") from exc

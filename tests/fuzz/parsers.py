@@ -1,0 +1,321 @@
+"""The parsers: what each is given, good inputs to begin with, and the errors that are ours.
+
+An error is ours when the code that calls the parser turns it into a refusal with a place and a hint.
+"""
+
+import base64
+import gzip
+import json
+import tempfile
+import tomllib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playhead import endpoint, expression, instant, layers, ledger, networks, properties
+from playhead.capture import codecs, frames, records, redaction
+from playhead.capture.address import parse_place
+from playhead.capture.pair import Captured, Connection, Describer
+from playhead.capture.protocol import Malformed
+from playhead.cli import jsonl
+from playhead.duration import parse_duration_ms
+from playhead.errors import PlayheadError
+from playhead.files.csvs import CsvCodec
+from playhead.files.jsonl import JsonCodec
+from playhead.groups import offsets_csv
+from playhead.ingest.shape import Shape
+from playhead.kafka.headers import HeaderRules
+from playhead.kafka.lines import LineReader
+from playhead.kafka.scram import NotScram, Scram
+from playhead.pace import Pace
+from playhead.phrase import NotUnderstood, Phrase
+from playhead.plan import Plan
+from playhead.record import Slice
+from playhead.schemas.avro import AvroReader
+from playhead.schemas.decoder import decoder
+from playhead.schemas.protobuf import ProtobufReader
+from playhead.schemas.registry import Schema
+from playhead.size import parse_size_bytes
+from playhead.span import Span
+from playhead.standby.dropped import read_words, span_of
+from playhead.traffic import gor, har, rrpairs
+from playhead.traffic.cataloguing import Part
+from playhead.traffic.filters import TrafficFilter
+from playhead.traffic.http import parse_request
+from playhead.traffic.paths import Path as TrafficPath
+from playhead.traffic.shapes import Strange
+from playhead.traffic.snapshot import find_file, find_snapshot
+from playhead.udp.address import Address
+from tests import kafka_bytes, poison
+
+_TRAFFIC = Path(__file__).parents[1] / "data" / "traffic"
+_CAR = {
+    "type": "record",
+    "name": "Car",
+    "fields": [
+        {"name": "car", "type": "string"},
+        {"name": "laps", "type": {"type": "array", "items": ["null", "Car", "long"]}},
+        {"name": "fuel", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "tags", "type": {"type": "map", "values": "double"}},
+    ],
+}
+_PROTO = """syntax = "proto3"; package race; import "google/protobuf/timestamp.proto";
+message Car { string car = 1; repeated Car next = 2; map<string, int64> laps = 3; oneof o { bytes b = 4; }
+enum E { A = 0; } google.protobuf.Timestamp at = 5; E e = 6; double d = 7; }"""
+
+
+@dataclass(frozen=True)
+class Parser:
+    """`take` is given bytes; whatever it raises is to be one of `ours`."""
+
+    take: Callable[[bytes], object]
+    good: list[bytes]
+    ours: tuple[type[BaseException], ...] = (PlayheadError,)
+
+
+def _text(take: Callable[[str], object]) -> Callable[[bytes], object]:
+    """As a word of a command line comes: bytes that are no text are halves of characters."""
+    return lambda data: take(data.decode("utf-8", "surrogateescape"))
+
+
+def _as_file(take: Callable[[Path], object], name: str) -> Callable[[bytes], object]:
+    def with_file(data: bytes) -> object:
+        with tempfile.TemporaryDirectory(prefix="playhead-fuzz-") as folder:
+            file = Path(folder) / name
+            file.write_bytes(data)
+            return take(file)
+
+    return with_file
+
+
+def _poison(kind: str) -> list[bytes]:
+    return [file.content for file in poison.files() if file.kind == kind]
+
+
+def _values() -> list[bytes]:
+    return [record.value for record in poison.records() if record.value is not None]
+
+
+def _words() -> list[bytes]:
+    return [name.text.encode("utf-8", "surrogatepass") for name in poison.names()]
+
+
+def _pair(data: bytes) -> None:
+    """A request and its response, joined; each API and version that is known can come out."""
+    size = int.from_bytes(data[:4], "big") + 4
+    describer = Describer()
+    describer.connections[1] = Connection(1, "b:1", 1, 1, "c", 1, "b", 1)
+    found = Captured(1, 1, 1, data[:size], data[size:], size, len(data) - size, True)
+    json.dumps(describer.describe(found).document)
+
+
+def _pairs() -> list[bytes]:
+    import random
+
+    drawn, found = random.Random(7), []
+    for api, version in list(kafka_bytes.every_version())[::5]:
+        sides = []
+        for side, frame in (
+            ("request", kafka_bytes.request_frame), ("response", kafka_bytes.response_frame),
+        ):  # fmt: skip
+            fields = kafka_bytes.shape_of(api, side, version).fields
+            sides.append(frame(api, version, kafka_bytes.made_up(fields, drawn)))
+        found.append(b"".join(sides))
+    return found
+
+
+def _rrpairs(file: Path) -> None:
+    snapshot = find_snapshot(str(file))
+    catalog = rrpairs.scan(snapshot, Part(0, 0, None), None)
+    data = file.read_bytes()
+    for place in catalog.rows:
+        for row in catalog.rows_of(place):
+            rrpairs.read_row(data[row.start : row.start + row.length], row, catalog)
+
+
+def _gor(file: Path) -> None:
+    gor.scan(find_file(str(file)))
+    gor.read_row(file.read_bytes(), None, None)  # type: ignore[arg-type]
+
+
+def _har(file: Path) -> None:
+    catalog = har.scan(find_file(str(file)))
+    if catalog.counts.get("records"):
+        har.read_row(file.read_bytes(), None, None)  # type: ignore[arg-type]
+
+
+def _codec(data: bytes) -> None:
+    for codec in range(6):
+        records_ = None
+        try:
+            records_ = codecs.unpacked(codec, data, 1 << 20)
+        except (Malformed, codecs.CodecMissing):
+            continue
+        assert codec == 0 or len(records_) <= 1 << 20, f"codec {codec} gave {len(records_)} bytes"
+
+
+def _challenge(data: bytes) -> None:
+    login = Scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    login.first()
+    login.last(data)
+    login.confirm(data)
+
+
+def _span(text: str) -> None:
+    found = Span.parse(text)
+    assert Span.parse(str(found)) == found
+
+
+def _record_line(data: bytes) -> None:
+    document = jsonl.read_document(data, 1)
+    jsonl.body(document, "key", 1)
+    jsonl.body(document, "value", 1)
+    jsonl.headers(document, 1)
+    jsonl.timestamp_ms(document, 1)
+    jsonl.partition(document, 1)
+
+
+def _dropped(file: Path) -> None:
+    span_of(read_words(file, file.name), timezone="UTC")
+
+
+def _shape(data: bytes) -> None:
+    Shape.parse("$.a[0].b", "$.ts", "UTC").of(data, 1)
+
+
+def _avro(data: bytes) -> Any:
+    reader = AvroReader.of(None, Schema("AVRO", json.dumps(_CAR)))  # type: ignore[arg-type]
+    return reader.read(data)
+
+
+def _avro_schema(text: str) -> Any:
+    return AvroReader.of(None, Schema("AVRO", text)).kinds()  # type: ignore[arg-type]
+
+
+def _protobuf(data: bytes) -> Any:
+    reader = ProtobufReader.of(None, Schema("PROTOBUF", _PROTO))  # type: ignore[arg-type]
+    reader.exact((0,), data)
+    return reader.read((0,), data)
+
+
+def _proto_text(text: str) -> Any:
+    return ProtobufReader.of(None, Schema("PROTOBUF", text))  # type: ignore[arg-type]
+
+
+def _decoded(data: bytes) -> None:
+    for word in ("json", "string", "long", "double", "uuid", "int"):
+        try:
+            decoder(word).decode(data, (), is_key=False)
+        except PlayheadError:
+            continue
+
+
+def _rows(codec: JsonCodec | CsvCodec) -> Callable[[bytes], object]:
+    return lambda data: [list(rows) for rows in codec.decode(data, Slice("t", 0, 0, 5))]
+
+
+_SPANS = b"start..end|last 2h|2021-08-04T12:30..13:30|now-2h..now|laps:0:5-9|1628080200000..PT2H|2021-08-04"
+_CHALLENGE = (
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+)
+_ROW = (
+    b'{"topic":"t","partition":0,"offset":1,"timestamp_ms":1,"timestamp":"x","timestamp_type":"create",'
+    b'"key":"k","value":{"base64":"AA=="},"headers":[["h",null]]}\n'
+)
+_SCHEMA_ERRORS = (PlayheadError, ValueError, RecursionError)
+_ARCHIVE_ERRORS = (PlayheadError, ValueError, KeyError, TypeError, OSError, RecursionError)
+
+PARSERS = {
+    "archive-csv": Parser(_rows(CsvCodec()), _poison("archive") + [b"topic,partition\r\nt,0\r\n"], _ARCHIVE_ERRORS),
+    "archive-json": Parser(_rows(JsonCodec()), [_ROW, *_poison("archive")], _ARCHIVE_ERRORS),
+    "avro": Parser(_avro, [b"\x02a\x00\x02\x01\x00", b"\x06abc\x02\x04\x02\x00\x04ab\x00"], _SCHEMA_ERRORS),
+    "avro-schema": Parser(_text(_avro_schema), [json.dumps(_CAR).encode(), *_poison("schema")], _SCHEMA_ERRORS),
+    "capture-codecs": Parser(_codec, [gzip.compress(b"x" * 99), zlib.compress(b"y"), b"\x05\x10hello"]),
+    "capture-frames": Parser(
+        lambda data: list(frames.Framer().take(data)), [frames.framed(b"abc") * 3], (frames.NotKafka,)
+    ),
+    "capture-pairs": Parser(_pair, _pairs(), (Malformed,)),
+    "capture-records": Parser(
+        lambda data: records.record_sets(data, records.Bounds()),
+        [kafka_bytes.set_of(b"a", b"b"), kafka_bytes.set_of(b"x" * 400) * 3],
+    ),
+    "config": Parser(
+        lambda data: layers.parse_toml(data, Path("playhead.toml")),
+        [b'bootstrap_servers = "b:9092"\n[context.x]\nread_only = true\n', *_poison("config")],
+        (PlayheadError, tomllib.TOMLDecodeError),
+    ),
+    "decode": Parser(_decoded, _values()),
+    "dropped": Parser(_as_file(_dropped, "laps.json"), [b'{"from": "now-2h", "to": "now"}', b'"last 2h"']),
+    "duration": Parser(_text(parse_duration_ms), [b"2h30m", b"PT2H0M0S", b"500ms", *_words()]),
+    "endpoint": Parser(
+        _text(endpoint.Endpoint.parse),
+        [b"kafka:laps", b"kafka://h:1/t", b"postgresql://u:p@h/d?table=s.t", b"s3://b/k", b"kafka:/a.*/", *_words()],
+    ),
+    "expression": Parser(
+        _text(lambda text: expression.tokens_of(text, "--where")),
+        [b"speed > 3 and car like 'a%' or x:y.z[0]::int is null -- c", *_words()],
+    ),
+    "goreplay": Parser(_as_file(_gor, "x.gor"), [(_TRAFFIC / "requests.gor").read_bytes(), *_poison("traffic")]),
+    "har": Parser(
+        _as_file(_har, "x.har"),
+        [
+            b'{"log":{"entries":[{"startedDateTime":"2021-08-04T12:00:00Z","request":{"method":"POST",'
+            b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}',
+            *_poison("traffic"),
+        ],
+    ),
+    "header-rules": Parser(_text(lambda text: HeaderRules.parse([text])), [b"a=b", b"-x", b"provenance", *_words()]),
+    "http": Parser(
+        parse_request,
+        [b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+         b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\nok"],
+        (Strange,),
+    ),
+    "ingest-shape": Parser(_shape, [b'{"a":[{"b":"k"}],"ts":"2021-08-04T12:00:00Z"}', *_values()]),
+    "jaas": Parser(
+        _text(lambda text: properties.parse_jaas(text, where="x")),
+        [b'org.x.Scram required username="u" password="p\\"q";', *_words()],
+    ),
+    "ledger": Parser(lambda data: ledger.entry_at("x", data), _poison("journal") + [b'{"slice":["t",0,0,5]}']),
+    "lines": Parser(lambda data: LineReader(("timestamp", "partition", "headers", "key")).read(data, 1),
+                    [b"1\t0\ta:b,c:d\tk\tv", *_values()]),
+    "networks": Parser(_text(lambda text: networks.Networks.parse([text])), [b"10.0.0.0/8", b"::1", *_words()]),
+    "offsets": Parser(
+        _text(lambda text: offsets_csv.read(text, ["g"], where="x")),
+        [b"laps,0,5\nlaps,1,9\n", b'g,laps,0,5\n', b'"a,b",0,1\n', *_poison("offsets")],
+    ),
+    "pace": Parser(_text(Pace.parse), [b"max", b"2x", b"5000/s", b"0.5x", *_words()]),
+    "place": Parser(_text(lambda text: parse_place("--listen", text)), [b"h:9092", b"[::1]:1", *_words()]),
+    "plan": Parser(_text(lambda text: Plan.from_json(text, where="x")), [b"{}", *_poison("plan")]),
+    "properties": Parser(
+        _text(lambda text: properties.parse_properties(text, where="x")),
+        [b"a=b\n# c\nd : e\\\n  f\n", *_poison("properties")],
+    ),
+    "proto-text": Parser(_text(_proto_text), [_PROTO.encode(), base64.b64encode(b"\n\x01a"), *_poison("schema")],
+                         _SCHEMA_ERRORS),
+    "protobuf": Parser(_protobuf, [b"\n\x01a\x12\x03\n\x01b\x1a\x05\n\x01c\x10\x02", b"*\x02\x08\x01"], _SCHEMA_ERRORS),
+    "record-line": Parser(
+        _record_line, [_ROW, b'{"key":"k","value":"v","timestamp":"2021-08-04"}', *_poison("jsonl"), *_values()]
+    ),
+    "redaction": Parser(_text(redaction.parse_rule), [b"value:$.a.b", b"header:auth", *_words()]),
+    "rrpairs": Parser(
+        _as_file(_rrpairs, "raw.jsonl"), [(_TRAFFIC / "rrpairs_raw.jsonl").read_bytes()[:60_000], *_poison("traffic")]
+    ),
+    "scram": Parser(_challenge, [_CHALLENGE, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", b"e=x"], (NotScram,)),
+    "size": Parser(_text(parse_size_bytes), [b"64MB", b"1GiB", b"512", *_words()]),
+    "span": Parser(_text(_span), [*_SPANS.split(b"|"), *_words()]),
+    "time": Parser(
+        _text(lambda text: instant.read_point(Phrase.of(text, "time"), "Europe/Berlin")),
+        [b"2021-08-04T12:30:00.123456789+02:00", b"12:30", b"now-2h", b"1628080200000", *_words()],
+        (PlayheadError, NotUnderstood),
+    ),
+    "traffic-filter": Parser(
+        _text(TrafficFilter.parse),
+        [b'(url CONTAINS "x" AND header["a"] IS "b") OR NOT (sample IS "1/5")',
+         b'{"filters":{"conditions":[{"url":"x","operator":"CONTAINS"}]}}', *_words()],
+    ),
+    "traffic-path": Parser(_text(TrafficPath.parse), [b"a.b.0.c", b"a.#.c", b"a.*", *_words()]),
+    "udp-address": Parser(_text(Address.parse), [b"udp://127.0.0.1:20777", b"udp://[::1]:1", *_words()]),
+}  # fmt: skip
