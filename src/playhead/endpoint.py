@@ -27,6 +27,7 @@ _EXAMPLES = {
 # A topic's name, several, or one with {topic} in it; none for a target that needs no name.
 _TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
 _CONTEXT = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_LONGEST = 8_192
 _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 
 
@@ -83,6 +84,8 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
+        if len(text) > _LONGEST:
+            raise BadEndpoint(text[:80], reason=f"it has more than {_LONGEST:,} characters")
         _refuse_password(text)
         system, colon, rest = text.partition(":")
         if not colon:

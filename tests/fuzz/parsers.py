@@ -57,7 +57,10 @@ _CAR = {
     "fields": [
         {"name": "car", "type": "string"},
         {"name": "laps", "type": {"type": "array", "items": ["null", "Car", "long"]}},
-        {"name": "fuel", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {
+            "name": "fuel",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
         {"name": "tags", "type": {"type": "map", "values": "double"}},
     ],
 }
@@ -224,11 +227,15 @@ _ROW = (
     b'{"topic":"t","partition":0,"offset":1,"timestamp_ms":1,"timestamp":"x","timestamp_type":"create",'
     b'"key":"k","value":{"base64":"AA=="},"headers":[["h",null]]}\n'
 )
+_HAR = (
+    b'{"log":{"entries":[{"startedDateTime":"2021-08-04T12:00:00Z","request":{"method":"POST",'
+    b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}'
+)
 _SCHEMA_ERRORS = (PlayheadError, ValueError, RecursionError)
 _ARCHIVE_ERRORS = (PlayheadError, ValueError, KeyError, TypeError, OSError, RecursionError)
 
 PARSERS = {
-    "archive-csv": Parser(_rows(CsvCodec()), _poison("archive") + [b"topic,partition\r\nt,0\r\n"], _ARCHIVE_ERRORS),
+    "archive-csv": Parser(_rows(CsvCodec()), [*_poison("archive"), b"topic,partition\r\nt,0\r\n"], _ARCHIVE_ERRORS),
     "archive-json": Parser(_rows(JsonCodec()), [_ROW, *_poison("archive")], _ARCHIVE_ERRORS),
     "avro": Parser(_avro, [b"\x02a\x00\x02\x01\x00", b"\x06abc\x02\x04\x02\x00\x04ab\x00"], _SCHEMA_ERRORS),
     "avro-schema": Parser(_text(_avro_schema), [json.dumps(_CAR).encode(), *_poison("schema")], _SCHEMA_ERRORS),
@@ -240,6 +247,7 @@ PARSERS = {
     "capture-records": Parser(
         lambda data: records.record_sets(data, records.Bounds()),
         [kafka_bytes.set_of(b"a", b"b"), kafka_bytes.set_of(b"x" * 400) * 3],
+        (Malformed,),
     ),
     "config": Parser(
         lambda data: layers.parse_toml(data, Path("playhead.toml")),
@@ -261,8 +269,7 @@ PARSERS = {
     "har": Parser(
         _as_file(_har, "x.har"),
         [
-            b'{"log":{"entries":[{"startedDateTime":"2021-08-04T12:00:00Z","request":{"method":"POST",'
-            b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}',
+            _HAR,
             *_poison("traffic"),
         ],
     ),
@@ -278,7 +285,7 @@ PARSERS = {
         _text(lambda text: properties.parse_jaas(text, where="x")),
         [b'org.x.Scram required username="u" password="p\\"q";', *_words()],
     ),
-    "ledger": Parser(lambda data: ledger.entry_at("x", data), _poison("journal") + [b'{"slice":["t",0,0,5]}']),
+    "ledger": Parser(lambda data: ledger.entry_at("x", data), [*_poison("journal"), b'{"slice":["t",0,0,5]}']),
     "lines": Parser(lambda data: LineReader(("timestamp", "partition", "headers", "key")).read(data, 1),
                     [b"1\t0\ta:b,c:d\tk\tv", *_values()]),
     "networks": Parser(_text(lambda text: networks.Networks.parse([text])), [b"10.0.0.0/8", b"::1", *_words()]),

@@ -56,7 +56,7 @@ def prepare(directory: Path, user: User | None) -> None:
     try:
         new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
         for folder in reversed(new):
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700 if user is None else 0o755, exist_ok=True)
             if user is not None:
                 folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
         expect_own(directory)

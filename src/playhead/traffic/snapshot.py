@@ -3,7 +3,9 @@
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -127,8 +129,15 @@ def is_packed(file: Path) -> bool:
         return opened.read(2) == b"\x1f\x8b"
 
 
-def opened(file: Path) -> BinaryIO:
-    """The file's bytes, unpacked."""
-    if is_packed(file):
-        return cast(BinaryIO, gzip.open(file, "rb"))
-    return file.open("rb")
+@contextmanager
+def opened(file: Path) -> Iterator[BinaryIO]:
+    """The file's bytes, unpacked; a packed file that is broken anywhere is refused."""
+    if not is_packed(file):
+        with file.open("rb") as plain:
+            yield plain
+        return
+    with gzip.open(file, "rb") as packed:
+        try:
+            yield cast(BinaryIO, packed)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+            raise NoSnapshot(str(file), reason=f"its gzip is broken: {exc}") from exc
