@@ -21,7 +21,7 @@ def exposed(folder: Path) -> str | None:
     """
     for path in (folder.absolute(), folder.resolve()):
         for each in (path, *path.parents):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, NotADirectoryError):
                 reason = _exposure(each, is_last=each == path)
                 if reason is not None:
                     return reason

@@ -20,7 +20,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from playhead import paths, private
-from playhead.errors import NotFetched
+from playhead.errors import NotFetched, Refused
+from playhead.folders import exposed
 
 LOCK = Path(__file__).with_name("jars.lock")
 DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
@@ -83,10 +84,21 @@ def ensure(*set_names: str, progress: Progress | None = None) -> list[Path]:
     Sizes are checked on every call and checksums when a file is new or has changed since it was
     checked, so the usual call costs one stat for each jar.
     """
+    _expect_own(jar_dir())
     if missing(*set_names):
         with _one_at_a_time:  # two threads would write the same file
             _fetch_all(missing(*set_names), progress)
     return [_cached(jar) for jar in _of(set_names)]
+
+
+def _expect_own(folder: Path) -> None:
+    """Whoever can change a jar after we have looked at it has us run what he wants."""
+    reason = exposed(folder)
+    if reason is not None:
+        raise Refused(
+            f"the cache of jars could be changed by another user: {reason}",
+            hint="take a folder of your own: XDG_CACHE_HOME=~/.cache",
+        )
 
 
 def _of(set_names: Iterable[str]) -> list[Jar]:

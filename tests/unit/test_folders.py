@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from playhead import locks
+from playhead import jars, locks
+from playhead.capture.snapshot import Rotation, Snapshot
 from playhead.errors import PlayheadError, Refused, SandboxError
 from playhead.files.local import LocalStore
 from playhead.files.trouble import LinkInside
@@ -211,3 +212,46 @@ def test_a_sandbox_in_a_folder_that_others_can_write_to_is_refused(tmp_path):
         Sandbox(box).up()
     assert "--dir" in (caught.value.hint or "")
     assert list(box.iterdir()) == []
+
+
+# --- captures and jars
+
+
+def test_a_captures_folder_swapped_for_a_link_gets_what_follows(tmp_path):
+    """The lines after the first go where the first went, wherever the path leads by now."""
+    folder, outside = tmp_path / "out", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    snapshot = Snapshot(folder, Rotation(bytes=10))
+    snapshot.write(b"first line of it\n")
+    snapshot.flush()
+    folder.rename(tmp_path / "parked")
+    folder.symlink_to(outside)
+    snapshot.write(b"second line of it\n")
+    snapshot.close()
+    assert list(outside.iterdir()) == []
+    assert len(list((tmp_path / "parked").iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", ["file", "nothing"])
+def test_a_captures_file_is_never_a_link_that_somebody_put_there(tmp_path, kind):
+    (tmp_path / "file").write_text("precious")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "raw.jsonl").symlink_to(tmp_path / kind)
+    snapshot = Snapshot(folder, Rotation())
+    snapshot.write(b"line\n")
+    with pytest.raises(PlayheadError):
+        snapshot.flush()
+    assert (tmp_path / "file").read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_jars_from_a_cache_that_others_can_write_to_are_not_run(tmp_path, monkeypatch):
+    """A stamp beside a jar says that its bytes were looked at: who can write it can put any jar there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    jars.jar_dir().mkdir(parents=True)
+    jars.jar_dir().chmod(0o777)
+    with pytest.raises(Refused, match="could be changed by another user") as caught:
+        jars.ensure("engine")
+    assert "XDG_CACHE_HOME" in (caught.value.hint or "")

@@ -10,6 +10,7 @@ from typing import Final
 from playhead import private
 from playhead.errors import PlayheadError, Refused
 from playhead.faults import abort_point
+from playhead.folders import move, open_plain
 
 CURRENT: Final = "raw.jsonl"
 _AT_ONCE_BYTES: Final = 1 << 20
@@ -66,6 +67,8 @@ class Snapshot:
         self._folder, self._rotation, self._now = folder, rotation, now
         self._held = bytearray()
         self._file: int | None = None
+        # Of the folder, from the first line on: its path may lead somewhere else by then.
+        self._handle: int | None = None
         self._begun = 0.0
         self._size = 0
         self._held_lines = 0
@@ -103,7 +106,9 @@ class Snapshot:
     def _put(self) -> None:
         if self._file is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._file = os.open(self._folder / CURRENT, flags, 0o600)
+            if self._handle is None:
+                self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._file = open_plain(CURRENT, flags, folder=self._handle)
             self._begun, self.files = self._now(), self.files + 1
         left = memoryview(bytes(self._held))
         try:
@@ -128,9 +133,10 @@ class Snapshot:
         try:
             self._end()
             abort_point("capture.full")
-            os.rename(self._folder / CURRENT, self._folder / f"raw-{self.files:06d}.jsonl")  # noqa: PTH104
+            move(CURRENT, f"raw-{self.files:06d}.jsonl", self._handle, self._handle)
             abort_point("capture.numbered")
-            _sync_folder(self._folder)
+            if self._handle is not None:
+                os.fsync(self._handle)
         except OSError as exc:
             raise self._translated(exc) from exc
 
@@ -141,6 +147,9 @@ class Snapshot:
             self._end()
         except OSError as exc:
             raise self._translated(exc) from exc
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def _end(self) -> None:
         if self._file is not None:
@@ -150,11 +159,3 @@ class Snapshot:
 
     def _translated(self, exc: OSError) -> SnapshotNotWritten:
         return SnapshotNotWritten(self._folder / CURRENT, reason=exc.strerror or str(exc))
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
