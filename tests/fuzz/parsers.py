@@ -232,7 +232,15 @@ _HAR = (
     b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}'
 )
 _SCHEMA_ERRORS = (PlayheadError, ValueError, RecursionError)
-_ARCHIVE_ERRORS = (PlayheadError, ValueError, KeyError, TypeError, OSError, RecursionError)
+_ARCHIVE_ERRORS = (
+    PlayheadError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    OSError,
+    RecursionError,
+)
 
 PARSERS = {
     "archive-csv": Parser(_rows(CsvCodec()), [*_poison("archive"), b"topic,partition\r\nt,0\r\n"], _ARCHIVE_ERRORS),
