@@ -16,6 +16,8 @@ BASE_MS = 1_767_200_000_000
 _STEP_MS = 60_000
 _MOST_STEPS = 9
 _WILD_MS = (-3_600_000, -600_001, -1, 1, 59_999, 600_001, 3_000_000, 86_400_000)
+_JUMP_AT_S = (0.01, 0.03, 0.1, 1.0, 10.0)
+_JUMP_BY_S = (2, -2, 90, -90, 7_200, -7_200, 1 << 30, -(1 << 29))
 _RATES = (0, 0, 0, 60, 12, 4)
 
 
@@ -55,6 +57,8 @@ class Case:
     """A switch of the context that forbids the run."""
     orphans: frozenset[int] = frozenset()
     """Ids whose rows another table does not want; that is said when they are committed, and not before."""
+    jumps: tuple[tuple[float, int], ...] = ()
+    """When somebody sets the clock on the wall, in seconds from the start, and by how many."""
     power_fails: bool = False
     """Whether the machine of the archive loses its power during the first run."""
     generation: int = 0
@@ -90,7 +94,8 @@ class Case:
             name: getattr(self.faults, name) for name in Faults.__dataclass_fields__
         }
         often = {name: one_in for name, one_in in wrong.items() if one_in}
-        return f"{self.request} {self.sizes}, upset: {self.upset}, guard: {self.guard}, one in so many: {often}"
+        odd = f"upset: {self.upset}, clock: {self.jumps}, guard: {self.guard}"
+        return f"{self.request} {self.sizes}, {odd}, one in so many: {often}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,11 @@ def draw(
         case.guard = choices.pick(("read_only", "production"))
     if choices.below(2 if is_live else 4) == 1:
         case.upset = UPSETS[0] if is_live or case.is_archive else choices.pick(UPSETS)
+    if choices.below(8) == 1:
+        case.jumps = tuple(
+            (choices.pick(_JUMP_AT_S), choices.pick(_JUMP_BY_S))
+            for _ in range(1 + choices.below(2))
+        )
     if case.is_archive and choices.below(3) == 1:
         case.power_fails = True
     if case.is_table and case.rule is None and case.on_error != "fail":

@@ -90,7 +90,14 @@ class World:
         self.kafka.weather, self.base.faults = replace(case.weather), case.faults
         self.disk.unavailable = case.weather.unavailable
         one.switches, one.kills = case.faults.switches, case.faults.kills
+        for at_s, by_s in case.jumps:
+            one.at(at_s, lambda by_s=by_s: self.set_clock(by_s))
         one.may_kill = lambda process: process.name != "planner"
+
+    def set_clock(self, seconds: int) -> None:
+        """Somebody sets the clock on the wall; no time passes by that."""
+        self.scheduler.tell(f"the clock on the wall is set by {seconds} s")
+        self.scheduler.wall_ahead_ns += seconds * 1_000_000_000
 
     def calm(self) -> None:
         """From now on nothing goes wrong any more, but for what is on its way."""
