@@ -21,6 +21,8 @@ class Disk:
     files: dict[str, bytes] = field(default_factory=dict)
     leftovers: set[str] = field(default_factory=set)
     """Folders in which somebody died while a file was written aside."""
+    made: set[str] = field(default_factory=set)
+    """Folders; they stay when their last file is removed."""
     unavailable: int = 0
     _unsafe: list[tuple[str, bytes | None]] = field(default_factory=list)
     """What was changed and is not durable, with what was there before."""
@@ -95,6 +97,7 @@ class Store:
         self, path: str, pieces: Sequence[Any], /, aside: Callable[[], None] = lambda: None
     ) -> None:
         disk, folder = self._disk, self._path(path).rpartition("/")[0]
+        self._make(folder)
         disk.leftovers.add(folder)
         disk.call()
         aside()
@@ -111,9 +114,14 @@ class Store:
 
     def folders(self, folder: str, /) -> Sequence[str]:
         self._disk.call()
-        start = len(folder) + 1
-        deeper = (path for path in self._below(folder) if "/" in path[start:])
-        return sorted({path[: path.index("/", start)] for path in deeper})
+        above, start = self._path(folder), len(self.identity) + 1
+        inside = (each for each in self._disk.made if each.rpartition("/")[0] == above)
+        return sorted(each[start:] for each in inside)
+
+    def _make(self, folder: str) -> None:
+        while folder != self.identity:
+            self._disk.made.add(folder)
+            folder = folder.rpartition("/")[0]
 
     def _below(self, folder: str) -> list[str]:
         start = len(self.identity) + 1
@@ -124,6 +132,7 @@ class Store:
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
         disk, lock = self._disk, self._path(f"{folder}/.lock")
         disk.call()
+        self._make(self._path(folder))
         if not disk.try_lock(lock):
             disk.scheduler.wait(lambda: not disk.is_locked(lock), _PATIENCE_S)
             if not disk.try_lock(lock):
@@ -138,6 +147,7 @@ class Store:
     def held(self, replay_id: str, folder: str, /) -> Iterator[None]:
         lock = self._path(f"{folder}/.hold")
         self._disk.call()
+        self._make(self._path(folder))
         if not self._disk.try_lock(lock):
             raise InUse(replay_id, where=f"it holds {lock}")
         try:

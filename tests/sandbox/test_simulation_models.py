@@ -30,6 +30,10 @@ from playhead.account import Account, ErrorRule
 from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.kafka import clients
+from playhead.kafka.admin import Admin
+from playhead.kafka.groups import committed, described
+from playhead.kafka.groups_moving import GroupMover
 from playhead.postgres import session
 from playhead.postgres.ledger import _TABLE as _LEDGER
 from playhead.postgres.link import Link
@@ -130,12 +134,20 @@ def _records(draw: random.Random, slice_: Slice) -> list[Record]:
 def _twins(
     sandbox: Endpoints, schema: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Database, str]:
-    """A table on the server and its twin in the model, and links to both."""
+    """A table on the server and its twin in the model, and links to both; some refer to a table of ids."""
     base, name = Database(Scheduler(Choices(given=()))), f"rows{number}"
     key = "id" if number % 2 else "_partition, _offset"
     columns = "id int8, v text, _timestamp timestamptz, _partition int4, _offset int8"
     with psycopg.connect(sandbox.database_url, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {schema}.{name} ({columns}, PRIMARY KEY ({key}))")
+        refers = number % 4 == 0
+        if refers:
+            connection.execute(f"CREATE TABLE {schema}.ids{number} (id int8 PRIMARY KEY)")
+            connection.execute(f"INSERT INTO {schema}.ids{number} VALUES (0), (2), (3)")
+            connection.execute(
+                f"ALTER TABLE {schema}.{name} ADD FOREIGN KEY (id) REFERENCES {schema}.ids{number} "
+                "DEFERRABLE INITIALLY DEFERRED"
+            )
         found = connection.execute(f"SELECT '{schema}.{name}'::regclass::oid::int8").fetchone()
         ledger = connection.execute("SELECT to_regclass('playhead_ledger.entries')").fetchone()
     if ledger is not None and ledger[0] is not None:  # an earlier test has made it
@@ -144,7 +156,7 @@ def _twins(
             ModelLink(base, execute).ask(named, ())
     table = base.create((schema, name), dict(_KINDS), tuple(key.split(", ")))
     assert found is not None
-    table.oid = found[0]
+    table.oid, table.orphans = found[0], frozenset({1} if refers else ())
     monkeypatch.setattr(session, "Link", lambda uri: Twin(uri, base))
     return base, name
 
@@ -331,6 +343,33 @@ def test_the_model_cluster_answers_as_a_broker_does(
     kafka: KafkaConnection, make_topic: MakeTopic, number: int
 ) -> None:
     _play_kafka(kafka, make_topic(partitions=2), f"{SEED}-{number}")
+
+
+def _group_moves(connection: KafkaConnection, topic: str) -> list[Any]:
+    """What is said of a live pipeline's group before and after it moves."""
+    name = f"group-{topic}"
+    mover, found = GroupMover(connection, name), []
+    for offsets in ({}, {(topic, 0): 3}, {(topic, 0): 5, (topic, 1): 2}):
+        if offsets:
+            mover.move(offsets)
+        with Admin(connection) as admin:
+            group = described(admin, [name])[name]
+            at = {place: each.offset for place, each in committed(admin, name).items()}
+            found.append((group.state, group.is_idle, len(group.members), at))
+    mover.close()
+    return found
+
+
+def test_a_group_moves_in_the_model_as_at_a_broker(
+    kafka: KafkaConnection, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(partitions=2)
+    real = _group_moves(kafka, topic)
+    model = Kafka(Cluster(), Scheduler(Choices(given=())))
+    model.cluster.create(topic, 2)
+    monkeypatch.setattr(clients, "make_consumer", model.consumer)
+    monkeypatch.setattr(clients, "make_admin", model.admin)
+    assert _group_moves(kafka, topic) == real
 
 
 @pytest.mark.torture

@@ -1,14 +1,21 @@
 """The simulation itself: one seed plays the same schedules, and what fails becomes smaller."""
 
+import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulation import mutants
 from simulation.choices import Choices
+from simulation.disk import Disk, Store
+from simulation.scheduler import Scheduler
 from simulation.shrink import shrunk
+
+from playhead.files.local import LocalStore
 
 _ROOT = Path(__file__).parents[2]
 
@@ -48,6 +55,34 @@ def test_what_fails_becomes_smaller() -> None:
         return sum(each > 4 for each in given) >= 2
 
     assert shrunk([0, 7, 1, 3, 9, 0, 6, 2], fails) in ([9, 6], [7, 6], [5, 5], [7, 9])
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_the_model_of_a_disk_answers_as_a_folder_does(number: int, tmp_path: Path) -> None:
+    draw = random.Random(number)
+    model = Store(Disk(Scheduler(Choices(given=()))), str(tmp_path))
+    stores = (LocalStore(tmp_path), model)
+    folders = ("a", "a/b", "c")
+    for step in range(30):
+        folder = draw.choice(folders)
+        path = f"{folder}/{draw.randrange(3)}.json"
+        action = draw.choice(("publish", "publish", "remove", "look"))
+        for store in stores:
+            if action == "publish":
+                store.publish(path, [b"%d" % step, b"-", b"x" * draw.randrange(1)])
+            elif action == "remove":
+                store.remove(path)
+        for asked in ("", *folders, "never"):
+            files, below = ([list(call(asked)) for call in calls] for calls in _lists(stores))
+            assert files[0] == files[1], asked
+            assert not asked or below[0] == below[1], asked
+        assert stores[0].read_all([path, "a/no"]) == stores[1].read_all([path, "a/no"])
+        assert stores[0].read(path) == stores[1].read(path)
+
+
+def _lists(stores: Sequence[Any]) -> Iterator[list[Any]]:
+    yield [store.files for store in stores]
+    yield [store.folders for store in stores]
 
 
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: each.name)
