@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playhead import paths, private
+from playhead import paths, private, secrets
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.journal import Journal
 from playhead.source import Place
@@ -156,7 +156,9 @@ class Pipelines:
     def note(self, name: str, status: Mapping[str, Any]) -> None:
         """What it says of itself; read by others at any moment."""
         private.folder(self.folder(name))
-        _write(self.folder(name) / "status.json", status)
+        # Why a server was away is in its own words.
+        shown = {k: secrets.redact(v) if isinstance(v, str) else v for k, v in status.items()}
+        _write(self.folder(name) / "status.json", shown)
 
     def status(self, name: str) -> dict[str, Any]:
         """What it last said; of one that died without a word, that it has stopped."""

@@ -55,6 +55,8 @@ def run(where: str, address: str, kafka: KafkaConnection, topic: str) -> list[st
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout, done.stderr
+    # These servers ask nobody who he is; of a cluster that is known, of Spark Connect it is not.
+    assert done.stderr.count("authenticates nobody") == (where == "master")
     return done.stdout.split()
 
 

@@ -20,16 +20,20 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import Admin
 from playhead.kafka.writer import Writer
 from playhead.sandbox import Sandbox
 from playhead.sandbox.ground import free_port
+from playhead.spark.handed import handing
+from playhead.spark.live import Stream, Tape, _options
 from playhead.spark.read import topic_frame
+from playhead.transform import Transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PASSWORD = 'pa"ss; w\\ord'
 TOPIC = "secured"
@@ -162,6 +166,34 @@ def assert_both_get_in(connection: KafkaConnection, spark: "SparkSession") -> No
 def test_sasl_over_tls(secured: Secured, spark: "SparkSession", mechanism: str, spelling) -> None:  # type: ignore[no-untyped-def]
     properties = spelling(secured, mechanism)
     assert_both_get_in(KafkaConnection.from_properties(properties, where="test"), spark)
+
+
+def test_a_stream_gets_in_and_its_plan_has_no_password(
+    secured: Secured, spark: "SparkSession", tmp_path: Path
+) -> None:
+    said = librdkafka_spelling(secured, "SCRAM-SHA-512")
+    connection = KafkaConnection.from_properties(said, where="test")
+    tape = Tape(connection, {(TOPIC, 0): 0}, Transform(), trigger_ms=None)
+    found: list[bytes] = []
+    plans: list[str] = []
+
+    def on_round(frame: "DataFrame", number: int) -> None:
+        plans.append(frame._jdf.queryExecution().toString())
+        found.extend(bytes(row.value) for row in frame.select("value").collect())
+
+    stream = Stream(spark, tmp_path / "notes")
+    stream.start("secured", tape, on_round)
+    try:
+        assert wait_until(
+            lambda: not stream.is_active(), deadline_s=60, clock=SystemClock(), every_s=0.05
+        )
+    finally:
+        stream.stop()
+    assert found == [b"v"]
+    with handing(spark) as handover:
+        told = [*plans, str(_options(tape, handover))]
+    for secret in (PASSWORD, quoted(PASSWORD), PASSWORD[:5]):
+        assert not [each for each in told if secret in each]
 
 
 def test_a_client_certificate(secured: Secured, spark: "SparkSession") -> None:

@@ -1,10 +1,16 @@
 """A login that others can read is warned of, once; one that they cannot is not."""
 
+import json
+import threading
+from pathlib import Path
+
 import pytest
 
-from playhead import exposed
+from playhead import exposed, secrets
+from playhead.cli.app import _tell_of_thread
 from playhead.errors import UsageError
 from playhead.kafka import clients
+from playhead.pipelines import Pipelines
 from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
 from playhead.schemas.registry import Registry
@@ -116,3 +122,28 @@ def test_spark_connect_elsewhere_wants_tls(said: list[str]) -> None:
     exposed.of_connect("sc://spark.example:15002/;token=abcd")
     assert len(said) == 1
     assert "abcd" not in said[0]
+
+
+def test_what_is_written_down_of_an_error_has_no_password(tmp_path: Path) -> None:
+    secrets.remember("opensesame")
+    Pipelines(tmp_path).note("p", {"away": "no opensesame", "lag": 1})
+    written = (tmp_path / "live" / "p" / "status.json").read_text()
+    assert "opensesame" not in written
+    assert json.loads(written)["lag"] == 1
+
+
+def test_what_ends_a_thread_is_said_without_a_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets.remember("opensesame")
+    monkeypatch.setattr(threading, "excepthook", _tell_of_thread)
+
+    def fail() -> None:
+        raise RuntimeError("no opensesame")
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    said = capsys.readouterr().err
+    assert "RuntimeError: no ********" in said
+    assert "opensesame" not in said

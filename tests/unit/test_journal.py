@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 
 from playhead import journal as module
+from playhead import secrets
 from playhead.clock import SystemClock, wait_until
 from playhead.journal import (
     DONE,
@@ -106,6 +107,14 @@ def test_states_come_one_after_the_other_and_a_proof_stays(journal):
     assert (last.state, last.error, last.proof) == (FAILED, "no broker", {"adds_up": True})
     journal.note_verification("a", {"agrees": True})
     assert journal.get("a").verification == {"agrees": True}
+
+
+def test_an_error_is_kept_without_passwords(journal):
+    secrets.remember("opensesame")
+    journal.keep(plan("a"), {})
+    journal.note("a", FAILED, error="no opensesame here")
+    assert journal.find("a").error == f"no {secrets.HIDDEN} here"
+    assert b"opensesame" not in journal.file.read_bytes()
 
 
 def test_the_latest_stands_first(journal):

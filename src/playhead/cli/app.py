@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from itertools import pairwise
@@ -63,10 +64,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
     exposed.teller = lambda text: tell(f"warning: {text}")
+    threading.excepthook = _tell_of_thread
     ending = Ending()
     with ending.listening():
         code = _run(words, ending)
     _leave(code)
+
+
+def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
+    """What ends a thread goes the way of all that is said, where secrets are redacted."""
+    lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
+    tell("".join(lines).rstrip())
 
 
 def _open_what_is_closed() -> None:

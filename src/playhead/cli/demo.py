@@ -106,7 +106,8 @@ def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
     place = run.values["folder"] or sandbox.directory / "afternoons" / time.strftime(
         "%Y%m%dT%H%M%S"
     )
-    private.folder(place)
+    if not place.is_dir():  # one that the user has keeps its mode
+        private.folder(place)
     began = time.monotonic()
     with private.opened(place / "transcript.txt", "w") as transcript:
 
