@@ -73,7 +73,8 @@ def test_what_commands_write_is_their_users_alone(
         "--trigger", "available-now", YES, TMPDIR=str(temporary))  # fmt: skip
     run("standby", "add", "again", *to_table)
     run("groups", "reset", "readers", "--topic", "laps", "--to-earliest", "--create", YES)
-    servers = run("config", "show", "-o", "csv").split("kafka.bootstrap.servers,")[1].split()[0].split(",")[0]
+    shown = run("config", "show", "-o", "csv")
+    servers = shown.split("kafka.bootstrap.servers,")[1].split()[0].split(",")[0]
     captured = Capturing(servers, tmp_path / "captured", ())
     try:
         run("produce", "laps", "-b", captured.place, stdin='{"n": 3}\n')
