@@ -294,7 +294,9 @@ class Relay:
         try:
             if len(frame) >= _ASIDE_BYTES and has_addresses(api, version):
                 self.broker.hold_back(_ASIDE)
-                self._aside = asyncio.get_running_loop().create_task(self._read_aside(frame))
+                self._aside = asyncio.get_running_loop().create_task(
+                    self._read_aside((api, version), frame)
+                )
                 return
             if api == API_VERSIONS:
                 changed = restricted(version, frame)
@@ -317,13 +319,12 @@ class Relay:
         what = f"the response to {name_of(exchange.api)} version {exchange.version}"
         self._end_with(f"{what} was not passed on, its addresses being hidden from us: {exc}")
 
-    async def _read_aside(self, frame: bytes) -> None:
+    async def _read_aside(self, of: tuple[int, int], frame: bytes) -> None:
         """Other connections go on meanwhile; this one's next responses wait.
 
         Addresses are found in a first pass and put in by a second one: ports here are opened by the
         thread that forwards.
         """
-        of = self._in_flight[0].api, self._in_flight[0].version
         met: dict[tuple[str, int], tuple[str, int]] = {}
         try:
             await asyncio.to_thread(rewritten, *of, frame, lambda *at: met.setdefault(at, at))
