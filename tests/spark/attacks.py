@@ -25,6 +25,15 @@ HIDDEN = [
     "x'00' = key_bytes or CODE",
     "`key` = '`' or CODE or '`' = `key`",
 ]
+# What is no code any more once a comment is a comment: it is taken, and nothing of it runs.
+SILENT = [
+    "key = '' /* /*+ */ or CODE -- */",
+    "key = '' /* /*+ x */ or CODE -- */ or key = ''",
+    "key = '' /*+ or CODE */",
+    "key = '' -- or CODE",
+]
+# Texts that a parser puts something else in place of: what the engine's process keeps to itself.
+SUBSTITUTED = ["${env:PATH}", "${system:java.home}", "${spark.app.name}", "${spark:spark.app.name}"]
 # Native code by every name and in every place.
 CALLS = [
     "CODE",

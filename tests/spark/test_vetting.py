@@ -1,5 +1,6 @@
 """Nothing of an expression runs but what one may have: by the words, and by what Spark has read in them."""
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -103,9 +104,31 @@ def test_no_attack_is_taken(spark, watch) -> None:
     assert taken == []
 
 
+def test_what_a_comment_hides_is_not_run(spark, watch) -> None:
+    frame = frame_of(spark, {})
+    for attack in attacks.SILENT:
+        transform = Transform(where=watch.spelled(attack))
+        check(spark, transform)
+        assert [row.keep for row in apply(frame, transform).collect()] == [False]
+    assert watch.fired() == set()
+
+
+def test_no_text_becomes_what_the_engine_keeps_to_itself(spark) -> None:
+    """Before it reads a text, Spark's parser puts settings and environment in place of `${…}`."""
+    texts = attacks.SUBSTITUTED
+    fields = ", ".join(f"'{text}' AS f{number}" for number, text in enumerate(texts))
+    path = "value:['${env:PATH}'] AS path, headers:`${env:PATH}` AS header"
+    value = json.dumps({texts[0]: "found"}).encode()
+    record = {"value": value, "headers": [(texts[0], b"found")]}
+    transform = Transform(select=f"{fields}, {path}")
+    check(spark, transform)
+    [row] = apply(frame_of(spark, record), transform).collect()
+    assert list(json.loads(row.value).values()) == [*texts, "found", "found"]
+
+
 def test_the_second_net_alone_lets_no_attack_through(spark, watch, visible) -> None:
     taken = []
-    for attack in attacks.ALL:
+    for attack in [*attacks.ALL, *attacks.SILENT[:2]]:
         text = watch.spelled(attack)
         if allows(lambda t=text: transforms._vet(spark, visible, raw(t))):
             taken.append((text, "vet"))
@@ -224,7 +247,7 @@ def _grown(inner: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
 )
 @given(text=st.recursive(LEAVES, _grown, max_leaves=8))
 def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, text) -> None:

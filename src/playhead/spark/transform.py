@@ -29,6 +29,8 @@ _SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Or `${env:NAME}` in a text would be what the engine's environment, or its settings, have there.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
 _JSON = {
