@@ -5,6 +5,7 @@ It comes with a clone, from anybody. What it says reaches a server only after `p
 
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from stat import S_IWOTH
 
@@ -45,9 +46,16 @@ def find_project_file(folder: Path) -> Path | None:
         if walked and _is_everybodys(place):
             break
         walked.append(place)
-        if (place / ".git").exists():
-            return next((p / PROJECT_FILE for p in walked if (p / PROJECT_FILE).is_file()), None)
-    return folder / PROJECT_FILE if (folder / PROJECT_FILE).is_file() else None
+        if _is_there(place / ".git"):
+            return next((p / PROJECT_FILE for p in walked if _is_there(p / PROJECT_FILE)), None)
+    return folder / PROJECT_FILE if _is_there(folder / PROJECT_FILE) else None
+
+
+def _is_there(path: Path) -> bool:
+    with suppress(OSError):  # also in a folder that is closed to us
+        path.lstat()
+        return True
+    return False
 
 
 def _is_everybodys(folder: Path) -> bool:
