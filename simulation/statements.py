@@ -183,7 +183,7 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     for name, base in table.kinds.items():
         kind = _TYPES[base]
         is_required = name in table.required
-        rows.append((name, kind, base, "b", "", -1, is_required, "", "", kind, None, ""))
+        rows.append((name, kind, base, "b", "", -1, is_required, "", "", kind, None, "", -1, False))
     return rows, -1
 
 

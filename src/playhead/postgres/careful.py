@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from playhead.postgres.altered import REPEATED, alterations, has_repeated
 from playhead.postgres.layout import Field
-from playhead.postgres.texts import Bad, Number, text_for
+from playhead.postgres.texts import Bad, Number, Repeated, text_for
 
 
 class Documents:
@@ -44,9 +45,24 @@ class Documents:
                 found[field.name] = text_for(field.column, held)
         if self._extra is not None:
             used = set(spelling.values())
-            rest = {name: held for name, held in document.items() if name not in used}
+            rest = Repeated([pair for pair in _pairs(document) if pair[0] not in used])
             if rest:
                 found[self._extra.name] = text_for(self._extra.column, rest)
+        return found
+
+    def alterations(
+        self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
+    ) -> set[str]:
+        """What is not kept exactly of an object, in the words under which it is counted."""
+        if fields is None or isinstance(document, Repeated):
+            fields = self.fields
+        spelling = self.spelling(document)
+        found = set(alterations(document, fields, spelling))
+        if self._extra is not None and self._extra.column.base == "jsonb":
+            used = set(spelling.values())
+            rest = Repeated([pair for pair in _pairs(document) if pair[0] not in used])
+            if rest.repeated or has_repeated([*rest.values()]):
+                found.add(REPEATED)
         return found
 
 
@@ -83,8 +99,23 @@ def read_json(held: bytes, what: str) -> Any:
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=Number, parse_constant=Number)
+        return _READER.decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more digits than Python converts unasked
-        return json.loads(text, parse_float=Number, parse_constant=Number, parse_int=Number)
+        return _READER_OF_LONG.decode(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Repeated(pairs)
+
+
+def _pairs(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    return document.pairs if isinstance(document, Repeated) else document.items()
+
+
+_READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_object)
+_READER_OF_LONG = json.JSONDecoder(
+    parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=_object
+)

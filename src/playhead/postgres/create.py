@@ -1,19 +1,24 @@
 """A table for records that have none: its columns are inferred from a sample."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from psycopg import sql
 
 from playhead import decoding
 from playhead.errors import Refused
+from playhead.postgres.careful import read_object
+from playhead.postgres.column_names import length_fits, refuse_fields
 from playhead.postgres.session import Place
+from playhead.postgres.texts import Bad, Number
 from playhead.records import Records
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
+# Every whole number up to it is a double.
+_LARGEST_EXACT = 1 << 53
 _OFFSETS = ("_topic", "_partition", "_offset")
 _METADATA = (
     ("_topic", "text"),
@@ -59,7 +64,7 @@ class NewTable:
         names = [name for name, _ in self.columns]
         texts = (self.place.schema, self.place.name, *names, *self.key)
         kinds = {kind for _, kind in self.columns}
-        if not all(isinstance(each, str) and each for each in texts) or kinds - _KINDS:
+        if not all(map(_is_name, texts)) or kinds - _KINDS:
             raise ValueError(f"a table to be made: found {self.place}, {self.columns}")
 
     @property
@@ -101,6 +106,7 @@ def table_for(
     runs = list(samples)
     found = _fields(value for run in runs for value in run.readable)
     fields = {name: found.get(name, []) for name in dict.fromkeys((*kinds, *found))}
+    refuse_fields(str(place), fields, beside=len(_METADATA) + 1)
     missing = [name for name in key if name not in fields]
     if missing:
         raise Refused(
@@ -112,9 +118,14 @@ def table_for(
         (name, _TYPES[kinds[name]] if name in kinds else _type(values))
         for name, values in fields.items()
     ]
-    columns += [each for each in _METADATA if each[0] not in fields]
+    columns += _METADATA
     columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
     return NewTable(place, tuple(columns), tuple(key) or _OFFSETS)
+
+
+def _is_name(text: object) -> bool:
+    """Whether it can be one, uncut; which of them are the server's own is said where fields are looked at."""
+    return isinstance(text, str) and text != "" and length_fits(text)
 
 
 def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
@@ -122,13 +133,12 @@ def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
     fields: dict[str, list[Any]] = {}
     for value in values:
         try:
-            document = json.loads(value) if value else None
-        except ValueError:
+            document = read_object(value) if value else {}
+        except Bad:
             continue
-        if isinstance(document, dict):
-            for name, held in document.items():
-                if name:
-                    fields.setdefault(name, []).append(held)
+        for name, held in document.items():
+            if name:
+                fields.setdefault(name, []).append(held)
     return fields
 
 
@@ -141,11 +151,21 @@ def _type(values: Sequence[Any]) -> str:
         return "boolean"
     if kinds == {int}:
         return "bigint" if all(abs(value) < 1 << 62 for value in held) else "numeric"
-    if kinds <= {int, float}:
-        return "double precision"
+    if kinds <= {int, Number}:
+        return "double precision" if all(map(_is_double, held)) else "numeric"
     if kinds == {str}:
         return "timestamptz" if all(map(_INSTANT.fullmatch, held)) else "text"
     return "jsonb"
+
+
+def _is_double(held: "int | Number") -> bool:
+    """Whether the number that is written is one of those that a double has; NaN is no number of JSON."""
+    if isinstance(held, int):
+        return abs(held) <= _LARGEST_EXACT
+    try:
+        return Decimal(held) == Decimal(repr(float(held)))
+    except InvalidOperation:
+        return True
 
 
 def _key_type(keys: Iterable[bytes | None]) -> str:

@@ -1,7 +1,7 @@
 """Turns the records of a slice into Arrow tables: all at once where Arrow can, one by one where it cannot."""
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from playhead.postgres.careful import Documents, read_object
 from playhead.postgres.forms import FORM, Forms, Namer
 from playhead.postgres.layout import Field, Layout
 from playhead.postgres.metadata import bytes_text, metadata_column
-from playhead.postgres.texts import Bad
+from playhead.postgres.texts import Bad, checked_for
 from playhead.records import Records
 
 ORDER = "playhead:offset"
@@ -39,6 +39,8 @@ class Decoded:
     """Indexes of the records without a value, when these are no rows."""
     forms: tuple[tuple[Field, ...], ...] = ()
     """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    altered: Mapping[str, int] = field(default_factory=dict)
+    """How many records have something that is not kept exactly, by what becomes of it."""
 
     def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
         """Rows that are ready, with the columns that are written for them."""
@@ -75,16 +77,24 @@ class _Values:
 
     parts: list[tuple[Index, Any]] = field(default_factory=list)
     loose: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    altered: dict[str, set[int]] = field(default_factory=dict)
+    """Records of which something is not kept exactly, by what becomes of it."""
 
     def drop(self, refused: set[int]) -> None:
         """Leave out records that were refused after all."""
         if not refused:
             return
         self.loose = [(i, texts) for i, texts in self.loose if i not in refused]
+        for indexes in self.altered.values():
+            indexes.difference_update(refused)
         self.parts = [
             _without(part, table, {n for n, i in enumerate(part) if i in refused})
             for part, table in self.parts
         ]
+
+    def note(self, i: int, alterations: Iterable[str]) -> None:
+        for each in alterations:
+            self.altered.setdefault(each, set()).add(i)
 
     def carried(self) -> set[str]:
         """Columns that some record has something for."""
@@ -152,6 +162,7 @@ class Decoder:
             _loose(values, fields, metadata, records),
             tuple(i for i in nulls if i not in refusals.indexes),
             forms if len(forms) > 1 else (),
+            {name: len(indexes) for name, indexes in values.altered.items() if indexes},
         )
 
     def _fields(self, names: Collection[str]) -> tuple[Field, ...]:
@@ -185,16 +196,15 @@ class Decoder:
         self._read(live, records, values, loose)
         for i in sorted(loose):
             try:
-                values.loose.append(
-                    (i, self._documents.texts(read_object(records.readable[i] or b"")))
-                )
+                document = read_object(records.readable[i] or b"")
+                values.loose.append((i, self._documents.texts(document)))
+                values.note(i, self._documents.alterations(document))
             except Bad as bad:
                 refusals.add(i, bad)
         if self._beside:
-            values.parts = [
-                (part, self._with_beside(part, table, records, refusals))
-                for part, table in values.parts
-            ]
+            for n, (part, table) in enumerate(values.parts):
+                more = self._beside_columns(part, records, values, refusals)
+                values.parts[n] = (part, _appended(table, more))
         return values
 
     def _read(self, part: Index, records: Records, values: _Values, loose: list[int]) -> None:
@@ -216,22 +226,22 @@ class Decoder:
             for start in range(0, len(part), size):
                 self._read(part[start : start + size], records, values, loose)
 
-    def _with_beside(self, part: Index, table: Any, records: Records, refusals: Refusals) -> Any:
-        """With the columns that Arrow's reader cannot fill, from the values once more."""
+    def _beside_columns(
+        self, part: Index, records: Records, values: _Values, refusals: Refusals
+    ) -> dict[str, Any]:
+        """The columns that Arrow's reader cannot fill, from the values once more."""
         texts: dict[str, list[str | None]] = {each.name: [] for each in self._beside}
         for i in part:
             found: dict[str, str] = {}
             try:
-                found = self._documents.texts(read_object(records.readable[i] or b""), self._unread)
+                document = read_object(records.readable[i] or b"")
+                found = self._documents.texts(document, self._unread)
+                values.note(i, self._documents.alterations(document, self._unread))
             except Bad as bad:
                 refusals.add(i, bad)
             for name, column in texts.items():
                 column.append(found.get(name))
-        for each in self._beside:
-            pack = each.route.pack if each.route is not None else None
-            column = pack(texts[each.name]) if pack else pa.array(texts[each.name], pa.string())
-            table = table.append_column(each.name, column)
-        return table
+        return {each.name: _packed(each, texts[each.name]) for each in self._beside}
 
     def _refuse_nulls(self, values: _Values, metadata: dict[str, Any], refusals: Refusals) -> None:
         for name in self._never_null:
@@ -310,6 +320,17 @@ def _placed(
     return columns
 
 
+def _packed(each: Field, texts: Sequence[str | None]) -> Any:
+    pack = each.route.pack if each.route is not None else None
+    return pack(texts) if pack else pa.array(texts, pa.string())
+
+
+def _appended(table: Any, columns: Mapping[str, Any]) -> Any:
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table
+
+
 def _without(part: Index, table: Any, numbers: set[int]) -> tuple[Index, Any]:
     if not numbers:
         return part, table
@@ -325,7 +346,7 @@ def _whole(each: Field, held: Sequence[Any], live: Index, refusals: Refusals) ->
     texts: list[str | None] = []
     for i, value in zip(live, held, strict=True):
         try:
-            texts.append(bytes_text(value, "the value"))
+            texts.append(checked_for(each.column, bytes_text(value, "the value"), each.name))
         except Bad as bad:
             refusals.add(i, bad)
             texts.append(None)

@@ -1,10 +1,13 @@
 """What a table says to a replay before anything is written: what is refused, and what is worth knowing."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from playhead.errors import Refused
 from playhead.note import Note
+from playhead.postgres.altered import REPEATED, ROUNDED
 from playhead.postgres.careful import Documents, read_object
 from playhead.postgres.failures import NotAllowed
 from playhead.postgres.latest import is_needed
@@ -212,6 +215,8 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
         elif left_out and layout.extra is not None:
             text = f"{_listed(left_out)} of the values go to {layout.extra.name}"
             yield Note("target-fields-kept", text, "info")
+    if subject.habits.decode == "json":
+        yield from _notes_of_alterations(subject)
     unfilled = _unfilled(subject)
     if unfilled:
         text = f"no sampled record fills {_listed(unfilled)} of {table.place}: default or null"
@@ -221,6 +226,25 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
         text = f"{tombstones} of the sampled records are tombstones (their value is null), "
         more = "which are refused; say --tombstones delete, skip or null"
         yield Note("target-tombstones", text + more)
+
+
+def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
+    documents = Documents(subject.layout.values, subject.layout.extra)
+    counts: Counter[str] = Counter()
+    for document in _documents(subject):
+        with suppress(Bad):
+            counts.update(documents.alterations(document))
+    place = subject.table.place
+    if counts[ROUNDED]:
+        text = (
+            f"{counts[ROUNDED]} of the sampled records have numbers or times that are finer than "
+        )
+        yield Note("target-values-rounded", f"{text}their columns in {place}: they are rounded")
+    if counts[REPEATED]:
+        text = (
+            f"{counts[REPEATED]} of the sampled records have two fields of one name: the last one "
+        )
+        yield Note("target-fields-repeated", f"{text}counts; a column of type json keeps both")
 
 
 def _notes_of_table(subject: Subject) -> Iterator[Note]:

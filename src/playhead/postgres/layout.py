@@ -100,7 +100,8 @@ def _whole(column: Column) -> Field:
 
 
 def _metadata(column: Column) -> Field:
-    has_route = column.kind == "b" and column.base in _METADATA_ROUTES
+    known = (*TEXTS, *JSONS, "bytea") if column.name == KEY else _METADATA_ROUTES
+    has_route = column.kind == "b" and column.base in known
     return Field(column, route_of(column) if has_route else None)
 
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from playhead.postgres.careful import read_json
 from playhead.postgres.layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
-from playhead.postgres.routes import INTEGERS, JSONS, TIMES, where_true
-from playhead.postgres.texts import Bad, checked, text_for
+from playhead.postgres.routes import INTEGERS, JSONS, TEXTS, TIMES, where_true
+from playhead.postgres.texts import Bad, checked, checked_for, text_for
 from playhead.record import Headers
 from playhead.records import Records
 
@@ -76,7 +76,8 @@ def _keys(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:
         return pa.array(keys, pa.binary())
     if field.column.base in JSONS:
         return _packed(field, _texts(field, _key_json, keys, refuse))
-    if not any(key is not None and b"\0" in key for key in keys):
+    is_plain = field.column.base in TEXTS and field.column.base != "name"
+    if is_plain and not any(key is not None and b"\0" in key for key in keys):
         try:
             return pa.array(keys, pa.binary()).cast(pa.string())
         except pa.ArrowInvalid:
@@ -95,7 +96,10 @@ def bytes_text(held: bytes, what: str) -> str:
 
 
 def _key_text(field: Field, key: bytes | None) -> str | None:
-    return None if key is None else bytes_text(key, f"the key, which goes to {field.name},")
+    if key is None:
+        return None
+    what = f"the key, which goes to {field.name},"
+    return checked_for(field.column, bytes_text(key, what), what)
 
 
 def _key_json(field: Field, key: bytes | None) -> str | None:

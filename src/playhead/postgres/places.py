@@ -35,11 +35,14 @@ def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
             raise BadTableName(name, reason="something follows the table")
     found = [each and each.replace("{topic}", topic) for each in (schema, table)]
     for each in found:
-        if each is not None and not 0 < len(each.encode()) <= _LONGEST_BYTES:
-            reason = (
-                f"{each!r} has {len(each.encode())} bytes, and 1 to {_LONGEST_BYTES} are allowed"
-            )
+        if each is None:
+            continue
+        length = len(each.encode("utf-8", "replace"))
+        if not 0 < length <= _LONGEST_BYTES:
+            reason = f"{each!r} has {length} bytes, and 1 to {_LONGEST_BYTES} are allowed"
             raise BadTableName(name, reason=reason)
+        if "\0" in each or any("\ud800" <= sign <= "\udfff" for sign in each):
+            raise BadTableName(name, reason=f"{each!r} has a character that no name can have")
     return found[0], found[1] or ""
 
 

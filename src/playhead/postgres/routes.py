@@ -20,6 +20,8 @@ TIMES = ("timestamp", "timestamptz")
 TEXTS = ("text", "varchar", "bpchar", "name")
 JSONS = ("json", "jsonb")
 
+LONGEST_NAME = 63
+"""Bytes of a name; the server cuts longer ones short without a word."""
 _YEAR_1_US = -62_135_596_800_000_000
 _DATE = r"^(\d\d\d[1-9]|\d\d[1-9]\d|\d[1-9]\d\d|[1-9]\d\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
@@ -80,6 +82,11 @@ def _finite_elements(column: Any) -> tuple[Any, list[int]]:
         return column, []
     parents = pc.list_parent_indices(whole)
     return column, sorted({parents[i].as_py() for i in infinite})
+
+
+def _short(column: Any) -> tuple[Any, list[int]]:
+    """The server cuts a longer name short."""
+    return column, where_true(pc.greater(pc.binary_length(column), LONGEST_NAME))
 
 
 def _from_year_1(column: Any) -> tuple[Any, list[int]]:
@@ -154,7 +161,7 @@ _ROUTES: Mapping[str, Route] = {
     "text": _same(pa.string()),
     "varchar": _same(pa.string()),
     "bpchar": _same(pa.string()),
-    "name": _same(pa.string()),
+    "name": _same(pa.string(), _short),
     "timestamp": _same(pa.timestamp("us"), _from_year_1),
     "timestamptz": _same(pa.timestamp("us", tz="UTC"), _from_year_1),
     "date": Route(pa.date32(), pa.string(), _dates),

@@ -18,16 +18,34 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text
             WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
        coalesce((SELECT format('%I.%I', n.nspname, o.collname) FROM pg_catalog.pg_collation o
                  JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
-                 WHERE o.oid = a.attcollation AND o.collname <> 'default'), '')
+                 WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
+       lowest.modifier::int8,
+       coalesce(element.oid, base.oid) >= 16384 AND EXISTS (
+           WITH RECURSIVE part AS (
+               SELECT coalesce(element.oid, base.oid) AS oid
+               UNION
+               SELECT inner_type.oid FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid,
+               LATERAL (
+                   SELECT p.typbasetype UNION ALL SELECT p.typelem
+                   UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = p.oid
+                   UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                             WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+                   UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
+                             WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
+                             AND w.classid = 1247 AND w.refclassid = 1247
+               ) inner_type(oid)
+           ) SELECT FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
+             WHERE p.typcategory = 'D' AND p.oid < 16384)
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
     WITH RECURSIVE up AS (
-        SELECT t.oid, t.typbasetype, t.typtype
+        SELECT t.oid, t.typbasetype, t.typtype, a.atttypmod AS modifier, t.typtypmod
         UNION ALL
-        SELECT p.oid, p.typbasetype, p.typtype
+        SELECT p.oid, p.typbasetype, p.typtype,
+               CASE WHEN up.typtypmod = -1 THEN up.modifier ELSE up.typtypmod END, p.typtypmod
         FROM up JOIN pg_catalog.pg_type p ON p.oid = up.typbasetype WHERE up.typtype = 'd'
-    ) SELECT oid FROM up WHERE typtype <> 'd'
+    ) SELECT oid, modifier FROM up WHERE typtype <> 'd'
 ) lowest ON true
 JOIN pg_catalog.pg_type base ON base.oid = lowest.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -83,6 +101,10 @@ class Column:
     """An expression; empty where the server has a number for it."""
     collation: str = ""
     """As it is written in a statement; empty for the database's own."""
+    base_modifier: int = -1
+    """The modifier that counts, be it the column's own or a domain's."""
+    holds_times: bool = False
+    """Whether a type that somebody made has times in it somewhere: a row's, a range's, an array's."""
 
     @property
     def is_ours(self) -> bool:

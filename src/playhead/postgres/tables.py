@@ -150,9 +150,10 @@ class OpenTable:
         """What an entry says beside the counts of rows."""
         found = len(decoded.tombstones)
         habit = self.habits.tombstones
-        if not found or habit not in ("skip", "delete"):
-            return {}
-        return {"tombstones_skipped": found} if habit == "skip" else {"tombstones": found}
+        remarks = dict(decoded.altered)
+        if found and habit in ("skip", "delete"):
+            remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
+        return remarks
 
     def refuse_change(self, session: Session) -> None:
         """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""

@@ -4,12 +4,14 @@ import base64
 import binascii
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from playhead.postgres.routes import FLOATS, INTEGERS, JSONS, TIMES
+from playhead.postgres.moving import moving_word
+from playhead.postgres.routes import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TIMES
 from playhead.postgres.table import Column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,6 +38,22 @@ class Number(str):
     __slots__ = ()
 
 
+class Repeated(dict[str, Any]):
+    """An object in which fields of one name stand twice: of each the last, and all of them as they stood."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+    @property
+    def repeated(self) -> set[str]:
+        """The names that stand more than once."""
+        counts = Counter(name for name, _ in self.pairs)
+        return {name for name, count in counts.items() if count > 1}
+
+
 class Bad(Exception):
     """Why a value cannot be written: one word, and a sentence."""
 
@@ -47,9 +65,20 @@ class Bad(Exception):
 def text_for(column: Column, held: Any) -> str:
     """What the server has to read so that the column gets this JSON value, which is not null."""
     try:
-        return checked(_text(column.base, column.element, held, column.name), column.name)
+        text = _text(column.base, column.element, held, column.name)
+        return checked_for(column, text, column.name)
     except RecursionError as exc:  # whoever called us was deep in calls already
         raise Bad("json", f"{column.name}: nested too deeply") from exc
+
+
+def checked_for(column: Column, text: str, where: str) -> str:
+    """The text, if the column then holds what it says, whenever it is written."""
+    if (word := moving_word(column, text)) is not None:
+        reason = f"{where}: {word!r} means the time at which it is written, which is no record's"
+        raise Bad("moving", reason)
+    if column.base == "name" and len(text.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
+    return checked(text, where)
 
 
 def checked(text: str, where: str) -> str:
@@ -73,7 +102,7 @@ def written(held: Any, where: str, depth: int = 0) -> str:
         return held
     inner: list[str] = []  # filled in loops, because a generator would be a call of its own
     if isinstance(held, dict):
-        for name, each in held.items():
+        for name, each in held.pairs if isinstance(held, Repeated) else held.items():
             inner.append(f"{_quoted(name)}:{written(each, where, depth + 1)}")
         return "{" + ",".join(inner) + "}"
     if isinstance(held, list):
