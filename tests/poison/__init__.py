@@ -5,6 +5,7 @@ The data are JSON beside this module; README.md says what is in them and how a l
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 from playhead.record import Headers
 
+# One word of a command line; the kernel takes no more.
+_LONGEST_ARGUMENT = 128 * 1024
 _FOLDER = Path(__file__).parent
 
 
@@ -24,8 +27,11 @@ class PoisonName:
 
     @property
     def can_be_argument(self) -> bool:
-        """Whether a process can be given it: no NUL, and nothing that has no bytes."""
-        return "\0" not in self.text and not _is_lone(self.text)
+        """Whether a process can be given it: no NUL, and nothing that has no bytes in any way."""
+        try:
+            return b"\0" not in os.fsencode(self.text) and len(self.text) < _LONGEST_ARGUMENT
+        except UnicodeEncodeError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,3 @@ def _bytes(written: Any) -> bytes | None:
     if isinstance(written, dict):
         return base64.b64decode(written["base64"])
     return _text(written).encode("utf-8", "surrogatepass")
-
-
-def _is_lone(text: str) -> bool:
-    return any("\ud800" <= each <= "\udfff" for each in text)

@@ -15,6 +15,7 @@ def test_poison_that_no_process_can_be_given_says_so():
     assert not can["nul"]
     assert not can["lone-high-surrogate"]
     assert can["escape-clear-screen"]
+    assert can["lone-low-surrogate"], "a byte that is no UTF-8"
 
 
 def test_long_poison_is_written_short():

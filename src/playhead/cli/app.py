@@ -101,6 +101,9 @@ def _run(words: list[str], ending: Ending) -> int:
             return ending.code
         if isinstance(exc, PlayheadError):
             return _fail(exc.message, exc.hint, exc.exit_code, words)
+        if isinstance(exc, OSError) and exc.filename is not None:
+            hint = "see whether the path is right, may be used, and has room on its disk"
+            return _fail(f"{exc.strerror}: {exc.filename!s:.200}", hint, EXIT_FAILED, words)
         hint = "this is a fault of Playhead's; -vv shows the traceback to report"
         return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
 

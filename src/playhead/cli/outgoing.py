@@ -18,6 +18,7 @@ FORMATS = ("lines", "jsonl")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 _STAMP = re.compile(rb"(CreateTime:|LogAppendTime:)?(-?[0-9]+)")
 _MS_DIGITS = 13
+_MOST_DIGITS = 19  # of what Kafka counts
 _UNITS = {10: "seconds", 16: "microseconds", 19: "nanoseconds"}
 _SHOWN_COMPLAINTS = 5
 
@@ -98,6 +99,8 @@ class Reading:
 
     def _time(self, text: bytes, number: int) -> int:
         exact = _STAMP.fullmatch(text)
+        if exact and len(exact[2]) > _MOST_DIGITS + 1:
+            raise BadLine(number, reason=f"timestamp {text[:40].decode()}… has too many digits")
         if exact and (exact[1] or len(exact[2]) == _MS_DIGITS or exact[2].startswith(b"-")):
             return int(exact[2])
         said = text.decode("utf-8", "replace")
@@ -113,9 +116,9 @@ class Reading:
 
     def _number(self, text: bytes, number: int) -> int:
         digits = text.removeprefix(b"Partition:")
-        if not digits.isdigit():
+        if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
             raise BadLine(
-                number, reason=f"partition {text.decode('utf-8', 'replace')!r} is no number"
+                number, reason=f"partition {text.decode('utf-8', 'replace')!r:.60} is no number"
             )
         return int(digits)
 
@@ -209,8 +212,7 @@ def _headers(rules: Sequence[str]) -> Headers:
 def _partition(text: str | None) -> tuple[int | None, bool]:
     if text is None or text == "auto":
         return None, text is not None
-    if not text.isdecimal():
-        raise BadValue(
-            "--partition", found=text, needed="a number, or auto", where="the command line"
-        )
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        needed = "a number, or auto"
+        raise BadValue("--partition", found=text[:60], needed=needed, where="the command line")
     return int(text), False

@@ -25,6 +25,7 @@ MODES: Final = (
 _EPOCH_UNITS: Final = {10: "seconds", 13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
 _EPOCH_MS: Final = {10: 1_000.0, 13: 1.0, 16: 1e-3, 19: 1e-6}
 _MOST_OFFSET = 2**63 - 1
+_TOO_MANY_DIGITS = 20  # of which nobody has to be asked for the number
 
 
 class NothingToShift(UsageError):
@@ -267,8 +268,9 @@ def _number(flag: str) -> Callable[[object], int]:
     def read(text: object) -> int:
         phrase = Phrase.of(str(text), flag)
         digits = phrase.text.removeprefix("-").removeprefix("+")
-        if not (digits.isascii() and digits.isdigit()) or int(digits) > _MOST_OFFSET:
-            raise phrase.refuse(f"found {phrase.text!r}, needed a number of offsets")
+        is_short = digits.isascii() and digits.isdigit() and len(digits) < _TOO_MANY_DIGITS
+        if not is_short or int(digits) > _MOST_OFFSET:
+            raise phrase.refuse(f"found {phrase.text!r:.60}, needed a number of offsets")
         return int(phrase.text)
 
     return read

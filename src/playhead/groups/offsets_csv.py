@@ -12,6 +12,7 @@ ByGroup = Mapping[str, Mapping[Place, int]]
 # Its writer quotes what is longer than this without looking at it.
 _QUOTED_OVER = 24
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_MOST_DIGITS = 19
 _FORM = "needed topic,partition,offset, or group,topic,partition,offset"
 
 
@@ -115,15 +116,14 @@ def _text(cell: str, name: str, where: str, line: int) -> str:
 def _partition(cell: str, where: str, line: int) -> int:
     number = _number(cell, "a partition", where, line)
     if not 0 <= number < 2**31:
-        raise BadOffsetsFile(where, line, reason=f"{cell} is no partition's number")
+        raise BadOffsetsFile(where, line, reason=f"{cell:.60} is no partition's number")
     return number
 
 
 def _number(cell: str, needed: str, where: str, line: int) -> int:
     digits = cell.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
-        raise BadOffsetsFile(where, line, reason=f"found {cell!r}, needed {needed}")
-    number = int(cell)
-    if not _LEAST <= number <= _MOST:
-        raise BadOffsetsFile(where, line, reason=f"{cell} is too large for {needed}")
-    return number
+        raise BadOffsetsFile(where, line, reason=f"found {cell!r:.60}, needed {needed}")
+    if len(digits) > _MOST_DIGITS or not _LEAST <= int(cell) <= _MOST:
+        raise BadOffsetsFile(where, line, reason=f"{cell:.60} is too large for {needed}")
+    return int(cell)

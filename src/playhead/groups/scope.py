@@ -78,8 +78,13 @@ def _read(phrase: Phrase) -> tuple[str, frozenset[int] | None]:
     found, at = set(), len(topic) + 1
     for text in numbers.split(","):
         number = text.strip()
-        if not (number.isascii() and number.isdigit() and int(number) <= _MOST_PARTITION):
-            shown = repr(number) if number else "nothing"
+        if not (
+            number.isascii()
+            and number.isdigit()
+            and len(number) < 11
+            and int(number) <= _MOST_PARTITION
+        ):
+            shown = f"{number!r:.60}" if number else "nothing"
             raise phrase.refuse(f"found {shown}, needed a partition's number", at=at, hint=_FORM)
         found.add(int(number))
         at += len(text) + 1

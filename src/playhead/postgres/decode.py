@@ -39,8 +39,8 @@ class Decoded:
     """Indexes of the records without a value, when these are no rows."""
     forms: tuple[tuple[Field, ...], ...] = ()
     """Where not all rows are written to the same columns: which they are, by the number that a row has."""
-    altered: Mapping[str, int] = field(default_factory=dict)
-    """How many records have something that is not kept exactly, by what becomes of it."""
+    altered: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Offsets of the records of which something is not kept exactly, by what becomes of it."""
 
     def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
         """Rows that are ready, with the columns that are written for them."""
@@ -85,8 +85,6 @@ class _Values:
         if not refused:
             return
         self.loose = [(i, texts) for i, texts in self.loose if i not in refused]
-        for indexes in self.altered.values():
-            indexes.difference_update(refused)
         self.parts = [
             _without(part, table, {n for n, i in enumerate(part) if i in refused})
             for part, table in self.parts
@@ -162,7 +160,10 @@ class Decoder:
             _loose(values, fields, metadata, records),
             tuple(i for i in nulls if i not in refusals.indexes),
             forms if len(forms) > 1 else (),
-            {name: len(indexes) for name, indexes in values.altered.items() if indexes},
+            {
+                name: frozenset(records.offsets[i] for i in indexes)
+                for name, indexes in values.altered.items()
+            },
         )
 
     def _fields(self, names: Collection[str]) -> tuple[Field, ...]:

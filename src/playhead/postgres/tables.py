@@ -146,11 +146,16 @@ class OpenTable:
         keys = ready.select(list(key))
         return bool(keys.group_by(list(key)).aggregate([]).num_rows == len(keys))
 
-    def remarks(self, decoded: Decoded) -> dict[str, Any]:
+    def remarks(self, decoded: Decoded, account: Account) -> dict[str, Any]:
         """What an entry says beside the counts of rows."""
         found = len(decoded.tombstones)
         habit = self.habits.tombstones
-        remarks = dict(decoded.altered)
+        refused = account.refused_offsets
+        remarks = {
+            name: count
+            for name, offsets in decoded.altered.items()
+            if (count := sum(each not in refused for each in offsets))
+        }
         if found and habit in ("skip", "delete"):
             remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
         return remarks

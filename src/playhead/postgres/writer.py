@@ -138,7 +138,8 @@ class PostgresWriter:
                 self._session.copy(table.place, rows)
             abort_point("postgres.direct.copied")
             self._close(
-                account, {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded)
+                account,
+                {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded, account),
             )
         abort_point("postgres.direct.committed")
         return True
@@ -166,7 +167,7 @@ class PostgresWriter:
             with self._begun(table, account):
                 details = stage(decoded).write()
                 abort_point("postgres.stage.merged")
-                self._close(account, {"way": "staged"} | details | table.remarks(decoded))
+                self._close(account, {"way": "staged"} | details | table.remarks(decoded, account))
         except DataError as exc:
             # Nobody's value: a constraint of another table, or one that came with the commit.
             raise StatementRefused(
@@ -197,7 +198,7 @@ class PostgresWriter:
                 abort_point("postgres.apart.copied")
                 details = stage(met).write()
                 details["inserted"] += new.rows
-                self._close(account, {"way": "apart"} | details | table.remarks(decoded))
+                self._close(account, {"way": "apart"} | details | table.remarks(decoded, account))
             abort_point("postgres.apart.committed")
             return details
         return None
