@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from playhead.errors import UsageError
+from playhead.kinds import need_kinds
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.request import Request
@@ -171,7 +172,7 @@ class Plan:
                 hint="make it anew: the same command with another --plan FILE",
             )
         partitions = tuple(PartitionPlan(**each) for each in document["partitions"])
-        return cls(
+        plan = cls(
             document["replay_id"],
             Request.from_document(document["request"]),
             document["made_at_ms"],
@@ -184,6 +185,8 @@ class Plan:
             tuple(Note(**each) for each in document["notes"]),
             tuple(document["samples"]),
         )
+        need_kinds(plan, "plan")
+        return plan
 
     @classmethod
     def from_file(cls, text: str, *, where: str) -> "Plan":

@@ -101,11 +101,21 @@ def _run(words: list[str], ending: Ending) -> int:
             return ending.code
         if isinstance(exc, PlayheadError):
             return _fail(exc.message, exc.hint, exc.exit_code, words)
-        if isinstance(exc, OSError) and exc.filename is not None:
-            hint = "see whether the path is right, may be used, and has room on its disk"
-            return _fail(f"{exc.strerror}: {exc.filename!s:.200}", hint, EXIT_FAILED, words)
+        if (told := _of_the_machine(exc)) is not None:
+            return _fail(*told, EXIT_FAILED, words)
         hint = "this is a fault of Playhead's; -vv shows the traceback to report"
         return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
+
+
+def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
+    """What is nobody's fault here: a path that cannot be used, or bytes that are no text."""
+    if isinstance(exc, OSError) and exc.filename is not None:
+        hint = "see whether the path is right, may be used, and has room on its disk"
+        return f"{exc.strerror}: {exc.filename!s:.200}", hint
+    if isinstance(exc, UnicodeEncodeError) and exc.encoding == "utf-8":
+        hint = "what is given on the command line, or in a file, has to be UTF-8"
+        return f"no text in UTF-8: {exc.object[:80]!r}", hint
+    return None
 
 
 def _run_command(words: list[str]) -> int:

@@ -129,6 +129,8 @@ def load_plan(file: Path) -> Plan:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
         raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"{file} is not a plan: it is no text in UTF-8") from exc
     return Plan.from_file(text, where=str(file))
 
 

@@ -1,0 +1,63 @@
+"""Whether what was read from a file is of the kinds that its fields have: said at once, not where it breaks."""
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+def need_kinds(held: Any, where: str) -> None:
+    """Raises TypeError for the first field, at any depth, that holds something of another kind."""
+    kind: Any = type(held)
+    hints = _hints(kind)
+    for field in fields(held):
+        name = f"{where}.{field.name}"
+        value = getattr(held, field.name)
+        if not _fits(value, hints[field.name], name):
+            raise TypeError(f"{name} is {value!r:.60}; needed: {_shown(hints[field.name])}")
+
+
+def _fits(value: Any, hint: Any, where: str) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, each, where) for each in inner)
+    if origin is Literal:
+        return any(value == each and type(value) is type(each) for each in inner)
+    if origin in (tuple, list, Sequence):
+        return _fits_all(value, origin, inner, where)
+    if origin in (dict, Mapping):
+        is_map = isinstance(value, Mapping)
+        return is_map and all(
+            _fits(name, inner[0], where) and _fits(each, inner[1], f"{where}.{name!s:.60}")
+            for name, each in value.items()
+        )
+    if hint is float:
+        return type(value) in (int, float)
+    if hint is int or hint is bool:
+        return type(value) is hint
+    if hint is Any or not isinstance(hint, type):
+        return True
+    if is_dataclass(hint) and isinstance(value, hint):
+        need_kinds(value, where)
+    return isinstance(value, hint)
+
+
+def _fits_all(value: Any, origin: Any, inner: tuple[Any, ...], where: str) -> bool:
+    is_list = isinstance(value, tuple) if origin is tuple else isinstance(value, list | tuple)
+    if not is_list:
+        return False
+    if origin is tuple and inner[-1:] != (Ellipsis,):
+        return len(value) == len(inner) and all(
+            _fits(each, hint, where) for each, hint in zip(value, inner, strict=True)
+        )
+    return all(_fits(each, inner[0], f"{where}[{n}]") for n, each in enumerate(value))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _shown(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
