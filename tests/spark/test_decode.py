@@ -418,3 +418,24 @@ def test_killed_and_resumed_while_the_registry_is_down(
     assert done.code == 0, done.err
     assert "waiting" in done.err
     it.is_whole(json.loads(done.out))
+
+
+def test_a_document_that_no_expression_can_look_into_is_refused_and_not_filtered(
+    deck: Deck,
+) -> None:
+    def nested(depth: int) -> bytes:
+        return b'{"deep":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b',"car":1}'
+
+    long = b'{"n":0.' + b"1" * 999 + b',"car":1}'
+    values = (nested(1_000), nested(1_001), nested(100_000), long, b'{"car":1}', b'{"car":2}')
+    topic, copy = tape(deck, *((value, ()) for value in values)), deck.topic("copy")
+    wheres = ("value:car = 1", "value:car IS NULL", "value LIKE '%}'")
+    for where, written in zip(wheres, ([0, 4], [], [0, 4, 5]), strict=True):
+        copy = deck.topic("copy")
+        asked: dict[str, Any] = {"where": where, "on_error": "skip"}
+        planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", **asked)
+        assert "3 of 6 sampled records cannot be" in str(planned.plan.notes)
+        found = totals(ran(planned))
+        assert found.get("skipped") == 3, where
+        assert [each.value for each in deck.records(copy)] == [values[n] for n in written], where
+        assert planned.verify().agrees

@@ -12,6 +12,7 @@ from playhead.decoding import (
     Kinds,
 )
 from playhead.errors import BadValue, UsageError
+from playhead.json_limits import LimitedJson
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import Request
@@ -24,7 +25,7 @@ def decoding_of(request: Request, configuration: Configuration) -> Decoding | No
     if word not in REPLAYED_FORMS:
         raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
     if word in UNDECODED_FORMS:
-        return None
+        return LimitedJson() if request.where or request.select else None
     if not _looks_into_values(request):
         raise UsageError(
             f"--decode {word} would change nothing: {request.target_endpoint.system} gets the bytes "

@@ -108,7 +108,9 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
     schema = _ARROW
     if records.decoded is not None:
         schema = _DECODED_ARROW
-        columns += [records.values, troubles]
+        # What was left as it is need not go twice.
+        is_same = records.decoded is records.values
+        columns += [pa.nulls(count, pa.binary()) if is_same else records.values, troubles]
     arrays = [
         values if isinstance(values, pa.Array) else pa.array(values, each.type)
         for values, each in zip(columns, schema, strict=True)

@@ -186,7 +186,9 @@ def _scope(frame: "DataFrame") -> "DataFrame":
         "value": functions.col("value").cast("string"),
         "timestamp": functions.when(is_time, functions.timestamp_millis(time_ms)),
         "key_bytes": functions.col("key"),
-        "value_bytes": functions.col(RAW if RAW in frame.columns else "value"),
+        "value_bytes": functions.coalesce(
+            *(functions.col(name) for name in (RAW, "value") if name in frame.columns)
+        ),
     }
     columns = [seen.get(name, functions.col(name)).alias(name) for name in COLUMNS]
     return frame.select(*hidden, *columns)

@@ -1,0 +1,69 @@
+"""Which documents the engine's JSON reader gives up on: it says NULL, which no condition is true for.
+
+Such a record would count as filtered, though nobody knows what it says; so it is refused instead.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from playhead.records import Records
+
+DEEPEST: Final = 1_000
+LONGEST_NUMBER: Final = 1_000
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET: Final = re.compile(rb"[\[\]{}]")
+_LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
+
+
+@dataclass(frozen=True)
+class LimitedJson:
+    """A decoding that leaves values as they are, but for those that no expression can look into."""
+
+    def open(self) -> "JsonLimits":
+        return JsonLimits()
+
+
+class JsonLimits:
+    """Looks at values alone that are long enough to be too deep."""
+
+    def decoded(self, records: Records, /) -> Records:
+        reasons = {
+            offset: reason
+            for offset, key, value in zip(
+                records.offsets, records.keys, records.values, strict=True
+            )
+            if (reason := _why_not("key", key) or _why_not("value", value)) is not None
+        }
+        return replace(records, decoded=records.values, undecoded=reasons)
+
+    def kinds(self, _: Iterable[Records], /) -> Mapping[str, str]:
+        return {}
+
+
+def _why_not(what: str, held: bytes | None) -> str | None:
+    if held is None or len(held) <= LONGEST_NUMBER or held.lstrip()[:1] not in (b"{", b"["):
+        return None
+    is_suspect = held.count(b"[") + held.count(b"{") > DEEPEST
+    if not is_suspect and _LONG_NUMBER.search(held) is None:
+        return None
+    bare = _STRING.sub(b'""', held)
+    if is_suspect and is_deep(bare):
+        return (
+            f"the {what} is nested more than {DEEPEST:,} deep, and no expression can look into it"
+        )
+    if _LONG_NUMBER.search(bare) is not None:
+        most = f"{LONGEST_NUMBER:,}"
+        return f"the {what} has a number of more than {most} digits: no expression can look into it"
+    return None
+
+
+def is_deep(bare: bytes) -> bool:
+    """Whether a document without its strings has more open brackets than may be."""
+    depth = 0
+    for found in _BRACKET.finditer(bare):
+        depth += 1 if found[0] in b"[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False

@@ -1,0 +1,60 @@
+"""Documents that the engine gives up on are known before it looks at them, and no others are."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from playhead.json_limits import LimitedJson
+from playhead.records import Records
+from tests.unit.replaying import record
+
+
+def reasons(*values: bytes | None, key: bytes | None = None) -> dict[int, str]:
+    held = [replace(record(n), value=value, key=key) for n, value in enumerate(values)]
+    records = Records.of(held)
+    decoded = LimitedJson().open().decoded(records)
+    assert decoded.values is records.values
+    assert decoded.readable == [*values]
+    return decoded.undecoded
+
+
+def nested(depth: int, opens: bytes = b"[", closes: bytes = b"]") -> bytes:
+    return b'{"a":' + opens * (depth - 1) + closes * (depth - 1) + b"}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"x" * 5_000,
+        nested(1_000),
+        b'{"a":"' + b"[" * 5_000 + b'"}',
+        b'{"a":"\\"' + b"[" * 5_000 + b'"}',
+        json.dumps([[n] for n in range(5_000)]).encode(),
+        b'{"a":0.' + b"1" * 998 + b"}",
+        b'{"a":"' + b"1" * 5_000 + b'"}',
+        b"text " + b"[" * 5_000,
+    ],
+)
+def test_others_are_let_be(value):
+    assert reasons(value) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (nested(1_001), "nested more than 1,000 deep"),
+        (b" \n" + nested(100_000), "nested more than 1,000 deep"),
+        (nested(100_000, closes=b""), "nested more than 1,000 deep"),
+        (b'{"b":"]]]",' + nested(1_001)[1:], "nested more than 1,000 deep"),
+        (b'{"a":' * 1_001 + b"1" + b"}" * 1_001, "nested more than 1,000 deep"),
+        (b'{"a":0.' + b"1" * 999 + b"}", "more than 1,000 digits"),
+    ],
+)
+def test_what_is_too_deep_or_too_long_is_named(value, reason):
+    found = reasons(b"{}", value)
+    assert list(found) == [1]
+    assert reason in found[1]
+    assert "the key" in reasons(b"{}", key=value)[0]
