@@ -34,6 +34,7 @@ ALLOWED_IN_FILE = {
     ("message", "files/trouble.py"): "the sentence that an error says",
     ("message", "files/comparison.py"): "the sentence that an error says",
     ("message", "postgres/sweep.py"): "a column of PostgreSQL's pg_input_error_info",
+    ("range", "postgres/table.py"): "a table of PostgreSQL's catalog, of types",
     ("message", "capture/scribe.py"): "the sentence that an error says",
     ("message", "job.py"): "the sentence that an error says",
     ("message", "replay/running.py"): "the sentence that an error says",

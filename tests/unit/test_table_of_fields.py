@@ -1,6 +1,8 @@
 """A table that is made has a column for each field, or the plan says why none can be made."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +17,6 @@ TABLE = Place("s", "t")
 
 
 def made(*values: bytes) -> str:
-    from dataclasses import replace
-
     held = [replace(record(n), value=value) for n, value in enumerate(values)]
     return str(statement_for(TABLE, [Records.of(held)], (), {}))
 
@@ -65,10 +65,8 @@ def test_names_that_are_long_or_strange_and_can_be_columns_are():
 def test_whatever_a_sample_holds_the_answer_is_ours():
     for each in poison.records():
         if each.value is not None:
-            try:
-                made(b'{"fine":1}', each.value)
-            except Refused as refused:
-                assert "no table s.t can be made" in refused.message, each.label
+            with suppress(Refused):
+                assert "CREATE TABLE" in made(b'{"fine":1}', each.value), each.label
 
 
 @pytest.mark.parametrize(
