@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from playhead import secrets
+from playhead.printable import indented
 
 _said: set[str] = set()
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"playhead: {secrets.redact(text)}\n")
+    sys.stderr.write(indented(f"playhead: {secrets.redact(text)}") + "\n")
 
 
 teller: Callable[[str], None] = _to_stderr

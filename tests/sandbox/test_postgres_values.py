@@ -77,7 +77,6 @@ def test_no_time_is_the_moment_at_which_it_is_written(sandbox: Endpoints, schema
 def test_nor_is_it_inside_of_a_type_of_somebody_s_own(sandbox: Endpoints, schema: str) -> None:
     table = made(sandbox, schema, [kind for kind, _ in MOVING])
     rows = records(*({f"c{n}": held} for n, (_, held) in enumerate(MOVING)))
-    print("HERE", table.commit(rows, rule="skip").details)
     assert table.refused(rows) == [(n, "moving") for n in range(len(MOVING))]
 
 

@@ -162,7 +162,8 @@ def test_a_column_of_a_plan_has_a_type_of_ours(kind: Any) -> None:
 
 @given(
     names=st.lists(
-        st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=3
+        st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=15),
+        min_size=3,
     )
 )
 def test_a_name_in_a_plan_is_a_name_in_the_statement(names: list[str]) -> None:

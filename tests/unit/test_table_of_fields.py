@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from playhead.errors import Refused
-from playhead.postgres.create import statement_for
+from playhead.postgres.create import table_for
 from playhead.postgres.session import Place
 from playhead.records import Records
 from tests import poison
@@ -18,7 +18,7 @@ TABLE = Place("s", "t")
 
 def made(*values: bytes) -> str:
     held = [replace(record(n), value=value) for n, value in enumerate(values)]
-    return str(statement_for(TABLE, [Records.of(held)], (), {}))
+    return str(table_for(TABLE, [Records.of(held)], (), {}).statement)
 
 
 @pytest.mark.parametrize(
