@@ -131,8 +131,14 @@ def _kept(name: str, work: Callable[..., Any]) -> Any:
     return again
 
 
-# JSON that is set for reading is not written by what is quick.
-JSON = SimpleNamespace(
-    loads=json.loads,
-    dumps=lambda document, **how: json.dumps(document, **{**how, "indent": None}),
-)
+@cache
+def _encoder(*how: tuple[str, Any]) -> json.JSONEncoder:
+    return json.JSONEncoder(**dict(how))
+
+
+def _dumps(document: Any, *, indent: Any = None, **how: Any) -> str:
+    # What is set for reading would be written by what is slow.
+    return _encoder(*how.items()).encode(document)
+
+
+JSON = SimpleNamespace(**{**vars(json), "dumps": _dumps})

@@ -78,15 +78,18 @@ def _lighten() -> None:
     pa.set_io_thread_count(1)
     playhead.postgres.fast._SMALLEST_BLOCK = 1 << 12
     session: Any = playhead.postgres.session
+    server: Any = playhead.postgres.server
     parse, make = lru_cache(conninfo.conninfo_to_dict), conninfo.make_conninfo
-    session.conninfo = SimpleNamespace(
+    session.conninfo = server.conninfo = SimpleNamespace(
         conninfo_to_dict=lambda text: dict(parse(text)),
         make_conninfo=lru_cache(make),
     )
     playhead.postgres.fast.pj = SimpleNamespace(
         read_json=_read_json, ReadOptions=lambda **_: None, ParseOptions=lambda **named: named
     )
-    playhead.plan.json = lighten.JSON  # type: ignore[assignment]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("playhead.") and module.__dict__.get("json") is json:
+            module.json = lighten.JSON  # type: ignore[attr-defined]
     lighten.keep(Plan, "as_document", "as_json", "digest")
     lighten.keep(Request, "said", "as_document")
     lighten.keep(Configuration, "kafka")
@@ -123,18 +126,42 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
     lighten.forget()
+    _empty_bases()
     playhead.kafka.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
     limits = playhead.cutter.Limits(max_records=sizes.records)
     playhead.replay.running._limits = lambda: limits
     playhead.replay.sharing._LEAST_SPLIT = sizes.split
 
 
+_NOWHERE = Path("/nowhere")
+_bases: list[sqlite3.Connection] = []
+_used: list[sqlite3.Connection] = []
+"""Databases in memory cost more to make than to empty."""
+
+
+def _new_base() -> sqlite3.Connection:
+    base = sqlite3.connect(":memory:", isolation_level=None)
+    base.row_factory = sqlite3.Row
+    base.executescript(playhead.journal._SCHEMA)
+    return base
+
+
+def _empty_bases() -> None:
+    """Those of the schedule before; nobody has them any more."""
+    while _used:
+        base = _used.pop()
+        for table in ("replays", "committed"):
+            base.execute(f"DELETE FROM {table}")
+        _bases.append(base)
+
+
 class _StopFile:
     """A stop file of a machine that has no disk."""
 
+    parent = _NOWHERE
+
     def __init__(self, asked: set[str], replay_id: str) -> None:
         self._asked, self._replay_id = asked, replay_id
-        self.parent = Path("/nowhere")
 
     def exists(self) -> bool:
         return self._replay_id in self._asked
@@ -150,10 +177,10 @@ class Journal(RealJournal):
     """One machine's journal: the product's own, on a database in memory."""
 
     def __init__(self) -> None:
-        super().__init__(Path("/nowhere"))
-        self._base = sqlite3.connect(":memory:", isolation_level=None)
-        self._base.row_factory = sqlite3.Row
-        self._base.executescript(playhead.journal._SCHEMA)
+        self._folder = _NOWHERE
+        self.file = _NOWHERE
+        self._base = _bases.pop() if _bases else _new_base()
+        _used.append(self._base)
         self._holders: dict[str, Process] = {}
         self._asked: set[str] = set()
 

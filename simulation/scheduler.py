@@ -56,13 +56,12 @@ class Task:
         self.is_done = True
 
     def is_ready(self, now_ns: int) -> bool:
-        if self.process.is_dead:
+        until, deadline_ns = self.until, self.deadline_ns
+        if until is None and deadline_ns is None or self.process.is_dead:
             return True
-        if self.until is not None and self.until():
+        if deadline_ns is not None and deadline_ns <= now_ns:
             return True
-        if self.deadline_ns is not None:
-            return self.deadline_ns <= now_ns
-        return self.until is None
+        return until is not None and bool(until())
 
 
 class Scheduler:
@@ -111,7 +110,8 @@ class Scheduler:
         """Let tasks run; to be called by none of them."""
         while not is_over():
             self._fire()
-            ready = [each for each in self._tasks if each.is_ready(self.now_ns)]
+            now_ns = self.now_ns
+            ready = [each for each in self._tasks if each.is_ready(now_ns)]
             if not ready:
                 if not is_over():
                     self._advance()

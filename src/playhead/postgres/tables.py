@@ -144,7 +144,7 @@ class OpenTable:
         if not all(each is not None and each.base in _BYTEWISE for each in columns):
             return False
         keys = ready.select(list(key))
-        return bool(keys.group_by(list(key)).aggregate([]).num_rows == len(keys))
+        return bool(keys.group_by(list(key), use_threads=False).aggregate([]).num_rows == len(keys))
 
     def remarks(self, decoded: Decoded, account: Account) -> dict[str, Any]:
         """What an entry says beside the counts of rows."""
