@@ -78,7 +78,10 @@ def _part(
         if time.monotonic() - began >= given.seconds or 0 < given.schedules <= index:
             break
         if sums["schedules"] % _COLLECTED == 0:
-            _collect()
+            gc.collect()
+            if sums["schedules"] <= _COLLECTED:
+                # Modules, and what was compiled: it stays, and is not looked at again.
+                gc.freeze()
         name, choices = f"{seed}:{index}", Choices(f"{seed}:{index}")
         sums["schedules"] += 1
         try:
@@ -93,12 +96,6 @@ def _part(
                 break
         sums["decisions"] += len(choices.taken)
     return sums, time.process_time() - spent, None
-
-
-def _collect() -> None:
-    """What is left then is kept for good: modules, and what was compiled; it is not looked at again."""
-    gc.collect()
-    gc.freeze()
 
 
 def _one(name: str, without: Sequence[str], *, is_plain: bool) -> int:

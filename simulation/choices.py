@@ -29,7 +29,13 @@ class Choices:
 
     def happens(self, one_in: int) -> bool:
         """Whether something happens that does so once in so many times; of 0 it never does, nothing is drawn."""
-        return one_in > 0 and self.below(one_in + 1) == 1
+        if one_in <= 0:
+            return False
+        if self._draw is None:
+            return self.below(one_in + 1) == 1
+        found = int(self._draw() * (one_in + 1))
+        self.taken.append(found)
+        return found == 1
 
     def pick(self, items: Sequence[Item]) -> Item:
         """One of them; the first is the simplest."""
