@@ -57,7 +57,7 @@ class Task:
 
     def is_ready(self, now_ns: int) -> bool:
         until, deadline_ns = self.until, self.deadline_ns
-        if until is None and deadline_ns is None or self.process.is_dead:
+        if (until is None and deadline_ns is None) or self.process.is_dead:
             return True
         if deadline_ns is not None and deadline_ns <= now_ns:
             return True
