@@ -26,9 +26,14 @@ _PASSWORD_AS_PARAMETER = re.compile(
     r"(?P<before>(?:^|[?&;\s])(?:password|sslpassword|token)\s*=\s*)"
     r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
 )
-_PASSWORDS = (_PASSWORD_OF_USER, _PASSWORD_AS_PARAMETER)
-# A password of several words that is not quoted; the server's library takes the second for a key.
-_SEVERAL_WORDS = re.compile(r"(?:^|\s)password\s*=\s*[^'\s]\S*\s+(?!\w+\s*=)\S")
+# In a URL it ends with the parameter, whatever is in it.
+_PASSWORD_IN_QUERY = re.compile(
+    r"(?P<before>[?&;]\s*(?:password|sslpassword|token)\s*=)(?P<password>[^&;]*)"
+)
+# A password of several words that is not quoted, or not to its end; the second is taken for a key.
+_SEVERAL_WORDS = re.compile(
+    r"(?:^|\s)password\s*=\s*(?:[^'\s]\S*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)"
+)
 _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 # Where a library cuts an address, and shows the pieces in its own errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
@@ -108,8 +113,12 @@ def _from_file(path: Path, *, key: str, where: str) -> str:
 
 def passwords_in(url: str) -> list[str]:
     """The passwords and tokens that are written out in a connection URL or key=value string."""
-    found = [_meant(match) for form in _PASSWORDS for match in form.finditer(url)]
+    found = [_meant(match) for form in _forms(url) for match in form.finditer(url)]
     return [password for password in found if password]
+
+
+def _forms(url: str) -> tuple[re.Pattern[str], ...]:
+    return (_PASSWORD_OF_USER, _PASSWORD_IN_QUERY if "://" in url else _PASSWORD_AS_PARAMETER)
 
 
 def is_torn(url: str) -> bool:
@@ -146,7 +155,7 @@ def without_password(url: str) -> str:
         remember(_meant(match))
         return f"{match['before']}{HIDDEN}"
 
-    for form in _PASSWORDS:
+    for form in _forms(url):
         url = form.sub(hide, url)
     return url
 

@@ -2,13 +2,14 @@
 
 import json
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
 
 from playhead import exposed, secrets
 from playhead.cli.app import _tell_of_thread
-from playhead.errors import UsageError
+from playhead.errors import DatabaseUnavailable, UsageError
 from playhead.kafka import clients
 from playhead.pipelines import Pipelines
 from playhead.postgres.server import checked, connect
@@ -113,6 +114,25 @@ def test_a_password_that_libpq_would_cut_reaches_nobody(address: str) -> None:
         pass
     for error in (caught.value, again.value):
         assert "ss@" not in f"{error} {error.hint}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:p%z@127.0.0.1:1/d",
+        "postgresql://u:p%zz@127.0.0.1:1/d",
+        "postgresql://127.0.0.1:1/d?password=p z",
+        "postgresql://u:p]z@[::1/d",
+    ],
+)
+def test_what_libpq_quotes_of_an_address_it_cannot_read_is_hidden(address: str) -> None:
+    for opening in (connect(address), open_session(address, grant="")):
+        with pytest.raises(DatabaseUnavailable) as caught, opening:
+            pass
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "p%z" not in shown
+        assert "z" not in caught.value.reason.replace("percent", ""), caught.value.reason
+        assert " z" not in caught.value.where, caught.value.where
 
 
 def test_spark_connect_elsewhere_wants_tls(said: list[str]) -> None:

@@ -176,6 +176,7 @@ TORN = [
     ("postgresql://u:pa?ss@rest@h/db", "postgresql://u:********@h/db"),
     ("postgresql://u:pa@s?ss@h/db", "postgresql://u:********@h/db"),
     ("host=h user=u password=pa ss dbname=d", "host=h user=u password=********"),
+    ("host=h password='pa ss dbname=d", "host=h password=********"),
 ]
 
 
@@ -198,6 +199,8 @@ def test_a_login_that_a_library_would_cut_is_known_and_hidden(url, shown):
         "postgresql://[::1]/db?x=a@b",
         "kafka://h:9092,g:9093/a@b",
         "host=h password='pa ss' dbname=d",
+        r"host=h password='pa \' ss' dbname=d",
+        "host=h password='pa ss'",
         "host=h password=pass dbname=d",
         "postgres:table",
     ],

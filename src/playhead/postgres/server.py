@@ -1,6 +1,7 @@
 """Connects to a PostgreSQL server, in errors that name it and never show its password."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from playhead import exposed, secrets
 from playhead.errors import DatabaseUnavailable, UsageError
 
 APPLICATION = "playhead"
+_QUOTED = re.compile('".*"', re.DOTALL)
 _TORN = (
     "the address of PostgreSQL has a sign in its login that ends it: libpq would take the rest of "
     "the password for a host"
@@ -40,7 +42,12 @@ def checked(url: str) -> dict[str, Any]:
             hint="in a postgresql:// address write %40 for @, %2F for /, %3A for :; "
             "between key=value pairs put the value between single quotes",
         )
-    given: dict[str, Any] = conninfo.conninfo_to_dict(url)
+    try:
+        given: dict[str, Any] = conninfo.conninfo_to_dict(url)
+    except psycopg.Error as exc:
+        # It quotes pieces of the address, of a login as well, and some are too short to be known.
+        reason = _QUOTED.sub(f'"{secrets.HIDDEN}"', str(exc).strip())
+        raise DatabaseUnavailable(secrets.without_password(url), reason=reason) from None
 
     def said(key: str, variable: str) -> str:
         return str(given.get(key) or os.environ.get(variable) or "")
