@@ -12,6 +12,7 @@ from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Place, Stored
 SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
 ARCHIVE = "/archive"
 UPSETS = ("source made again", "target made again", "another target", "ledger expires")
+LIVE_UPSETS = ("source made again", "source made again", "source expires")
 BASE_MS = 1_767_200_000_000
 _STEP_MS = 60_000
 _MOST_STEPS = 9
@@ -116,7 +117,7 @@ def draw(
 ) -> Case:
     """A case, with its log in the cluster; what it is to be without is drawn, and does not happen."""
     partitions = 1 + choices.below(3)
-    request = _request(choices, 4 if is_live else 5)
+    request = _request(choices, 4 if is_live else 6)
     sizes = Sizes(1 + choices.below(6), 1 + choices.below(8), 1 + choices.below(4))
     case = Case(request, sizes, _weather(choices), _faults(choices), partitions)
     for name in without:
@@ -130,7 +131,8 @@ def draw(
     if choices.below(24) == 1:
         case.guard = choices.pick(("read_only", "production"))
     if choices.below(2 if is_live else 4) == 1:
-        case.upset = UPSETS[0] if is_live or case.is_archive else choices.pick(UPSETS)
+        kinds = UPSETS[:1] if case.is_archive else LIVE_UPSETS if is_live else UPSETS
+        case.upset = choices.pick(kinds)
     if choices.below(8) == 1:
         case.jumps = tuple(
             (choices.pick(_JUMP_AT_S), choices.pick(_JUMP_BY_S))
@@ -169,7 +171,7 @@ def _request(choices: Choices, kinds: int) -> dict[str, Any]:
             request["partition"] = "key"
         return request
     request = {"source": f"kafka:{SOURCE}", "target": f"postgres:{TABLE}"}
-    rule = choices.pick([None, "update", "ignore", "newer", "error"])
+    rule = choices.pick([None, "update", "ignore", "newer", "error", "newer"])
     if rule is not None:
         request |= {"on_conflict": rule, "key": ("id",)}
     tombstones = choices.pick(["skip", None, "delete"])

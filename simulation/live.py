@@ -13,7 +13,7 @@ from playhead.replay.build import ends
 from playhead.replay.planning import Planner
 from playhead.request import Request
 from simulation import judge, stream
-from simulation.cases import SOURCE, fill_again, step
+from simulation.cases import LIVE_UPSETS, SOURCE, fill_again, step
 from simulation.engine import Engine
 from simulation.judge import Violation
 from simulation.kafka_cluster import Stored
@@ -41,7 +41,8 @@ class _Live:
     machine: Machine = field(default_factory=Machine)
     gone: list[Logs] = field(default_factory=list)
     """What could be read of the topics that were deleted."""
-    is_done: bool = False
+    is_refused: bool = False
+    """Whether the last plan was: what lies in the log does not fit the table."""
     seen: list[int] = field(default_factory=list)
     """The log's ends when the pipeline began for the first time."""
 
@@ -84,9 +85,28 @@ class _Live:
         world.is_upset = True
         world.scheduler.tell("the source is made again")
 
-    def logs(self) -> Logs:
+    def expire(self) -> None:
+        """The oldest records of the source are removed, whether they were read or not."""
         world = self.world
-        return [world.cluster.committed((SOURCE, n)) for n in range(world.case.partitions)]
+        self.pause()
+        for number in range(world.case.partitions):
+            log = world.cluster.log((SOURCE, number))
+            if log is not None:
+                stable = log.stable_end((SOURCE, number))
+                log.start = max(log.start, world.choices.below(stable + 1))
+                world.scheduler.tell(f"partition {number} begins at {log.start}")
+        world.is_upset = True
+
+    def logs(self) -> Logs:
+        """What could be read, also where it has expired since."""
+        cluster, number = self.world.cluster, self.world.case.partitions
+        found = []
+        for place in ((SOURCE, n) for n in range(number)):
+            log = cluster.log(place)
+            stable = log.stable_end(place) if log is not None else 0
+            entries = log.entries if log is not None else []
+            found.append([each for each in entries if each.is_visible and each.offset < stable])
+        return found
 
     def stop(self, task: Task) -> None:
         """Somebody asks it to stop, or kills it."""
@@ -101,9 +121,9 @@ class _Live:
 
     # --- the pipeline
 
-    def start(self, name: str, trigger_ms: int | None) -> Task:
-        """On this machine."""
-        world, machine = self.world, self.machine
+    def start(self, name: str, trigger_ms: int | None, machine: Machine) -> Task:
+        """On this machine, or on another one that knows nothing of it."""
+        world = self.world
         pipeline = world.case.pipeline
         assert pipeline is not None
         request = Request(**world.case.request)
@@ -126,8 +146,10 @@ class _Live:
             one = world.scheduler
             configuration = world.configuration()
             both = ends(request, configuration, is_endless=True)
+            self.is_refused = True
             with world.fair_weather():
                 plan = Planner(request, both, one.now_ns).plan(_ID)
+            self.is_refused = False
             planned = Planned(plan, configuration, engine, machine.journal)  # type: ignore[arg-type]
             return Runner(wish, planned, machine, one.tell).run()
 
@@ -170,16 +192,17 @@ def run(world: "World") -> None:
         if number and case.other_machine and live.starts_early:
             live.machine = Machine()
         trigger_ms = None if is_last else world.choices.pick(_TRIGGERS_MS)
-        tasks = [live.start(f"live {number}", trigger_ms)]
-        others = [] if is_last else _others(live, number, upset_at, tasks[0])
-        one.run_until(lambda: all(each.is_done for each in [*tasks, *others]))  # noqa: B023
+        task = live.start(f"live {number}", trigger_ms, live.machine)
+        others = [] if is_last else _others(live, number, upset_at, task)
+        others += _twin(live, number)
+        one.run_until(lambda: all(each.is_done for each in [task, *others]))  # noqa: B023
         one.finish()
         for each in others:
-            if each.failure is not None:
+            if each.failure is not None and not isinstance(each.failure, PlayheadError | Killed):
                 raise each.failure
-        is_done = live.heed(tasks[0])
-        _judge(live, f"after {tasks[0].process.name}", is_whole=is_done and is_last)
-    if not (is_done or world.is_upset or case.guard or world.expected.fails):
+        is_done = live.heed(task)
+        _judge(live, f"after {task.process.name}", is_whole=is_done and is_last)
+    if not (is_done or live.is_refused or world.is_upset or case.guard or world.expected.fails):
         raise Violation("the last start met no faults, and did not read all that is there")
 
 
@@ -188,10 +211,21 @@ def _others(live: _Live, number: int, upset_at: int, task: Task) -> list[Task]:
     found = [one.spawn(Process("operator"), lambda: live.stop(task))]
     # Before it has begun, nobody but the product could say where the end was, which is its start.
     if live.starts_early or live.machine.get(_NAME) is not None:
-        if number == upset_at:
-            found.append(one.spawn(Process("somebody"), live.make_again))
+        is_again = live.world.case.upset == LIVE_UPSETS[0]
+        is_due = number >= upset_at >= 0 and not live.world.is_upset
+        if is_due and (is_again or live.machine.get(_NAME) is not None):
+            work = live.make_again if is_again else live.expire
+            found.append(one.spawn(Process("somebody"), work))
         found.append(one.spawn(Process("writer"), live.grow))
     return found
+
+
+def _twin(live: _Live, number: int) -> list[Task]:
+    """The same pipeline on another machine at once, which is refused, or has the first one end."""
+    world = live.world
+    if number or not (world.case.two_at_once and live.starts_early):
+        return []
+    return [live.start("twin", None, Machine())]
 
 
 def _end(world: "World", number: int) -> int:

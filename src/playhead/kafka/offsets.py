@@ -15,12 +15,14 @@ from confluent_kafka import (
 from confluent_kafka.admin import OffsetSpec
 
 from playhead.endpoint import check_topic
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import Admin
 from playhead.source import Bounds, Place
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
+# A topic that is deleted and made again between two questions is asked once more.
+_LOOKS = 3
 
 
 class NoSuchTopic(PlayheadError):
@@ -60,6 +62,18 @@ def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
     if not found:
         raise NoTopicMatches(pattern, existing=existing)
     return found
+
+
+class LogChanged(Unavailable):
+    """A partition's log became a shorter one between two questions, time and again."""
+
+    def __init__(self, place: Place, *, start: int, stable: int, end: int) -> None:
+        self.place = place
+        super().__init__(
+            f"the bounds of {place[0]}:{place[1]} cannot be told: it began at {start:,}, could be read up "
+            f"to {stable:,}, and then ended at {end:,}",
+            hint="the topic was deleted and made again, or lost records, while it was asked; try again",
+        )
 
 
 def describe(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
@@ -106,11 +120,16 @@ def places_of(described: Mapping[str, Described]) -> list[Place]:
 
 def bounds_of(admin: Admin, places: Sequence[Place]) -> dict[Place, Bounds]:
     """What partitions hold, asked in the order in which a live log keeps the numbers in order."""
-    # The log start only grows too, so it may overtake a stable end of before; never one of after.
-    earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
-    stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    return {place: Bounds(earliest[place], stable[place], high[place]) for place in places}
+    for _ in range(_LOOKS):
+        # The log start only grows too, so it may overtake a stable end of before; never one of after.
+        earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+        stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        odd = [place for place in places if not earliest[place] <= stable[place] <= high[place]]
+        if not odd:
+            return {place: Bounds(earliest[place], stable[place], high[place]) for place in places}
+    place = odd[0]
+    raise LogChanged(place, start=earliest[place], stable=stable[place], end=high[place])
 
 
 def stable_ends(admin: Admin, places: Sequence[Place]) -> dict[Place, int]:
