@@ -130,7 +130,7 @@ class Pipelines:
             return Pipeline(**json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as exc:
+        except (OSError, ValueError, TypeError, RecursionError) as exc:
             raise MarkDamaged(file, reason=str(exc)) from exc
 
     def find(self, name: str) -> Pipeline:
@@ -165,7 +165,7 @@ class Pipelines:
         try:
             text = (self.folder(name) / "status.json").read_text(encoding="utf-8")
             found: dict[str, Any] = json.loads(text)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             found = {}
         if not self.is_running(name) and found.get("state", STARTING) in _ALIVE:
             found["state"] = STOPPED
@@ -181,7 +181,7 @@ class Pipelines:
         try:
             found = json.loads(self.committed_file(name).read_text(encoding="utf-8"))
             return int(found["offsets"])
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return 0
 
     def committed_file(self, name: str) -> Path:

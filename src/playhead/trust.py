@@ -51,7 +51,7 @@ def trusted() -> dict[str, str]:
         document = json.loads(content)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise UsageError(f"cannot read {file}: {exc}", hint=f"rm {file}, and trust again") from exc
     if others is not None:
         raise Refused(f"{file} says which projects are trusted, and {others}", hint=f"rm {file}")

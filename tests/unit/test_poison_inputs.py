@@ -1,5 +1,6 @@
 """Whatever stands in arguments and files: an error of ours, never a fault of Playhead's."""
 
+import contextlib
 import copy
 import io
 import json
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from playhead.cli import app as cli_app
+from playhead.cli import jsonl
 from playhead.errors import PlayheadError, UsageError
+from playhead.groups import snapshot
 from playhead.groups.mode import read_mode
+from playhead.kafka.lines import BadLine
 from playhead.layers import parse_toml
 from playhead.note import Note
 from playhead.plan import Plan
@@ -105,6 +109,37 @@ def test_files_of_other_people(run, tmp_path, kind):
             found = run(*commands[kind], str(file))
             if kind != "traffic" or found[0] != 0:
                 assert_ours(found, each.label)
+
+
+def test_json_lines_that_are_no_records():
+    for each in poison.files():
+        if each.kind == "jsonl":
+            line = each.content.split(b"\n")[0]
+            with contextlib.suppress(BadLine):
+                document = jsonl.read_document(line, 1)
+                jsonl.body(document, "value", 1)
+                jsonl.body(document, "key", 1)
+                jsonl.headers(document, 1)
+                jsonl.timestamp_ms(document, 1)
+                jsonl.partition(document, 1)
+
+
+def test_notes_of_our_own_that_somebody_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    deep = b"[" * 100_000
+    for content in (
+        deep,
+        b"[]",
+        b"1",
+        b"null",
+        b'{"version":{}}',
+        b"\xff",
+        b'{"a":' + b"9" * 5_000,
+    ):
+        file = tmp_path / "snapshot.json"
+        file.write_bytes(content)
+        with pytest.raises(PlayheadError):
+            snapshot._read(file)
 
 
 def test_a_path_that_is_no_path_is_said(run):

@@ -51,6 +51,8 @@ def read_document(line: bytes, number: int) -> dict[str, Any]:
         document = json.loads(line)
     except ValueError as exc:
         raise BadLine(number, reason=f"no JSON: {exc}") from exc
+    except RecursionError as exc:
+        raise BadLine(number, reason="nested too deeply") from exc
     if not isinstance(document, dict):
         raise BadLine(number, reason=f"found {_kind(document)}, needed an object")
     for name in document:

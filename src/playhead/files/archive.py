@@ -193,7 +193,7 @@ class Archive:
         try:
             document = json.loads(text)
             version = document["version"]
-        except (ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             raise Damaged(self._where(path), reason="it is not what was written there") from error
         if version != _VERSION:
             reason = f"its version is {version!r}, and {_VERSION} is known here"

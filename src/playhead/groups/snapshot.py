@@ -187,5 +187,5 @@ def _file_name(name: str) -> str:
 def _read(file: Path) -> Snapshot:
     try:
         return Snapshot.from_document(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise SnapshotUnreadable(file, reason=str(exc)) from exc
