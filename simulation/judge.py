@@ -39,7 +39,10 @@ def after_proof(world: "World", proof: Proof) -> None:
 
 def not_proved(world: "World", proof: Proof) -> None:
     """A run that came to its end has to add up; where it does not, that was at least said."""
-    if not world.expected.fails:
+    # A task that was reading when the topic was made again finds nobody to ask why an offset is empty.
+    is_gone = world.is_upset and world.case.upset == "source made again"
+    others = sum(proof.total(name) for name in ("missing", "duplicate", "foreign"))
+    if not (world.expected.fails or (is_gone and proof.total("unexplained") and not others)):
         raise Violation(f"a run came to its end and is not proved: {proof.verdict()}")
 
 

@@ -5,13 +5,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simulation import mutants
+from simulation import judge, mutants
 from simulation.choices import Choices
 from simulation.disk import Disk, Store
+from simulation.oracle import Outcome
 from simulation.scheduler import Scheduler
 from simulation.shrink import shrunk
 
@@ -47,6 +50,17 @@ def test_choices_are_read_back_as_they_were_drawn() -> None:
     again = Choices(given=drawn.taken)
     assert [again.below(bound) for bound in (2, 10, 1, 7, 100)] == found
     assert again.below(10) == 0
+
+
+@pytest.mark.parametrize(("name", "is_fair"), [("unexplained", True), ("missing", False)])
+def test_only_an_absence_may_stay_unexplained_once_the_topic_was_made_again(
+    name: str, is_fair: bool
+) -> None:
+    case = SimpleNamespace(upset="source made again")
+    world: Any = SimpleNamespace(expected=Outcome(), is_upset=True, case=case)
+    proof: Any = SimpleNamespace(total=lambda it: int(it == name), verdict=lambda: "NOT PROVED")
+    with nullcontext() if is_fair else pytest.raises(judge.Violation):
+        judge.not_proved(world, proof)
 
 
 def test_what_fails_becomes_smaller() -> None:
