@@ -55,10 +55,3 @@ def executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
     if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
         return {}
     return {"spark.authenticate.secret": secrets.token_hex(32)}
-
-
-def without_executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """For Spark's own scripts, to which PySpark would hand the secret on a command line."""
-    if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
-        return dict(settings)
-    return {key: value for key, value in settings.items() if key not in _CLOSED}

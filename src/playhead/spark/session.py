@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import importlib.util
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_MEMORY = "1g"
+_LOOPBACK = "127.0.0.1"
 _CACHE_WRITTEN_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 5.0
 
@@ -348,10 +350,21 @@ def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSe
     """A Spark that the user brought starts as its owner set it up; we add the connector and our names."""
     settings.setdefault("spark.jars", ",".join(jar.as_uri() for jar in jars.ensure("engine")))
     settings.setdefault("spark.driver.memory", memory)
-    settings = engine_settings.without_executors_secret(settings)
-    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    with _environment(python | workers_path()):
-        return _build(settings)
+    words = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    more = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    handed = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"{shlex.join(words)} {more}",
+    }
+    if settings["spark.master"].startswith("local"):
+        handed["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
+    with _environment(handed | workers_path()):
+        from pyspark import SparkContext
+
+        # First without the settings: PySpark would put all of them on a command line, secrets too.
+        SparkContext._ensure_initialized()
+        return _build(settings | engine_settings.executors_secret(settings))
 
 
 @contextmanager
