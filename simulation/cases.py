@@ -117,7 +117,7 @@ def draw(
 ) -> Case:
     """A case, with its log in the cluster; what it is to be without is drawn, and does not happen."""
     partitions = 1 + choices.below(3)
-    request = _request(choices, 4 if is_live else 6)
+    request = _request(choices, 4 if is_live else 7)
     sizes = Sizes(1 + choices.below(6), 1 + choices.below(8), 1 + choices.below(4))
     case = Case(request, sizes, _weather(choices), _faults(choices), partitions)
     for name in without:
