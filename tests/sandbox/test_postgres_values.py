@@ -15,6 +15,7 @@ WORDS = (
 )
 TIMES = ("date", "time", "timetz", "timestamp", "timestamptz", "timestamptz(3)")
 MOVING: tuple[tuple[str, Any], ...] = (
+    ("day", "today"),  # the first, because it is read in another way, before the others
     ("timestamptz[]", ["2026-01-01", "now"]),
     ("timestamptz[]", '{"2026-01-01","to\\day"}'),
     ("date[]", [["now"]]),
@@ -24,7 +25,6 @@ MOVING: tuple[tuple[str, Any], ...] = (
     ("daterange", "[today,tomorrow]"),
     ("tstzmultirange", "{[now,infinity)}"),
     ("daterange[]", ["[today,)"]),
-    ("day", "today"),
     ("days", ["today"]),
     ("stint", "(now,1)"),
     ("stint[]", ["(now,1)"]),
