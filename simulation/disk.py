@@ -36,13 +36,13 @@ class Disk:
             raise StoreUnavailable("/archive", reason="an input/output error, for the moment")
 
     def change(self, path: str, data: bytes | None) -> None:
-        """In one step; durable only when `settle` was asked for, and nobody died before."""
-        before = (path, self.files.get(path))
-        self._unsafe.append(before)
+        """In one step, and durable a little later, unless its writer is dead by then."""
+        self._unsafe.append((path, self.files.get(path)))
         self._put(path, data)
         self.scheduler.point()
-        if before in self._unsafe:
-            self._unsafe.remove(before)
+        # A folder is made durable as a whole, with what a dead writer has left to be.
+        folder = path.rpartition("/")[0]
+        self._unsafe = [each for each in self._unsafe if each[0].rpartition("/")[0] != folder]
 
     def fail(self) -> None:
         """The power fails: of what was not durable some is lost."""
