@@ -7,7 +7,8 @@ import pytest
 from playhead.context import configure
 from playhead.errors import Unavailable
 from playhead.replay.engine import Engine
-from playhead.spark import session
+from playhead.runtime import Java
+from playhead.spark import jvm, session
 
 
 def test_an_engine_that_cannot_be_warmed_says_so_to_who_needs_it(monkeypatch):
@@ -26,3 +27,11 @@ def test_an_engine_that_cannot_be_warmed_says_so_to_who_needs_it(monkeypatch):
     assert not failures
     with pytest.raises(Unavailable, match="no Java"):
         engine.session()
+
+
+def test_a_runtime_that_cannot_be_started_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    blueprint = jvm.Blueprint(Java(tmp_path, "17", "a test"), tmp_path, (), (), "512m")
+    with pytest.raises(FileNotFoundError):
+        jvm.launch(blueprint, {})
+    assert not list(tmp_path.iterdir())

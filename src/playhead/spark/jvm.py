@@ -162,17 +162,21 @@ def launch(
         conf = dict(conf) | folder.settings()
     options = [*more_options, _ENDS_WHEN_FULL, f"-XX:ErrorFile={log}.crash"]
     options.append(f"-Djava.io.tmpdir={folder.path}")
-    with private.opened(log, "wb") as output:
-        process = subprocess.Popen(
-            _command(blueprint, conf, options),
-            # The JVM ends when its stdin does: however we end, it does not stay.
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=_environment(blueprint, folder.path / _CONNECTION),
-            # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
-            start_new_session=True,
-        )
+    try:
+        with private.opened(log, "wb") as output:
+            process = subprocess.Popen(
+                _command(blueprint, conf, options),
+                # The JVM ends when its stdin does: however we end, it does not stay.
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(blueprint, folder.path / _CONNECTION),
+                # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
+                start_new_session=True,
+            )
+    except BaseException:
+        folder.remove()
+        raise
     _living.add(process)
     return Launch(process, folder, log, blueprint.memory)
 
