@@ -31,6 +31,7 @@ _NAME = re.compile(r"\w+")
 _BRACKETED_NAME = re.compile(
     r"""\[\s*('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")\s*\]""", re.DOTALL
 )
+_LONGEST, _DEEPEST = 100_000, 100
 _NO_TYPE = ("`::` needs a type after it, as in ::double", None)
 _BRACKETED_INDEX = re.compile(r"\[\s*(\d+)\s*\]")
 
@@ -138,7 +139,18 @@ class Token:
 
 def tokens_of(text: str, option: str) -> list[Token]:
     """All of a text, spaces and comments included."""
-    return list(_Scanner(text, option))
+    if len(text) > _LONGEST:
+        reason = f"it has {len(text):,} characters, and at most {_LONGEST:,} are read"
+        raise BadExpression(option, text[:80], start=0, length=80, reason=reason)
+    tokens = list(_Scanner(text, option))
+    depth = 0
+    for token in tokens:
+        depth += token.is_sign("(", "[") - token.is_sign(")", "]")
+        if depth > _DEEPEST:
+            # Spark's parser takes minutes over some thousands of them.
+            reason = f"brackets are nested more than {_DEEPEST} deep here"
+            raise BadExpression(option, text, start=token.start, length=1, reason=reason)
+    return tokens
 
 
 class _Scanner:

@@ -475,3 +475,14 @@ def test_any_text_is_read_or_refused_with_a_place_in_it(text):
         assert 0 <= outcome.start <= len(text)
     else:
         assert "".join(token.text for token in outcome.tokens) == text
+
+
+@pytest.mark.parametrize("opening", ["(", "abs(", "[", "a["])
+def test_brackets_without_end_are_refused_before_spark_reads_them(opening):
+    with pytest.raises(BadExpression, match="nested more than 100 deep"):
+        Transform(where=opening * 20_000)
+
+
+def test_a_text_without_end_is_refused():
+    with pytest.raises(BadExpression, match="at most 100,000 are read"):
+        Transform(where="key:a or " * 20_000)
