@@ -28,6 +28,8 @@ _EXAMPLES = {
 _TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
 _CONTEXT = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _LONGEST = 8_192
+BAD_PATTERN = (re.error, RecursionError, OverflowError)
+"""What `re.compile` raises over a text that anybody wrote."""
 _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 
 
@@ -152,7 +154,7 @@ def _pattern(text: str, rest: str) -> str:
         raise BadEndpoint(text, reason="a pattern stands between two slashes")
     try:
         re.compile(rest[1:-1])
-    except re.error as exc:
+    except BAD_PATTERN as exc:
         raise BadEndpoint(text, reason=f"the pattern cannot be understood: {exc}") from exc
     return rest[1:-1]
 

@@ -121,3 +121,9 @@ def test_an_address_that_a_program_gave_is_shown_without_its_password():
 def test_programs_write_them_as_people_do(made, text):
     assert str(made) == text
     assert Endpoint.parse(text) == made
+
+
+@pytest.mark.parametrize("pattern", ["(" * 5_000, "(" * 5_000 + ")" * 5_000, "a{99999999999}", "["])
+def test_a_pattern_that_cannot_be_compiled_is_an_error_of_ours(pattern):
+    with pytest.raises(BadEndpoint, match="the pattern cannot be understood"):
+        Endpoint.parse(f"kafka:/{pattern}/")

@@ -7,6 +7,7 @@ import typer
 from playhead.cli import topics_change, topics_trim
 from playhead.cli.complete import topic_names
 from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
+from playhead.endpoint import BAD_PATTERN
 from playhead.errors import BadValue
 
 app = typer.Typer(
@@ -67,7 +68,7 @@ def _need_pattern(pattern: str | None) -> None:
 
     try:
         re.compile(pattern or "")
-    except re.error as exc:
+    except BAD_PATTERN as exc:
         raise BadValue(
             "PATTERN", found=pattern, needed=f"a regular expression ({exc})", where="topics list"
         ) from exc

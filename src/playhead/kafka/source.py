@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
+from playhead.endpoint import BAD_PATTERN
 from playhead.errors import BadValue
 from playhead.kafka.absences import LogExplainer
 from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
@@ -57,7 +58,7 @@ class KafkaSource:
             raise ValueError("KafkaSource: needed topics or a pattern, and not both")
         try:
             re.compile(self.pattern or "")
-        except re.error as exc:
+        except BAD_PATTERN as exc:
             raise BadValue(
                 "the pattern of topics",
                 found=self.pattern,
