@@ -123,7 +123,7 @@ def test_programs_write_them_as_people_do(made, text):
     assert Endpoint.parse(text) == made
 
 
-@pytest.mark.parametrize("pattern", ["(" * 5_000, "(" * 5_000 + ")" * 5_000, "a{99999999999}", "["])
+@pytest.mark.parametrize("pattern", ["(" * 5_000, "(" * 3_000 + ")" * 3_000, "a{99999999999}", "["])
 def test_a_pattern_that_cannot_be_compiled_is_an_error_of_ours(pattern):
     with pytest.raises(BadEndpoint, match="the pattern cannot be understood"):
         Endpoint.parse(f"kafka:/{pattern}/")
