@@ -46,7 +46,9 @@ _asked: dict[tuple[str, str], str] = {}
 def remember(value: str) -> str:
     """Have this value redacted from everything that is printed from now on."""
     if len(value) >= _SHORTEST_REDACTED:
-        _known.update((value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]))
+        # A word of a command line may hold bytes that are no text.
+        quoted = quote(value, safe="", errors="surrogatepass")
+        _known.update((value, quoted, json.dumps(value)[1:-1], repr(value)[1:-1]))
         if len(value) <= _LONGEST_CUT:  # not the text of a key
             _known.update(part for part in _CUTS.split(value) if len(part) >= _SHORTEST_REDACTED)
     return value
