@@ -1,6 +1,7 @@
 """The model cluster's admin client: its answers are there at once, or are errors."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,15 @@ class _Answer:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+@lru_cache(maxsize=1024)
+def _description(name: str, topic_id: str, count: int) -> SimpleNamespace:
+    leader = SimpleNamespace(id=1, host="broker", port=9092)
+    partitions = [
+        SimpleNamespace(id=n, leader=leader, replicas=[leader], isr=[leader]) for n in range(count)
+    ]
+    return SimpleNamespace(name=name, topic_id=topic_id, partitions=partitions, is_internal=False)
 
 
 _DEFAULTS = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
@@ -70,16 +80,7 @@ class Admin(Handle):
         topic = self.kafka.cluster.topics.get(name)
         if topic is None:
             return _Answer(error=failure(KafkaError.UNKNOWN_TOPIC_OR_PART, "no such topic"))
-        leader = SimpleNamespace(id=1, host="broker", port=9092)
-        partitions = [
-            SimpleNamespace(id=n, leader=leader, replicas=[leader], isr=[leader])
-            for n in range(len(topic.logs))
-        ]
-        return _Answer(
-            SimpleNamespace(
-                name=name, topic_id=topic.topic_id, partitions=partitions, is_internal=False
-            )
-        )
+        return _Answer(_description(name, topic.topic_id, len(topic.logs)))
 
     def describe_configs(self, resources: Iterable[Any], **_: Any) -> Mapping[Any, _Answer]:
         self._ask()

@@ -25,7 +25,8 @@ def load_lightly() -> None:
         return real(cls, **(_thawed(cls, how) if _is_ours(cls) else how))
 
     contextlib.contextmanager = _manager_of(contextlib.contextmanager)
-    dataclasses.dataclass, dataclasses.asdict = dataclass, _as_dict  # type: ignore[assignment]
+    dataclasses.dataclass = dataclass  # type: ignore[assignment]
+    dataclasses.asdict, dataclasses.replace = _as_dict, _replaced  # type: ignore[assignment]
 
 
 def _is_ours(it: Any) -> bool:
@@ -43,8 +44,8 @@ def _thawed(cls: Any, how: dict[str, Any]) -> dict[str, Any]:
 class _Entered(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
     """One `with` of a generator; only what goes wrong takes the long way."""
 
-    def __init__(self, work: Any, args: Any, named: Any) -> None:
-        self.gen = work(*args, **named)
+    def __init__(self, begun: Any) -> None:
+        self.gen = begun
 
     def __enter__(self) -> Any:
         return next(self.gen)
@@ -61,7 +62,7 @@ def _manager_of(real: Any) -> Any:
     def contextmanager(work: Any) -> Any:
         @wraps(work)
         def entered(*args: Any, **named: Any) -> _Entered:
-            return _Entered(work, args, named)
+            return _Entered(work(*args, **named))
 
         return entered if _is_ours(work) else real(work)
 
@@ -71,6 +72,12 @@ def _manager_of(real: Any) -> Any:
 def _as_dict(it: Any) -> dict[str, Any]:
     """A dataclass with all that is in it; only lists and the like are copied."""
     return {name: _plain(getattr(it, name)) for name in _names(type(it)) or ()}
+
+
+def _replaced(it: Any, /, **changes: Any) -> Any:
+    kind = type(it)
+    given = {name: getattr(it, name) for name in _given(kind) if name not in changes}
+    return kind(**given, **changes)
 
 
 def _plain(held: Any) -> Any:
@@ -91,6 +98,11 @@ def _names(kind: type) -> tuple[str, ...] | None:
     if not dataclasses.is_dataclass(kind):
         return None
     return tuple(each.name for each in dataclasses.fields(kind))
+
+
+@cache
+def _given(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(kind) if each.init)
 
 
 # --- the product's own functions
