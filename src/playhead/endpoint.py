@@ -1,6 +1,7 @@
 """Endpoints as people write them, `kafka:orders` or `parquet:s3://archive/orders`, taken apart."""
 
 import re
+import warnings
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,6 +32,13 @@ _LONGEST = 8_192
 BAD_PATTERN = (re.error, RecursionError, OverflowError)
 """What `re.compile` raises over a text that anybody wrote."""
 _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
+
+
+def check_pattern(text: str) -> None:
+    """Raises one of `BAD_PATTERN`; what Python thinks of old and new syntax is not said to anybody."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        re.compile(text)
 
 
 class BadEndpoint(UsageError):
@@ -153,7 +161,7 @@ def _pattern(text: str, rest: str) -> str:
     if len(rest) < 3 or not rest.endswith("/"):
         raise BadEndpoint(text, reason="a pattern stands between two slashes")
     try:
-        re.compile(rest[1:-1])
+        check_pattern(rest[1:-1])
     except BAD_PATTERN as exc:
         raise BadEndpoint(text, reason=f"the pattern cannot be understood: {exc}") from exc
     return rest[1:-1]
@@ -175,6 +183,15 @@ def _postgres(text: str, system: str, rest: str) -> Endpoint:
     if parameters:
         address += "?" + "&".join(parameters)
     return Endpoint("postgres", unquote(tables[0].removeprefix("table=")), address)
+
+
+def check_group(name: str) -> None:
+    """Refuse what has no bytes in UTF-8: the client library would end our process over it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as exc:
+        needed, where = "a text in UTF-8", "the command line"
+        raise BadValue("the group's name", found=name, needed=needed, where=where) from exc
 
 
 def check_topic(name: str) -> None:

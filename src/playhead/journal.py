@@ -17,6 +17,7 @@ from playhead import locks, paths, private, secrets
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.instant import show_ms
 from playhead.plan import Plan
+from playhead.printable import printable
 from playhead.target import InUse
 
 _SCHEMA = """
@@ -160,7 +161,7 @@ class Journal:
             connection.execute(
                 f"UPDATE replays SET state = ?, error = ?, {stamp} = ?, "  # noqa: S608
                 "proof = coalesce(?, proof) WHERE id = ?",
-                (state, error and secrets.redact(error), now_ms, text, replay_id),
+                (state, error and printable(secrets.redact(error)), now_ms, text, replay_id),
             )
 
     def note_verification(self, replay_id: str, document: Mapping[str, Any]) -> None:

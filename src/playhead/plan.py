@@ -11,6 +11,7 @@ from typing import Any
 from playhead.errors import UsageError
 from playhead.kinds import need_kinds
 from playhead.note import Note
+from playhead.printable import json_text
 from playhead.record import Slice
 from playhead.request import Request
 from playhead.source import Place, SourceFacts, TopicFacts
@@ -156,7 +157,8 @@ class Plan:
         return document | {_DIGEST: _digest(document)}
 
     def as_json(self) -> str:
-        return json.dumps(self.as_document(), indent=2, ensure_ascii=False)
+        """A text of UTF-8, whatever the samples hold: half of a surrogate pair is escaped."""
+        return json_text(json.dumps(self.as_document(), indent=2, ensure_ascii=False))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Plan":

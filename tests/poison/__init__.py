@@ -15,6 +15,7 @@ from playhead.record import Headers
 
 # One word of a command line; the kernel takes no more.
 _LONGEST_ARGUMENT = 128 * 1024
+_USUAL_MS = 1_700_000_000_000
 _FOLDER = Path(__file__).parent
 
 
@@ -42,7 +43,7 @@ class PoisonRecord:
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
-    timestamp_ms: int = 1_700_000_000_000
+    timestamp_ms: int = _USUAL_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def records() -> Iterator[PoisonRecord]:
             _bytes(each.get("value")),
             _bytes(each.get("key")),
             tuple((_text(name), _bytes(held)) for name, held in each.get("headers", ())),
-            each.get("timestamp_ms", PoisonRecord.timestamp_ms),
+            each.get("timestamp_ms", _USUAL_MS),
         )
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
+from playhead.journal import Journal
 from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Slice
@@ -214,3 +215,10 @@ def test_an_edited_plan_is_refused_or_is_a_plan(data, value):
         return
     edited.slices()
     edited.as_json()
+
+
+def test_a_sample_that_is_no_text_in_utf_8_does_not_keep_a_plan_from_its_file(tmp_path):
+    plan = plan_of(partition_plan(0, 5), samples=({"a\udc00": "\ud800b"},))
+    text = plan.as_json().encode().decode()
+    assert Plan.from_json(text, where="f") == plan
+    Journal(tmp_path / "journal.db").keep(plan, {})

@@ -7,7 +7,7 @@ import typer
 from playhead.cli import topics_change, topics_trim
 from playhead.cli.complete import topic_names
 from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
-from playhead.endpoint import BAD_PATTERN
+from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue
 
 app = typer.Typer(
@@ -64,10 +64,8 @@ def list_(
 
 
 def _need_pattern(pattern: str | None) -> None:
-    import re
-
     try:
-        re.compile(pattern or "")
+        check_pattern(pattern or "")
     except BAD_PATTERN as exc:
         raise BadValue(
             "PATTERN", found=pattern, needed=f"a regular expression ({exc})", where="topics list"

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
+from playhead.endpoint import check_group
 from playhead.errors import UsageError
 from playhead.groups.plan import Committed
 from playhead.kafka.access import Need, needing
@@ -95,6 +96,8 @@ def listed(admin: Admin) -> list[Listed]:
 
 def described(admin: Admin, groups: Sequence[str]) -> dict[str, Group]:
     """The groups by name; a missing one is dead, and has no members."""
+    for group in groups:
+        check_group(group)
     deadline = time.monotonic() + admin.timeout_s
     found: dict[str, Group] = {}
     while True:
@@ -157,6 +160,7 @@ def committed(admin: Admin, group: str) -> dict[Place, Committed]:
 
 def delete(admin: Admin, group: str) -> None:
     """Delete a group with all it has committed."""
+    check_group(group)
     with (
         needing(Need("Delete", "group", group)),
         admin.asking(f"deleting group {group}") as client,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from playhead.connection import KafkaConnection
+from playhead.endpoint import check_group
 from playhead.errors import EXIT_DIFFERENT, PlayheadError
 from playhead.faults import abort_point
 from playhead.groups.plan import Committed, GroupPlan
@@ -116,6 +117,7 @@ def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None
 
 def _ask(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> dict[Place, KafkaError]:
     """Partitions that were refused."""
+    check_group(group)
     wanted = ConsumerGroupTopicPartitions(group, [_partition(*each) for each in offsets.items()])
     with (
         needing(Need("Read", "group", group), *_read_topics(offsets)),

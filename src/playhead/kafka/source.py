@@ -1,13 +1,12 @@
 """Topics of a Kafka cluster as a source: what they hold, and slices of them."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
-from playhead.endpoint import BAD_PATTERN
+from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue
 from playhead.kafka.absences import LogExplainer
 from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
@@ -57,7 +56,7 @@ class KafkaSource:
         if bool(self.topics) == (self.pattern is not None):
             raise ValueError("KafkaSource: needed topics or a pattern, and not both")
         try:
-            re.compile(self.pattern or "")
+            check_pattern(self.pattern or "")
         except BAD_PATTERN as exc:
             raise BadValue(
                 "the pattern of topics",
