@@ -213,3 +213,9 @@ def test_the_walk_ends_where_the_value_ends(data):
 def test_whatever_the_bytes_are_the_answer_is_a_value_or_a_refusal(data, schema):
     with contextlib.suppress(ValueError):
         reader(schema).read(data)
+
+
+def test_a_schema_does_not_say_what_is_ours_to_say():
+    """The bounds of decimals were looked at by their own name, and not by the one that we give them."""
+    kind = {"type": "bytes", "logicalType": "playhead-decimal", "scale": 10**9}
+    assert reader(kind).read(number(1) + b"\x07") == b"\x07"

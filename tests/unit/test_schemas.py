@@ -350,3 +350,31 @@ def test_a_damaged_proto_file_is_refused_and_nothing_else_happens(
         compile_proto(CAR[:first] + put + CAR[last:])
     except ValueError:
         return
+
+
+ANY = 'syntax = "proto3"; import "google/protobuf/any.proto"; message A { google.protobuf.Any t = 1; }'
+OWN_TIME = 'syntax = "proto3"; package google.protobuf; message Timestamp { string seconds = 1; }'
+NAMED_AS_PYTHON_DOES = 'syntax = "proto3"; message A { int32 DESCRIPTOR = 1; }'
+NO_SIZE = '{"type": "fixed", "name": "F", "size": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "data"),
+    [
+        pytest.param("PROTOBUF", ANY, b"\x00\x0a\x06\x0a\x01A\x12\x01\xff", id="a torn Any"),
+        pytest.param("PROTOBUF", OWN_TIME, b"\x00\x0a\x01x", id="a type of Google's, another one"),
+        pytest.param("PROTOBUF", NAMED_AS_PYTHON_DOES, b"\x00\x08\x01", id="a name of the library's"),
+        pytest.param("AVRO", NO_SIZE, b"abc", id="a size that is none"),
+        pytest.param("AVRO", "5", b"abc", id="a schema that is a number"),
+    ],
+)
+def test_however_a_library_fails_the_record_is_refused(
+    registry: TestRegistry, kind: str, schema: str, data: bytes
+) -> None:
+    made = registry.register("poison", {"schema": schema, "schemaType": kind})
+    framed = b"\x00" + struct.pack(">I", made) + data
+    by = decoder("registry", registry_url=registry.url)
+    with pytest.raises(Undecodable):
+        by.exact(framed, ())
+    with pytest.raises(Undecodable):
+        by.decode(framed, (), is_key=False)

@@ -133,6 +133,8 @@ def _with_exact_decimals(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     copy = {name: _with_exact_decimals(each) for name, each in node.items()}
+    if node.get("logicalType") == _EXACT_DECIMAL:
+        del copy["logicalType"]  # it is ours to say, within bounds; to Avro an unknown one is none
     scale = node.get("scale", 0)
     if node.get("logicalType") == _DECIMAL and type(scale) is int and scale >= 0:
         if scale > _MOST_SCALE:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.decoding import Kinds
-from playhead.errors import MissingPiece
+from playhead.errors import MissingPiece, PlayheadError
 from playhead.record import Headers
 from playhead.schemas.decoder import Undecodable, as_json
 from playhead.schemas.exact import dumped
@@ -62,9 +62,12 @@ class Registered:
             if reads is None:
                 reads = self._reads[framed.schema_id] = self._made(framed.schema_id)
             return wanted(reads)(framed)
-        except (ValueError, RecursionError) as exc:
-            reason = "nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-            raise Undecodable(self._form, reason=f"schema {framed.schema_id}: {reason}") from exc
+        except PlayheadError:
+            raise
+        # Schema and bytes are other people's, and the libraries fail in many ways on what makes no sense.
+        except Exception as exc:  # noqa: BLE001
+            reason = f"schema {framed.schema_id}: {_reason(exc)}"
+            raise Undecodable(self._form, reason=reason) from exc
 
     @property
     def _form(self) -> str:
@@ -86,6 +89,12 @@ class Registered:
         raise Undecodable(
             self._form, reason=f"schema {schema_id} is of the unknown type {schema.kind}"
         )
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "nested too deeply"
+    return str(exc) if isinstance(exc, ValueError) else f"{type(exc).__name__}: {exc}"
 
 
 def _avro(registry: Registry, schema: Schema) -> _Reads:
