@@ -140,7 +140,39 @@ OTHERS = [
     "key = 'a'; select 1",
     "key = '${spark.app.name}' or `${spark.app.name}` = 'a'",
 ]
-ALL = [*HIDDEN, *CALLS, *SCHEMAS, *QUERIES, *OTHERS]
+# What Spark takes for its own clock, however the word is spelled; `timestamp'now'` is the plain one.
+MOVING = [
+    "('now')::timestamp is null",
+    "cast(concat('n', 'ow') as timestamp) is null",
+    "'\\u006eow'::timestamp is null",
+    "date('tod' || 'ay') is null",
+    "to_date(lower('TODAY')) is null",
+    "to_timestamp(lower('NOW')) is null",
+    "timestamp > (('now'))",
+    "year('today') = 2026",
+    "date_add('today', 1) is null",
+    "timestampadd(day, 1, 'now') is null",
+    "datediff(timestamp, 'today') = 1",
+    "convert_timezone('UTC', 'now') is null",
+]
+# The same, where Spark's parser has put the time in the text's place before anybody can ask for its tree.
+MOVING_LITERALS = [
+    "date '\\u0074oday' is null",
+    "timestamp 'n\\157w' is null",
+    "timestamp 'now\tUTC' is null",
+    "timestamp r'now' is null",
+]
+# Texts in which such a word, or a time, is nothing but what it says.
+UNMOVED = [
+    "key = 'now'",
+    "'2026-01-01'::date is null",
+    "timestamp > '2026-01-01T00:00:00Z'",
+    "cast(concat(key, 'now') as timestamp) is null",
+    "to_date('2026', 'yyyy') is null",
+    "date_trunc('day', timestamp)::date is null",
+    "timestamp between '2026-01-01' and '2026-02-01'",
+]
+ALL = [*HIDDEN, *CALLS, *SCHEMAS, *QUERIES, *OTHERS, *MOVING]
 
 
 def spelled(attack: str, canary: str, port: int) -> str:

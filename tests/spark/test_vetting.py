@@ -93,7 +93,7 @@ def test_the_canary_sings(spark, watch, visible) -> None:
 def test_no_attack_is_taken(spark, watch) -> None:
     taken = []
     frame = frame_of(spark, {})
-    for attack in attacks.ALL:
+    for attack in [*attacks.ALL, *attacks.MOVING_LITERALS]:
         text = watch.spelled(attack)
         for transform in ({"where": text}, {"select": f"{text} AS made"}):
             if allows(lambda t=transform: check(spark, Transform(**t))):
@@ -266,3 +266,17 @@ def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, t
     # What Spark cannot resolve, such as a column that is not there, says nothing of the rest.
     assume(is_refused or not reason)
     assert is_refused is not words, (text, expression.sql, reason)
+
+
+def test_a_word_for_now_is_a_word_where_no_time_is_made_of_it(spark) -> None:
+    assert [
+        text
+        for text in attacks.UNMOVED
+        if not allows(lambda t=text: check(spark, Transform(where=t)))
+    ] == []
+
+
+@pytest.mark.parametrize("text", ["'now'", "'n' || 'ow'", "lower('TODAY')"])
+def test_no_record_gets_the_time_at_which_it_is_read(spark, text) -> None:
+    with pytest.raises(BadExpression):
+        check(spark, Transform(select=f"*, {text} AS timestamp"))

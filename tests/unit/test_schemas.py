@@ -363,7 +363,9 @@ NO_SIZE = '{"type": "fixed", "name": "F", "size": "x"}'
     [
         pytest.param("PROTOBUF", ANY, b"\x00\x0a\x06\x0a\x01A\x12\x01\xff", id="a torn Any"),
         pytest.param("PROTOBUF", OWN_TIME, b"\x00\x0a\x01x", id="a type of Google's, another one"),
-        pytest.param("PROTOBUF", NAMED_AS_PYTHON_DOES, b"\x00\x08\x01", id="a name of the library's"),
+        pytest.param(
+            "PROTOBUF", NAMED_AS_PYTHON_DOES, b"\x00\x08\x01", id="a name of the library's"
+        ),
         pytest.param("AVRO", NO_SIZE, b"abc", id="a size that is none"),
         pytest.param("AVRO", "5", b"abc", id="a schema that is a number"),
     ],

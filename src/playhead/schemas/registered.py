@@ -65,7 +65,7 @@ class Registered:
         except PlayheadError:
             raise
         # Schema and bytes are other people's, and the libraries fail in many ways on what makes no sense.
-        except Exception as exc:  # noqa: BLE001
+        except Exception as exc:
             reason = f"schema {framed.schema_id}: {_reason(exc)}"
             raise Undecodable(self._form, reason=reason) from exc
 

@@ -1,5 +1,6 @@
 """Which functions an expression may call: those that give the same answer for the same record, always."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ _QUERY_WORDS = ("select", "using")
 _DEPENDS = "depends on "
 _OWN_WORDS = {"localtime": "localtimestamp", "system_user": "user"}
 # Texts that Spark takes for the time at which it reads them.
-_MOVING = ("now", "today", "tomorrow", "yesterday")
+_MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 _COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
 
@@ -169,8 +170,14 @@ def _cast_to(tokens: list[Token], index: int) -> str | None:
     return None
 
 
+def is_moving(text: str) -> bool:
+    """Whether Spark takes a text for the time at which it reads it, where it makes a time of it."""
+    return _MOVING.search(text) is not None
+
+
 def _is_moving(literal: Token) -> bool:
-    return literal.text.strip("rR'\"").strip().lower().partition(" ")[0] in _MOVING
+    """An escape could be any sign of such a word, and a time needs none."""
+    return "\\" in literal.text or is_moving(literal.text)
 
 
 def _moving(expression: Expression, literal: Token) -> BadExpression:

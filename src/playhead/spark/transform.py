@@ -99,15 +99,21 @@ def vet(spark: "SparkSession", transform: Transform) -> None:
         visible = _scope(_sample(spark)).select(*COLUMNS)
         for expression in expressions:
             _vet(spark, visible, expression)
+        for output in transform.outputs():
+            if output.replaces == "timestamp" and not output.is_bare:
+                _vet(spark, visible, output.expression, kind="timestamp")
     _vetted = spark, transform
 
 
-def _vet(spark: "SparkSession", visible: "DataFrame", expression: Expression) -> None:
+def _vet(
+    spark: "SparkSession", visible: "DataFrame", expression: Expression, kind: str | None = None
+) -> None:
+    """Look at an expression as it is, or as it becomes a value of some kind."""
     is_shown = can_be_asked(spark)
     try:
         if is_shown:
             refuse_read(spark, expression)
-        analysed = _analysed(visible, expression)
+        analysed = _analysed(visible, expression, kind)
     except BadExpression:
         raise
     except Exception as exc:  # Spark's analysis has errors that are no PySparkException
@@ -116,10 +122,11 @@ def _vet(spark: "SparkSession", visible: "DataFrame", expression: Expression) ->
         refuse_meant(analysed, expression)
 
 
-def _analysed(visible: "DataFrame", expression: Expression) -> "DataFrame":
+def _analysed(visible: "DataFrame", expression: Expression, kind: str | None = None) -> "DataFrame":
     from pyspark.sql import functions
 
-    frame = visible.select(functions.expr(expression.sql).alias("made"))
+    made = functions.expr(expression.sql)
+    frame = visible.select((made.cast(kind) if kind else made).alias("made"))
     _ = frame.schema  # over Spark Connect nothing is analysed before somebody asks
     return frame
 

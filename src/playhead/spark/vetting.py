@@ -7,14 +7,14 @@ nothing else.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playhead.expression import BadExpression
 from playhead.path_sql import OWN_FUNCTIONS
-from playhead.spark.functions import ALLOWED, sections
+from playhead.spark.functions import ALLOWED, is_moving, sections
 from playhead.translation import Expression
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ _CALL = f"{_ELSEWHERE}analysis.UnresolvedFunction"
 # `between` is an operator, of which the parser makes a call.
 _CALLED_BY_US = OWN_FUNCTIONS | {"between"}
 # What a field of a schema may carry; a default would be an expression of its own.
+_CAST, _LITERAL = f"{_HOME}Cast", f"{_HOME}Literal"
+_PARSERS = {f"{_HOME}ParseToDate", f"{_HOME}ParseToTimestamp"}
+_TEXTS = ("string", "char", "varchar")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+# What differs from record to record; a text without them is made into a time once, when the run begins.
+_OF_RECORDS = {f"{_HOME}AttributeReference", f"{_HOME}NamedLambdaVariable"}
 _REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
@@ -63,7 +69,57 @@ def refuse_meant(frame: "DataFrame", expression: Expression) -> None:
         raise _refused(expression, f"a {plan.nodeName()}, more than one value of one record")
     if not plan.deterministic():
         raise _refused(expression, "what gives another answer each time")
-    _refuse_others(expression, json.loads(expressions.head().toJSON()))
+    tree = json.loads(expressions.head().toJSON())
+    _refuse_others(expression, tree)
+    _refuse_moving(expression, tree)
+
+
+def _refuse_moving(expression: Expression, tree: Any) -> None:
+    """Refuse a text that becomes a time and may be a word like now: Spark means its own clock by it."""
+    for nodes in _lists(tree):
+        for index, node in enumerate(nodes):
+            if _makes_time(node):
+                found = nodes[index + 1 : _end(nodes, index)]
+                if _may_move(found):
+                    raise _refused(expression, "a time that depends on when it runs")
+
+
+def _makes_time(node: Mapping[str, Any]) -> bool:
+    if node.get("class") == _CAST:
+        return node.get("dataType") in _TIMES
+    # With a format beside it a text is read by that, and the words mean nothing.
+    return node.get("class") in _PARSERS and node.get("num-children") == 1
+
+
+def _may_move(made_of: Sequence[Any]) -> bool:
+    if any(node.get("class") in _OF_RECORDS for node in made_of):
+        return False
+    if len(made_of) == 1 and made_of[0].get("class") == _LITERAL:
+        return is_moving(str(made_of[0].get("value")))
+    # What a text is made of can be anything; a time of which another one is made is no text.
+    return any(
+        node.get("class") == _LITERAL and str(node.get("dataType")).startswith(_TEXTS)
+        for node in made_of
+    )
+
+
+def _end(nodes: Sequence[Any], index: int) -> int:
+    """Where the next one begins that is not below a node: they are listed from the top, each before its own."""
+    open_ = 1
+    while open_:
+        open_ += int(nodes[index].get("num-children", 0)) - 1
+        index += 1
+    return index
+
+
+def _lists(tree: Any) -> Iterator[Sequence[Any]]:
+    """All trees in a document, also those in a node's fields."""
+    if isinstance(tree, list) and tree and isinstance(tree[0], dict) and "num-children" in tree[0]:
+        yield tree
+    for inner in (
+        tree if isinstance(tree, list) else tree.values() if isinstance(tree, dict) else ()
+    ):
+        yield from _lists(inner)
 
 
 def _refuse_others(expression: Expression, tree: Any) -> None:
