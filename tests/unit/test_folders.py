@@ -15,6 +15,7 @@ from playhead.files.local import LocalStore
 from playhead.files.trouble import LinkInside
 from playhead.folders import exposed, open_plain, opened, read_plain
 from playhead.sandbox import Sandbox
+from playhead.spark.folder import EngineFolder
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 # --- who else can change it
@@ -255,3 +256,22 @@ def test_jars_from_a_cache_that_others_can_write_to_are_not_run(tmp_path, monkey
     with pytest.raises(Refused, match="could be changed by another user") as caught:
         jars.ensure("engine")
     assert "XDG_CACHE_HOME" in (caught.value.hint or "")
+
+
+# --- an engine's folder
+
+
+@pytest.mark.parametrize("variable", ["SPARK_LOCAL_DIRS", "TMPDIR"])
+def test_an_engine_is_not_put_where_others_can_swap_its_folder(tmp_path, monkeypatch, variable):
+    """Its tasks unpickle what lies there: in a folder of somebody else's that is his program."""
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv(variable, str(tmp_path))
+    tmp_path.chmod(0o777)
+    with pytest.raises(Refused, match="could be changed by another user") as caught:
+        EngineFolder()
+    assert variable in (caught.value.hint or "")
+    assert list(tmp_path.iterdir()) == []
+    tmp_path.chmod(0o1777)  # as /tmp is
+    EngineFolder().remove()
+    assert list(tmp_path.iterdir()) == []

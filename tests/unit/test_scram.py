@@ -198,3 +198,9 @@ def test_an_answer_that_is_cut_short_inside_is_an_error_of_ours(broker):
     place = broker(answer)
     with pytest.raises(BrokerUnavailable):
         Wire(guarded(place), place, timeout_s=5)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "\udce4"])
+def test_a_host_that_nobody_can_have_is_a_broker_that_does_not_answer(host):
+    with pytest.raises(BrokerUnavailable):
+        Wire(guarded("127.0.0.1:9"), f"{host}:9092", timeout_s=1)

@@ -27,6 +27,8 @@ _FIXED: Final = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16,
 }  # fmt: skip
 _PORTS: Final = {"int32": ">i", "uint16": ">H"}
+# A batch of a client's groups has one for each; a million of them would keep a thread for many seconds.
+_MOST_ADDRESSES: Final = 100_000
 # Addresses of applications, which are nobody's brokers.
 _NOT_BROKERS: Final = frozenset({"userEndpoint"})
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
@@ -268,6 +270,8 @@ def _translate(on: _Walk, host: Splice, port: Splice, how: tuple[str, bool]) -> 
     (number,) = struct.unpack_from(form, on.data, port.first)
     if not name or number <= 0:
         return  # nobody: the coordinator of a group that has none
+    if len(on.splices) >= 2 * _MOST_ADDRESSES:
+        raise Malformed(f"more than {_MOST_ADDRESSES:,} addresses")
     name, number = on.translate(name, int(number))
     said = name.encode()
     size = as_varint(len(said) + 1) if is_flexible else _INT16.pack(len(said))

@@ -183,6 +183,19 @@ class Proxy:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _LOOK_EVERY_S)
             self.halves.look()
+            self._look_at_unanswered()
+
+    def _look_at_unanswered(self) -> None:
+        """Memory that is full of requests which nobody answers would hold everybody back for ever."""
+        standing = [each for each in self._relays if each.stands_still()]
+        if not self.is_holding:
+            return
+        left = sum(each.unanswered_bytes for each in self._relays)
+        for relay in sorted(standing, key=lambda each: each.unanswered_bytes, reverse=True):
+            if left <= self._setting.memory_bytes // 2:
+                break
+            left -= relay.unanswered_bytes
+            relay.give_up("its requests fill the memory, and have no answer")
 
     async def _start_scribe(self) -> None:
         """The process, with a line to it that tells when it is full, and one back."""

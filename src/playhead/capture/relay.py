@@ -18,7 +18,7 @@ from playhead.capture.offered import refusal, restricted
 from playhead.capture.pair import Connection
 from playhead.capture.protocol import (
     API_VERSIONS,
-    METADATA,
+    FETCH,
     PRODUCE,
     SASL_HANDSHAKE,
     Malformed,
@@ -32,10 +32,15 @@ from playhead.capture.tap import Exchange, Tap
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")
 _ROOM_BYTES: Final = 1 << 20
-# Metadata this large are read in a thread of their own: 5 MB take 0.15 s, twice that here. In a
-# response to Fetch, which is large all the time, there is little to be walked over.
+# Responses with addresses this large are read in a thread of their own: 5 MB take 0.15 s, twice that
+# here, and more where each entry has an address. In one to Fetch, which is large all the time, there is
+# little to be walked over.
 _ASIDE_BYTES: Final = 64 << 10
+_FETCH_ASIDE_BYTES: Final = 8 << 20
 _ASIDE: Final = "a large response is being read"
+# Clients have a few on their way; each one costs more than the bytes of a small one.
+_MOST_UNANSWERED: Final = 1_000
+_UNANSWERED: Final = "too many requests are unanswered"
 _PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
 
 
@@ -134,6 +139,7 @@ class Relay:
         self._behind: deque[bytes] = deque()
         """Frames of the broker that wait for the large one before them."""
         self._connecting: asyncio.Task[None] | None = None
+        self._stood: Exchange | None = None
 
     def other(self, end: _End) -> _End:
         return self.broker if end is self.client else self.client
@@ -158,8 +164,12 @@ class Relay:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self.broker, *self._address)
-        except OSError as exc:
-            reason = exc.strerror or str(exc)
+        except (
+            OSError,
+            ValueError,
+            OverflowError,
+        ) as exc:  # of a host or port that nobody can have
+            reason = getattr(exc, "strerror", None) or str(exc)
             self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
             self.close()
             return
@@ -220,6 +230,16 @@ class Relay:
             if each.transport is not None:
                 each.transport.abort()
 
+    @property
+    def unanswered_bytes(self) -> int:
+        """What is kept of requests until their answers come."""
+        return sum(each.held_bytes for each in self._in_flight)
+
+    def stands_still(self) -> bool:
+        """Whether a request waits for its answer that waited when this was asked before."""
+        stood, self._stood = self._stood, next(iter(self._in_flight), None)
+        return self._stood is not None and self._stood is stood
+
     def hold_back(self) -> None:
         self.client.hold_back("nobody writes fast enough")
 
@@ -241,6 +261,9 @@ class Relay:
         try:
             for frame in frames:
                 self._pass(end, frame)
+                if end is self.client and len(self._in_flight) >= _MOST_UNANSWERED:
+                    end.hold_back(_UNANSWERED)
+                    break  # the rest stays where it is cut, until there are answers
             self.weigh(end)
         except NotKafka as exc:
             speaks = f"speaks {exc.speaks}" if exc.speaks else f"speaks no Kafka ({exc})"
@@ -294,7 +317,7 @@ class Relay:
         exchange = self._in_flight[0]
         api, version = exchange.api, exchange.version
         try:
-            if api == METADATA and len(frame) >= _ASIDE_BYTES:
+            if _is_read_aside(api, version, frame):
                 self.broker.hold_back(_ASIDE)
                 self._aside = asyncio.get_running_loop().create_task(
                     self._read_aside((api, version), frame)
@@ -315,6 +338,10 @@ class Relay:
         self.client.write(changed)
         self._place.passed(0, len(frame))
         self._place.tap.end(self._in_flight.popleft(), frame, time.time_ns())
+        if len(self._in_flight) == _MOST_UNANSWERED // 2:
+            self._pass_all(self.client, self.client.framer.take(b""))
+            if len(self._in_flight) < _MOST_UNANSWERED:
+                self.client.let_go(_UNANSWERED)
 
     def _end_hidden(self, exc: Malformed) -> None:
         exchange = self._in_flight[0]
@@ -348,6 +375,11 @@ class Relay:
     def _end_with(self, why: str) -> None:
         self._place.trouble(why)
         self.close()
+
+
+def _is_read_aside(api: int, version: int, frame: bytes) -> bool:
+    least = _FETCH_ASIDE_BYTES if api == FETCH else _ASIDE_BYTES
+    return len(frame) >= least and api != API_VERSIONS and has_addresses(api, version)
 
 
 def acks_of(version: int, frame: bytes) -> int:

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.pair import Captured, Connection, is_withheld
@@ -17,6 +17,8 @@ from playhead.capture.passage import packed_connection, packed_end, packed_head
 from playhead.capture.protocol import read_header
 
 OnSlow = Literal["block", "drop"]
+# What a pair costs beside its bytes, in this process: millions of requests of a few bytes are much.
+PAIR_BYTES: Final = 640
 
 
 @dataclass(slots=True)
@@ -32,6 +34,11 @@ class Exchange:
     request: bytes | None
     """None when memory was full."""
     was_awaited: bool = True
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of it takes so much memory."""
+        return 0 if self.request is None else PAIR_BYTES + len(self.request)
 
 
 class Tap(asyncio.Protocol):
@@ -89,7 +96,7 @@ class Tap(asyncio.Protocol):
         assert exchange.request is not None  # noqa: S101
         if is_withheld(exchange.api):
             exchange.request = _head_of(exchange.request)
-        size = len(exchange.request)
+        size = exchange.held_bytes
         if self.is_broken or (self._on_slow == "drop" and self.held_bytes + size > self._most):
             exchange.request = None
             return
@@ -97,6 +104,7 @@ class Tap(asyncio.Protocol):
 
     def end(self, exchange: Exchange, response: bytes, now_ns: int) -> None:
         """Hand the pair over; an empty response is one that never came."""
+        held = exchange.held_bytes
         request, exchange.request = exchange.request, None
         if request is None:
             self.dropped += 1
@@ -105,7 +113,7 @@ class Tap(asyncio.Protocol):
         kept = b"" if is_withheld(exchange.api) else response
         full = self._on_slow == "drop" and self.held_bytes + len(kept) > self._most
         if self.is_broken or full:
-            self.held_bytes = max(self.held_bytes - len(request), 0)
+            self.held_bytes = max(self.held_bytes - held, 0)
             self.dropped += 1
             self._look_at_room()
             return
@@ -122,7 +130,7 @@ class Tap(asyncio.Protocol):
         )
         first = self._untold.pop(exchange.connection, None)
         told = () if first is None else (packed_connection(first),)
-        self._put(len(request) + len(kept), (*told, packed_head(found), request, kept))
+        self._put(held + len(kept), (*told, packed_head(found), request, kept))
 
     async def finish(self) -> None:
         """Return when all that was handed over is on the line, and the line is closed."""

@@ -107,7 +107,8 @@ class Wire:
         began = time.monotonic()
         try:
             yield
-        except (OSError, struct.error, UnicodeDecodeError) as exc:
+        # A cluster may advertise hosts and ports that nobody can have.
+        except (OSError, struct.error, ValueError, OverflowError) as exc:
             waited_s = round(time.monotonic() - began, 1)
             reason = str(exc) or type(exc).__name__
             raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from playhead import locks
+from playhead.errors import Refused
+from playhead.folders import exposed
 
 _PREFIX = "playhead-engine-"
 _LOCK = "lock"
@@ -21,6 +23,7 @@ class EngineFolder:
 
     def __init__(self) -> None:
         place = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        _expect_own(place)
         _remove_left(place)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         # It gets its name when it is held, or another start would take it for one that was left.
@@ -44,6 +47,16 @@ class EngineFolder:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+def _expect_own(place: Path) -> None:
+    """Whoever can put another folder in ours' place hands its tasks what he wants, and they run it."""
+    reason = exposed(place / _PREFIX)  # of what lies in it: in /tmp only its owner can rename it
+    if reason is not None:
+        raise Refused(
+            f"the folder for engines could be changed by another user: {reason}",
+            hint="name one of your own in TMPDIR, or in SPARK_LOCAL_DIRS where that is set",
+        )
 
 
 def _remove_left(place: Path) -> None:

@@ -1,0 +1,101 @@
+"""What one client, or one broker, says cannot stop the others that the capture proxy serves."""
+
+# ruff: noqa: F811  the fixture is used by its name
+
+import contextlib
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import playhead.capture.proxy
+from playhead.capture.frames import framed
+from playhead.capture.protocol import API_VERSIONS, as_varint
+from tests.unit.test_capture_proxy import (  # noqa: F401  the fixture is used by its name
+    WITHIN_S,
+    asked,
+    bench,
+    made_up_answers,
+    until,
+)
+
+FIND_COORDINATOR = 10
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_requests_that_nobody_answers_stop_nobody_for_long(bench, monkeypatch, count):
+    """Small ones cost more than their bytes; a few large ones hold everybody back until they end."""
+    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    broker = bench.broker(
+        lambda api, *said: None if api == API_VERSIONS else made_up_answers(api, *said)
+    )
+    proxy = bench.proxy(broker, memory_bytes=8 << 20)
+    asking = asked(API_VERSIONS, 0)
+    padded = framed(asking[4:] + bytes(900_000)) if count == 12 else asking
+    for _ in range(count):
+        silent = bench.client(proxy.doors.port)
+        silent.link.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            silent.link.send(padded if count == 12 else asking * 20_000)
+    until(lambda: proxy.tap.most_held_bytes > 600_000)
+    other = bench.client(proxy.doors.port)
+    assert other.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    counts, _ = bench.ended(proxy)
+    assert counts.most_held_bytes < 12 << 20
+    assert counts.pairs <= 1_001, "no more than so many are passed on without an answer"
+
+
+def test_what_waited_for_answers_is_passed_on_when_they_come(bench):
+    answers = threading.Event()
+
+    def late(*said: Any) -> bytes:
+        assert answers.wait(WITHIN_S)
+        return made_up_answers(*said)
+
+    broker = bench.broker(late)
+    proxy = bench.proxy(broker)
+    client = bench.client(proxy.doors.port)
+    numbers = range(5_000)
+    threading.Thread(
+        target=client.link.sendall, args=(b"".join(asked(12, 4, n) for n in numbers),), daemon=True
+    ).start()
+    until(lambda: proxy.tap.held_bytes >= 640_000)
+    answers.set()
+    assert all(client.read() == made_up_answers(12, 4, n, b"") for n in numbers)
+    counts, _ = bench.ended(proxy)
+    assert (counts.written, counts.lost) == (5_000, 0)
+
+
+def test_nobody_waits_for_a_million_coordinators_of_another(bench):
+    """A client may ask for as many as it likes in one request."""
+    one = b"\2k" + struct.pack(">i", 1) + b"\x0a127.0.0.1" + struct.pack(">ih", 9092, 0) + b"\1\0"
+    body = b"\0" + struct.pack(">i", 0) + as_varint(1_000_001) + one * 1_000_000 + b"\0"
+
+    def answer(api: int, version: int, correlation: int, frame: bytes) -> bytes:
+        if api == FIND_COORDINATOR:
+            return framed(struct.pack(">i", correlation) + body)
+        return made_up_answers(api, version, correlation, frame)
+
+    broker = bench.broker(answer)
+    proxy = bench.proxy(broker)
+    many, other = bench.client(proxy.doors.port), bench.client(proxy.doors.port)
+    many.link.sendall(asked(FIND_COORDINATOR, 4))
+    while not any("more than 100,000 addresses" in each for each in proxy.counts().troubles):
+        began = time.monotonic()
+        assert other.ask(asked(12, 4))
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b"])
+def test_a_host_that_nobody_can_have_ends_the_connection(bench, host):
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker)
+    assert bench.client(proxy.doors.port).ask(asked(12, 4))
+    here: list[int] = []
+    assert proxy._loop is not None
+    proxy._loop.call_soon_threadsafe(lambda: here.append(proxy.translate(host, 9092)[1]))
+    until(lambda: here)
+    assert bench.client(here[0]).read() == b""
+    assert any("cannot be reached" in each for each in proxy.counts().troubles)
