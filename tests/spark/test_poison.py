@@ -1,0 +1,144 @@
+"""A topic full of poison, and groups with poisonous names, through the commands that meet them on real servers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from playhead.record import Record, TimestampType
+from tests import poison
+from tests.fix_groups import Readers
+from tests.fix_replay import ODD_SETTINGS, Deck, contents, ran, totals
+from tests.poison.commands import run_on_terminal, wrong_in
+
+_LAST_MS = str((1 << 63) - 1)
+ANY_TIME = {
+    **ODD_SETTINGS,
+    "message_timestamp_after_max_ms": _LAST_MS,
+    "message_timestamp_before_max_ms": _LAST_MS,
+}
+COUNT = len(list(poison.records()))
+GROUPS = [
+    each.text
+    for each in poison.names()
+    if each.can_be_argument and each.text.strip() and len(each.text) <= 300
+    if each.text.isascii() or each.text.encode("utf-8", "replace").decode() == each.text
+]
+
+
+@pytest.fixture(scope="module")
+def poisoned(servers: Deck) -> str:
+    topic = servers.topic("poison", 3, **ANY_TIME)
+    kind = TimestampType.CREATE_TIME
+    servers.write(
+        [
+            Record(
+                topic, n % 3, n // 3, each.timestamp_ms, kind, each.key, each.value, each.headers
+            )
+            for n, each in enumerate(poison.records())
+        ]
+    )
+    return topic
+
+
+@pytest.fixture
+def shown(deck: Deck, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """What a command shows on a terminal; nothing in it may be a fault, or obeyed by a terminal."""
+    for name, value in deck.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*words: str, code: int | None = 0) -> str:
+        ended, said = run_on_terminal(list(words))
+        assert not wrong_in(ended, said), (words, said[:2_000])
+        assert code in (None, ended), (words, said[:2_000])
+        return said
+
+    return run
+
+
+def test_what_is_read_of_it(shown, poisoned) -> None:
+    for form in ("table", "json", "jsonl", "csv"):
+        for words in (
+            ("topics", "list", poisoned),
+            ("topics", "describe", poisoned, "--configs"),
+            ("topics", "sizes", poisoned),
+            ("topics", "offsets", poisoned),
+            ("timeline", poisoned),
+        ):
+            shown(*words, "-o", form)
+    whole = ("--show", "topic,timestamp,partition,offset,headers,key,value")
+    assert shown("consume", poisoned, *whole)
+    lines = shown("consume", poisoned, "-o", "jsonl").splitlines()
+    assert len([line for line in lines if json_of(line)]) == COUNT
+    found = shown("consume", poisoned, "-o", "json", "-q")
+    assert len(json.loads(found)["records"]) == COUNT
+    for decode in ("json", "string", "hex"):
+        shown("consume", poisoned, "--decode", decode, "--on-error", "skip")
+
+
+def json_of(line: str) -> bool:
+    return line.startswith("{") and "offset" in json.loads(line)
+
+
+def test_a_group_whose_name_is_no_text(shown, poisoned) -> None:
+    scope = ("--topic", poisoned, "--yes")
+    for words in (
+        ("describe", "\udc80"),
+        ("members", "\udc80"),
+        ("reset", "\udc80", "--to-latest", "--create", *scope),
+        ("clone", "\udc80", "other", *scope),
+        ("clone", "other", "\udc80", *scope),
+        ("delete", "\udc80", "--yes"),
+        ("delete-offsets", "\udc80", *scope),
+        ("undo", "\udc80", "--yes"),
+    ):
+        for name in ("\udc80", ""):
+            given = [name if each == "\udc80" else each for each in words]
+            shown("groups", *given, code=None)
+
+
+def test_a_topic_whose_name_is_no_text(shown) -> None:
+    for command in ("describe", "sizes", "offsets", "delete", "alter", "trim", "create"):
+        shown("topics", command, "\udc80", code=2)
+    for words in (
+        ("consume",),
+        ("timeline",),
+        ("produce",),
+        ("doctor", "--group"),
+        ("doctor", "--topic"),
+    ):
+        shown(*words, "\udc80", code=None)
+
+
+@pytest.mark.parametrize("names", [GROUPS[::8], pytest.param(GROUPS, marks=pytest.mark.torture)])
+def test_groups_with_poisonous_names(shown, readers: Readers, poisoned, names) -> None:
+    for name in names:
+        readers.group({(poisoned, 0): 5, (poisoned, 1): 7}, name)
+    member = readers.reader("\x1b[2J-read", poisoned, client_id="\x1b]0;owned\x07\u202e\x9b2J")
+    try:
+        for form in ("table", "json", "jsonl", "csv"):
+            shown("groups", "list", "-o", form)
+            shown("groups", "members", "\x1b[2J-read", "-o", form)
+            shown("groups", "describe", "-o", form, "--", *names[:8])
+    finally:
+        readers.leave(member)
+    shown("groups", "delete", "--yes", "--", *names, "\x1b[2J-read")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["kafka", "json", *(pytest.param(it, marks=pytest.mark.torture) for it in ("csv", "parquet"))],
+)
+def test_a_copy_and_an_archive_hold_all_of_it(
+    deck: Deck, shown, poisoned, kind, tmp_path: Path
+) -> None:
+    target = deck.topic("copy", 3, **ANY_TIME) if kind == "kafka" else str(tmp_path / "archive")
+    planned = deck.plan(f"kafka:{poisoned}", f"{kind}:{target}")
+    assert totals(ran(planned)) == {"written": COUNT}
+    shown("verify", planned.plan.replay_id)
+    if kind == "kafka":
+        assert contents(deck.records(target)) == contents(deck.records(poisoned))
+    else:
+        back = deck.topic("back", 3, **ANY_TIME)
+        deck.play(f"{kind}:{target}", f"kafka:{back}")
+        assert contents(deck.records(back)) == contents(deck.records(poisoned))
