@@ -166,6 +166,7 @@ MOVING_LITERALS = [
 UNMOVED = [
     "key = 'now'",
     "'2026-01-01'::date is null",
+    "'2026-01-01'::date > timestamp",
     "timestamp > '2026-01-01T00:00:00Z'",
     "cast(concat(key, 'now') as timestamp) is null",
     "to_date('2026', 'yyyy') is null",

@@ -92,8 +92,9 @@ def _makes_time(node: Mapping[str, Any]) -> bool:
 
 
 def _may_move(made_of: Sequence[Any]) -> bool:
-    if any(node.get("class") in _OF_RECORDS for node in made_of):
-        return False
+    is_of_records = any(node.get("class") in _OF_RECORDS for node in made_of)
+    if is_of_records or _makes_time(made_of[0]):
+        return False  # in the second case what is below has been looked at by itself
     if len(made_of) == 1 and made_of[0].get("class") == _LITERAL:
         return is_moving(str(made_of[0].get("value")))
     # What a text is made of can be anything; a time of which another one is made is no text.
