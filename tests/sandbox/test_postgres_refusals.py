@@ -69,13 +69,6 @@ class TestWhatTheServerRefuses:
         assert table.refused(self.rows(bad, good)) == [(1, "type")]
         assert table.column("id") == [0, 2]
 
-    def test_a_name_is_cut_as_the_server_cuts_it(self, sandbox: Endpoints, schema: str) -> None:
-        table = self.made(sandbox, schema, "name")
-        rows = self.rows("n" * 70)
-        entry = table.commit(rows)
-        assert table.column("v") == ["x", "n" * 63, "x"]
-        assert table.differences(entry, rows) == []
-
     def test_a_policy_for_rows(self, sandbox: Endpoints, schema: str) -> None:
         table = self.secured(sandbox, schema, "")
         assert table.refused(self.rows("bad")) == [(1, "check")]

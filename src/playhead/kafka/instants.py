@@ -50,14 +50,16 @@ def first_records_at(
 
     No record before the offset `found` may be at or after the instant.
     """
-    answers = dict(ends)
+    answers, cut = dict(ends), dict[Place, int]()
     pending = {place: at for place, at in found.items() if at < ends[place]}
     for _ in range(_LOOKS):
         if pending:
             search = _searched(connection, pending, ends, instant_ms, patience_s)
             answers |= search.answers
-            pending = {place: pending[place] for place in search.silent}
-    return answers
+            cut = search.cut
+            pending = {place: pending[place] for place in search.silent} | cut
+    # To begin there reads some records too many, and leaves none out.
+    return answers | cut
 
 
 def _searched(
@@ -68,7 +70,7 @@ def _searched(
     patience_s: float,
 ) -> "_Search":
     with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
-        search = _Search(intake, ends, set(pending), instant_ms)
+        search = _Search(intake, ends, pending, instant_ms)
         intake.stand(pending)
         while search.pending:
             search.look_at(intake.wait(_PURPOSE))
@@ -77,13 +79,20 @@ def _searched(
 
 class _Search:
     def __init__(
-        self, intake: Intake, ends: Mapping[Place, int], pending: set[Place], instant_ms: int
+        self,
+        intake: Intake,
+        ends: Mapping[Place, int],
+        starts: Mapping[Place, int],
+        instant_ms: int,
     ) -> None:
         self._intake, self._ends, self._instant_ms = intake, ends, instant_ms
-        self.pending = pending
+        self.pending = set(starts)
         self.answers: dict[Place, int] = {}
-        self.silent = set(pending)
+        self.silent = set(starts)
         """Those that gave no record, though the index names an entry."""
+        self.cut: dict[Place, int] = {}
+        """Those whose end was told where it is not, with the offset up to which records came."""
+        self._reached = dict(starts)
 
     def look_at(self, arrived: list[Message]) -> None:
         settled = []
@@ -101,9 +110,12 @@ class _Search:
         if error is None:
             self.silent.discard(place)
             offset: int = each.offset()
+            self._reached[place] = offset + 1
             is_it = offset >= end or each.timestamp()[1] >= self._instant_ms
             return min(offset, end) if is_it else None
         if error.code() == KafkaError._PARTITION_EOF:
+            if each.offset() < end:
+                self.cut[place] = self._reached[place]
             return end
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise LogMoved(*place)
