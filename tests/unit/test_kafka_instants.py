@@ -62,7 +62,9 @@ class Lying:
     ("lies", "answer"),
     [((), 5), ((2,), 5), ((3,), 5), ((2, 3), 2), ((2, 6), 5)],
 )
-def test_an_end_that_is_told_too_early_is_not_believed(monkeypatch, lies, answer):
+def test_an_end_that_is_told_too_early_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, lies: Sequence[int], answer: int
+) -> None:
     monkeypatch.setattr(instants, "Intake", Lying)
     Lying.lies = lies
     found = instants.first_records_at(
