@@ -111,11 +111,14 @@ def test_any_machine_verifies_by_the_plan_in_the_ledger(table, replay_id, on, ca
     assert code_of(*words(replay_id, name)) == 0
     on("elsewhere")
     assert code_of("verify", replay_id) == 2, "this machine has never heard of it"
-    assert code_of("verify", replay_id, f"postgres:{name}") == 0
+    assert code_of("verify", replay_id, f"postgres:{name}") == 6, "who wrote the ledger?"
+    assert code_of("verify", replay_id, f"postgres:{name}", "--source", "json:else") == 2
+    read = ("--source", "json:tape")
+    assert code_of("verify", replay_id, f"postgres:{name}", *read) == 0
     assert f"verified: {COUNT} records" in capsys.readouterr().err
     table.run("UPDATE {table} SET v = 'y' WHERE id = 7")
-    assert code_of("verify", replay_id, f"postgres:{name}") == 4
-    assert code_of("verify", replay_id, f"postgres:{name}", "--from", "start") == 2
+    assert code_of("verify", replay_id, f"postgres:{name}", *read) == 4
+    assert code_of("verify", replay_id, f"postgres:{name}", *read, "--from", "start") == 2
     assert code_of("verify", "nobody", f"postgres:{name}") == 2
     capsys.readouterr()
     Table.made(sandbox.database_url, table.schema, COLUMNS, "others")

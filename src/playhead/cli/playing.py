@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -27,6 +28,14 @@ from playhead.secrets import without_password
 from playhead.servers import kept_servers
 from playhead.standby.running import held_for
 
+LedgerSource = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="What it reads, when its plan is only in the ledger, where others may write.",
+        metavar="SOURCE",
+    ),
+]
 # What was asked to stop in good order is ended after this time: before whoever manages services kills it.
 STOPS_WITHIN_S = 20.0
 
@@ -165,12 +174,12 @@ def resume_from_ledger(
     part = share(run, target.from_anywhere())
     planned = api.resumed(replay_id, target, run.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
-    _need_source(planned.plan, source, yes=yes)
+    need_source(planned.plan, source, will_ask=not yes)
     play(run, planned, yes=yes)
 
 
-def _need_source(plan: Plan, named: Endpoint | None, *, yes: bool) -> None:
-    """Return when who says yes knows what is read: whoever may write to the ledger could say anything."""
+def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
+    """Return when who runs this knows what is read: whoever may write to the ledger could say anything."""
     reads = plan.request.source_endpoint
     if named is not None and named.from_anywhere() != reads:
         raise UsageError(
@@ -178,9 +187,10 @@ def _need_source(plan: Plan, named: Endpoint | None, *, yes: bool) -> None:
             hint=f"--source {reads.shown()}, if that is meant",
         )
     known = Journal().get(plan.replay_id)
-    if yes and named is None and (known is None or known.plan.digest() != plan.digest()):
+    is_known = known is not None and known.plan.digest() == plan.digest()
+    if not will_ask and named is None and not is_known:
         raise Refused(
-            f"--yes does not say what replay {plan.replay_id} reads, which the ledger says alone: "
+            f"only the ledger says what replay {plan.replay_id} reads, and others may write there: "
             f"{reads.shown()}",
-            hint=f"add --source {reads.shown()}, if that is meant; or agree on a terminal",
+            hint=f"add --source {reads.shown()}, if that is meant",
         )

@@ -6,7 +6,7 @@ import typer
 
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, Run, with_options
-from playhead.cli.playing import resume_from_ledger, resume_saved
+from playhead.cli.playing import LedgerSource, resume_from_ledger, resume_saved
 from playhead.cli.sentence import MACHINE
 from playhead.endpoint import Endpoint
 from playhead.journal import Journal
@@ -28,14 +28,7 @@ def resume(
             show_default=False,
         ),
     ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source",
-            help="What it reads, when its plan is only in the ledger: --yes agrees to that alone.",
-            metavar="SOURCE",
-        ),
-    ] = None,
+    source: LedgerSource = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
     ] = False,

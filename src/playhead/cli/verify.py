@@ -6,7 +6,7 @@ import typer
 
 from playhead.cli.complete import replay_ids
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Run, with_options
-from playhead.cli.playing import with_servers
+from playhead.cli.playing import LedgerSource, need_source, with_servers
 from playhead.cli.sentence import RULES, SPAN, TRAFFIC, TRANSFORM, request
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
@@ -43,6 +43,7 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    source: LedgerSource = None,
 ) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 
@@ -50,12 +51,14 @@ def verify(
     too. "verified" is said only when all are the same, else the exit code is 4. Nothing is written.
 
     A run that this machine does not know is verified with ID and TARGET, by the plan in the ledger
-    there; its servers are named here.
+    there; its servers are named here, and with --source what it reads.
 
     Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
     (rows that no record of the span accounts for are not looked for), copies of topics by counts and
     a checksum of each topic.
     """
+    if source is not None and (target is None or ":" in replay_id):
+        raise UsageError("--source goes with ID and TARGET", hint="playhead verify SOURCE TARGET")
     if target is not None and ":" in replay_id:
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
@@ -68,7 +71,9 @@ def verify(
         )
     elif target is not None:
         _need_no_span(run)
-        found = api.resumed(replay_id, Endpoint.parse(target), run.configuration()).verify()
+        begun = api.resumed(replay_id, Endpoint.parse(target), run.configuration())
+        need_source(begun.plan, Endpoint.parse(source) if source else None, will_ask=False)
+        found = begun.verify()
     else:
         _need_no_span(run)
         saved = Journal().find(replay_id)
