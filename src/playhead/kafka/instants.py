@@ -16,9 +16,9 @@ from playhead.kafka.intake import Intake
 from playhead.source import Place
 
 _PURPOSE = "looking up a time"
-# Where the index names an entry and no record comes, markers and aborted records are all there is.
-# Were that not so, a whole partition would be left out of a plan: it is believed the second time.
-_LOOKS = 2
+# Where an end is told, markers and aborted records are all that is left. Were that not so, records would
+# be left out of a plan: it is believed when two clients are told so behind the same record.
+_MOST_LOOKS = 6
 _TUNING = {
     # Mostly one record of each partition is all that is looked at.
     "max.partition.fetch.bytes": 1 << 20,
@@ -50,16 +50,17 @@ def first_records_at(
 
     No record before the offset `found` may be at or after the instant.
     """
-    answers, cut = dict(ends), dict[Place, int]()
+    answers, doubted = dict(ends), dict[Place, int]()
     pending = {place: at for place, at in found.items() if at < ends[place]}
-    for _ in range(_LOOKS):
+    for _ in range(_MOST_LOOKS):
         if pending:
             search = _searched(connection, pending, ends, instant_ms, patience_s)
             answers |= search.answers
-            cut = search.cut
-            pending = {place: pending[place] for place in search.silent} | cut
+            again = {it: at for it, at in search.ended.items() if doubted.get(it) != at}
+            pending = search.cut | again
+            doubted |= search.ended
     # To begin there reads some records too many, and leaves none out.
-    return answers | cut
+    return answers | pending
 
 
 def _searched(
@@ -86,13 +87,13 @@ class _Search:
         instant_ms: int,
     ) -> None:
         self._intake, self._ends, self._instant_ms = intake, ends, instant_ms
+        self._seen = dict(starts)
         self.pending = set(starts)
         self.answers: dict[Place, int] = {}
-        self.silent = set(starts)
-        """Those that gave no record, though the index names an entry."""
+        self.ended: dict[Place, int] = {}
+        """Of those whose end was told: up to where there had been records."""
         self.cut: dict[Place, int] = {}
-        """Those whose end was told where it is not, with the offset up to which records came."""
-        self._reached = dict(starts)
+        """The same of those that were told an end where there is none."""
 
     def look_at(self, arrived: list[Message]) -> None:
         settled = []
@@ -108,14 +109,13 @@ class _Search:
     def _answer(self, each: Message, place: Place) -> int | None:
         error, end = each.error(), self._ends[place]
         if error is None:
-            self.silent.discard(place)
             offset: int = each.offset()
-            self._reached[place] = offset + 1
+            self._seen[place] = offset + 1
             is_it = offset >= end or each.timestamp()[1] >= self._instant_ms
             return min(offset, end) if is_it else None
         if error.code() == KafkaError._PARTITION_EOF:
-            if each.offset() < end:
-                self.cut[place] = self._reached[place]
+            told = self.ended if each.offset() >= end else self.cut
+            told[place] = self._seen[place]
             return end
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise LogMoved(*place)
