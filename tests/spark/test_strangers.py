@@ -150,6 +150,29 @@ def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[in
             assert b"Object ID unknown" not in heard, f"port {port} looked for it: {heard!r}"
 
 
+ROUNDS = """
+from playhead.spark import habits, session
+spark = session.session("rounds", master="local[1]", memory="600m")
+stream = spark.readStream.format("rate").load().writeStream
+habits.for_each_round(stream, lambda frame, number: None)
+print(spark.sparkContext._gateway._callback_server.get_listening_port(), flush=True)
+input()
+"""
+
+
+def test_a_pipeline_asks_who_calls_it_back() -> None:
+    """In an engine of its own: PySpark starts its server once, as it was first asked to."""
+    command = [sys.executable, "-c", ROUNDS]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as pipeline:
+        assert pipeline.stdout is not None
+        port = int(pipeline.stdout.readline())
+        heard = answer(port, b"c\np0\ntoString\ne\n")
+        pipeline.communicate("\n", timeout=60)
+    assert heard == b"", "nothing is looked for that a stranger names"
+
+
 def test_nobody_else_can_look_into_the_folder_of_the_engine(doors: dict[int, str]) -> None:
     folder = session.own_folder()
     assert folder is not None

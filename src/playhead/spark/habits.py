@@ -3,12 +3,14 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 @contextmanager
@@ -50,6 +52,17 @@ def start_callbacks() -> None:
     secret = client.getClass().getSuperclass().getDeclaredField("authToken")
     secret.setAccessible(True)
     secret.set(client, gateway.java_parameters.auth_token)
+
+
+def for_each_round(
+    stream: "DataStreamWriter", on_round: Callable[["DataFrame", int], None]
+) -> "DataStreamWriter":
+    """The stream with what is called for each of its rounds.
+
+    To say so starts PySpark's own server for that, which lets anybody call; so ours has to be there.
+    """
+    start_callbacks()
+    return stream.foreachBatch(on_round)
 
 
 def _is_not_theirs(record: logging.LogRecord) -> bool:

@@ -15,7 +15,7 @@ from playhead.record import Slice
 from playhead.rounds import Outcome, Round, write
 from playhead.source import Place, Source
 from playhead.spark.failures import OUT_OF_REACH, failure
-from playhead.spark.habits import start_callbacks
+from playhead.spark.habits import for_each_round
 from playhead.spark.handed import Handover, handing
 from playhead.spark.read import THROUGHPUT
 from playhead.spark.run import REPORT, Task
@@ -115,13 +115,12 @@ class Stream:
                 frame = _decoded(frame, tape.decoding, handover)
             if not tape.transform.changes_nothing:
                 frame = apply(frame, tape.transform)
-            writing = frame.writeStream.foreachBatch(on_round).queryName(name)
+            writing = for_each_round(frame.writeStream, on_round).queryName(name)
             writing = writing.option("checkpointLocation", self._folder.absolute().as_uri())
             if tape.trigger_ms is None:
                 writing = writing.trigger(availableNow=True)
             else:
                 writing = writing.trigger(processingTime=f"{tape.trigger_ms} milliseconds")
-            start_callbacks()
             # The query keeps the settings that it was started with.
             return writing.start()
 
