@@ -8,7 +8,7 @@ import pytest
 from playhead.record import Record, TimestampType
 from tests import poison
 from tests.fix_groups import Readers
-from tests.fix_replay import ODD_SETTINGS, Deck, contents, ran, totals
+from tests.fix_replay import ODD_SETTINGS, Deck, contents, new_name, ran, totals
 from tests.poison.commands import run_on_terminal, wrong_in
 
 _LAST_MS = str((1 << 63) - 1)
@@ -18,6 +18,8 @@ ANY_TIME = {
     "message_timestamp_before_max_ms": _LAST_MS,
 }
 COUNT = len(list(poison.records()))
+TOMBSTONES = sum(each.value is None for each in poison.records())
+COLUMNS = "a text, n numeric, at timestamptz, _offset bigint, _partition int"
 GROUPS = [
     each.text
     for each in poison.names()
@@ -123,6 +125,39 @@ def test_groups_with_poisonous_names(shown, readers: Readers, poisoned, names) -
     finally:
         readers.leave(member)
     shown("groups", "delete", "--yes", "--", *names, "\x1b[2J-read")
+
+
+WHERE = {"where": "value IS NULL OR length(value) < 100000"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked"),
+    [
+        ("dlq", {}),
+        ("skip", WHERE),
+        pytest.param("skip", {}, marks=pytest.mark.torture),
+        pytest.param("dlq", WHERE, marks=pytest.mark.torture),
+    ],
+)
+def test_a_table_takes_what_it_can_and_the_proof_adds_up(
+    deck: Deck, shown, poisoned, rule, asked
+) -> None:
+    table, dead = deck.table(COLUMNS), new_name("dead")
+    on_error = rule if rule == "skip" else f"dlq:{dead}"
+    planned = deck.plan(
+        f"kafka:{poisoned}", f"postgres:{table}", on_error=on_error, tombstones="skip", **asked
+    )
+    found = totals(ran(planned))
+    # A tombstone that is skipped is done with as it was asked for: it counts as written, and makes no row.
+    assert deck.rows(table, "count(*)") == [(found["written"] - TOMBSTONES,)]
+    assert found["written"] > 10
+    replay_id = planned.plan.replay_id
+    assert shown("runs", replay_id)
+    shown("verify", replay_id, code=None)
+    shown("gaps", f"kafka:{poisoned}", f"postgres:{table}", code=None)
+    if rule == "dlq":
+        assert len(deck.records(dead)) == found["dead"] > 10
+        shown("consume", dead, "--show", "headers,key,value")
 
 
 @pytest.mark.parametrize(
