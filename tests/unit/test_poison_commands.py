@@ -102,6 +102,12 @@ def test_a_seeded_sample_of_poison_in_every_parameter(shown):
     assert not faults(shown, given)
 
 
+def test_a_retention_that_nobody_counts_to(shown):
+    for command in ("create", "alter"):
+        words = ["topics", command, "laps", "--dry-run", "--set", "retention.ms=" + "9" * 5_000]
+        assert not wrong_in(*shown(words))
+
+
 @pytest.mark.torture
 @pytest.mark.parametrize("command", sorted(LINES))
 def test_all_poison_in_every_parameter(shown, command):

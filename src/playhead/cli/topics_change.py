@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from playhead.kafka.admin import Admin
     from playhead.kafka.topics import NewShape
 
+# Of Kafka's own numbers; it refuses those that have more.
+_MOST_DIGITS = 19
 _NO_LIMIT = "-1"
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
@@ -309,7 +311,7 @@ def _tell_meaning(run: Run, settings: dict[str, str]) -> None:
         if key in settings
     ]
     retention = settings.get("retention.ms", _NO_LIMIT)
-    if retention != _NO_LIMIT and retention.isdecimal():
+    if retention != _NO_LIMIT and retention.isdecimal() and len(retention) <= _MOST_DIGITS:
         told = [f"records go after {show_duration_ms(int(retention))}", *told]
     for line in told:
         run.output.say(line)
