@@ -57,3 +57,15 @@ def test_for_who_can_write_all_is_read(tmp_path):
     assert '"away": null' in report.column(0)[0].as_py()
     assert (len(target.records), given) == (100, 300)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_in_the_place_of_a_word_leads_nowhere(tmp_path):
+    word, outside = _Word("one", tmp_path), tmp_path / "outside"
+    (tmp_path / "playhead-word-one-0").symlink_to(outside)
+    word.give(0)
+    assert not outside.exists()
+    word.take_back(0)
+    word.give(1)
+    word.give(1)
+    assert word.is_given(1)
+    assert not word.is_given(0)

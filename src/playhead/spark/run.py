@@ -1,15 +1,15 @@
 """Runs a job's works as Spark tasks, and brings back what they report."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from playhead import private
 from playhead.cutter import Drawn
 from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped
@@ -54,7 +54,7 @@ def _frame(
     from playhead.spark.transform import apply
 
     schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
-    word = _Word(uuid4().hex)
+    word = _Word(uuid4().hex, handover.folder)
     read = indexes.mapInArrow(handover.task(_Drawer(job, word)), schema)
     return apply(read, transform).mapInArrow(handover.task(_Committer(job, word)), REPORT)
 
@@ -134,9 +134,13 @@ class _Word:
     """
 
     name: str
+    folder: Path | None = None
+    """Where nobody else can give it; None for tasks on a cluster, whose machines have no such folder."""
 
     def give(self, index: int) -> None:
-        private.touch(self._file(index))
+        # A link that somebody put there is not followed.
+        with suppress(FileExistsError):
+            os.close(os.open(self._file(index), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     def is_given(self, index: int) -> bool:
         return self._file(index).exists()
@@ -145,7 +149,8 @@ class _Word:
         self._file(index).unlink(missing_ok=True)
 
     def _file(self, index: int) -> Path:
-        return Path(tempfile.gettempdir()) / f"playhead-word-{self.name}-{index}"
+        folder = self.folder or Path(tempfile.gettempdir())
+        return folder / f"playhead-word-{self.name}-{index}"
 
 
 class _Player(Task):
