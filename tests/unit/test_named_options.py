@@ -19,9 +19,10 @@ _OF_OTHERS = {
     "kafka/groups_forget.py": {"--force-reinstall"},
     "sandbox/database.py": {"--auth", "--locale", "--pwfile"},
     "spark/aot.py": {"--background"},
+    "spark/session.py": {"--conf"},
     "warmup.py": {"--background"},
 }
-"""Those of Kafka's tools, of pip, of PostgreSQL's, and of a program that only we start."""
+"""Those of Kafka's tools, of pip, of PostgreSQL's, of Spark's, and of a program that only we start."""
 _OF_JAVA = "spark/jvm.py"
 
 
