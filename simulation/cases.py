@@ -1,6 +1,5 @@
 """What one schedule is about: a log, a request, and what goes wrong; all of it drawn."""
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -244,9 +243,8 @@ def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) ->
         timestamp_ms += choices.pick(_WILD_MS)
     record_id = (0 if is_newer else number * 100) + choices.below(4)
     key = str(record_id).encode()
-    value: bytes | None = json.dumps(
-        {"id": record_id, "v": f"{number}-{offset}{'g' * case.generation}"}
-    ).encode()
+    text = f"{number}-{offset}{'g' * case.generation}"
+    value: bytes | None = f'{{"id": {record_id}, "v": "{text}"}}'.encode()
     odd = choices.below(8)
     if odd == 1:
         value = None

@@ -4,8 +4,9 @@ import contextlib
 import copy
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, wraps
+from json.encoder import c_make_encoder, encode_basestring, encode_basestring_ascii
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,13 +145,17 @@ def _kept(name: str, work: Callable[..., Any]) -> Any:
 
 
 @cache
-def _encoder(*how: tuple[str, Any]) -> json.JSONEncoder:
-    return json.JSONEncoder(**dict(how))
+def _encoder(*how: tuple[str, Any]) -> Callable[[Any, int], Sequence[str]]:
+    """What `json.dumps` makes anew for each document."""
+    it = json.JSONEncoder(**dict(how))
+    quoted = encode_basestring_ascii if it.ensure_ascii else encode_basestring
+    separators, rest = (it.key_separator, it.item_separator), (it.sort_keys, it.skipkeys)
+    return c_make_encoder(None, it.default, quoted, None, *separators, *rest, it.allow_nan)  # type: ignore[no-any-return, misc]
 
 
 def _dumps(document: Any, *, indent: Any = None, **how: Any) -> str:
     # What is set for reading would be written by what is slow.
-    return _encoder(*how.items()).encode(document)
+    return "".join(_encoder(*how.items())(document, 0))
 
 
 JSON = SimpleNamespace(**{**vars(json), "dumps": _dumps})

@@ -107,13 +107,13 @@ class Scheduler:
         heappush(self._timers, (self.now_ns + round(seconds * 1e9), next(self._numbers), work))
 
     def run_until(self, is_over: Callable[[], bool]) -> None:
-        """Let tasks run; to be called by none of them."""
-        while not is_over():
-            self._fire()
-            now_ns = self.now_ns
+        """Let tasks run; to be called by none of them. It is over by tasks that end, and timers that fire."""
+        is_changed = True
+        while not (is_changed and is_over()):
+            is_changed, now_ns = self._fire(), self.now_ns
             ready = [each for each in self._tasks if each.is_ready(now_ns)]
             if not ready:
-                if not is_over():
+                if not (is_changed and is_over()):
                     self._advance()
                 continue
             task = ready[self.choices.below(len(ready))]
@@ -122,6 +122,7 @@ class Scheduler:
                 waits = sorted(f"{each.process.name}/{each.name}" for each in self._tasks)
                 raise Stuck(f"{_MOST_STEPS} steps and no end: {', '.join(waits)}")
             self._resume(task)
+            is_changed = is_changed or task.is_done
 
     def finish(self) -> None:
         """Let all that are alive come to their end, and all that is on its way arrive."""
@@ -165,9 +166,14 @@ class Scheduler:
             raise Stuck(f"all wait for each other: {', '.join(waiting) or 'nobody'}")
         self.now_ns = max(self.now_ns, min(waits))
 
-    def _fire(self) -> None:
-        while self._timers and self._timers[0][0] <= self.now_ns:
-            heappop(self._timers)[2]()
+    def _fire(self) -> bool:
+        """What is due; whether anything was."""
+        timers = self._timers
+        if not timers or timers[0][0] > self.now_ns:
+            return False
+        while timers and timers[0][0] <= self.now_ns:
+            heappop(timers)[2]()
+        return True
 
     # --- from inside of a task
 

@@ -154,6 +154,9 @@ class Plan:
         so nothing in a plan is code, and all that matters is shown before it runs.
         """
         document = {"version": VERSION, **asdict(self), "planned": self.planned}
+        for facts in document["source"]["topics"].values():
+            sizes = facts["bytes_by_partition"]
+            facts["bytes_by_partition"] = {str(number): size for number, size in sizes.items()}
         return document | {_DIGEST: _digest(document)}
 
     def as_json(self) -> str:
@@ -216,9 +219,7 @@ class Plan:
 def _digest(document: Mapping[str, Any]) -> str:
     """Of all that a document says, however it is laid out."""
     said = {name: each for name, each in document.items() if name != _DIGEST}
-    # Numbers that are keys become texts in JSON, and are sorted as such only then.
-    plain = json.loads(json.dumps(said))
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

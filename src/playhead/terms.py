@@ -97,6 +97,9 @@ class Terms:
         document = {each.name: getattr(self, each.name) for each in fields(self)}
         document["version"] = VERSION
         document["places"] = {topic: list(place) for topic, place in self.places.items()}
+        text = _text(document)
+        if len(text) <= _MOST_PLAIN:
+            return text
         plan = _text(self.plan) if self.plan is not None else ""
         if len(plan) > _MOST_PLAIN:
             packed = base64.b64encode(zlib.compress(plan.encode(), 9)).decode()

@@ -96,7 +96,7 @@ class Admin:
 
     def cluster(self) -> Cluster:
         """Brokers and topics; a broker that does not answer is an error after the deadline."""
-        with self._translated("asking for metadata"):
+        with self.asking("asking for metadata"):
             found = self._client.list_topics(timeout=self._timeout_s)
         return Cluster(
             found.cluster_id or "",
@@ -110,14 +110,14 @@ class Admin:
 
     def groups(self) -> dict[str, str]:
         """Every consumer group and its state."""
-        with self._translated("listing consumer groups"):
+        with self.asking("listing consumer groups"):
             listed = self._client.list_consumer_groups(request_timeout=self._timeout_s)
             found = listed.result(self._timeout_s).valid
         return {group.group_id: group.state.name.lower() for group in found}
 
     def committed(self, group: str) -> int:
         """How many partitions the group has committed offsets for."""
-        with self._translated(f"reading the offsets of group {group}"):
+        with self.asking(f"reading the offsets of group {group}"):
             # Without a coordinator that knows the group, librdkafka ends our process at the next
             # question (its issue 5040); this one is answered with an error.
             known = self._client.describe_consumer_groups([group], request_timeout=self._timeout_s)
@@ -139,7 +139,7 @@ class Admin:
         # As many copies as the cluster makes of a topic when nobody says how many.
         copies = {"replication_factor": replication} if replication is not None else {}
         wanted = NewTopic(name, partitions, config=settings or {}, **copies)
-        with self._translated(f"creating topic {name}"):
+        with self.asking(f"creating topic {name}"):
             try:
                 made = self._client.create_topics([wanted], request_timeout=self._timeout_s)
                 made[name].result(self._timeout_s)
@@ -166,7 +166,7 @@ class Admin:
 
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Earliest and end offset of every partition; the end is the last stable offset."""
-        with self._translated(f"asking for the offsets of {topic}"):
+        with self.asking(f"asking for the offsets of {topic}"):
             described = self._client.list_topics(topic, timeout=self._timeout_s).topics[topic]
             if described.error is not None:
                 raise KafkaException(described.error)
@@ -195,23 +195,17 @@ class Admin:
         self._client.poll(0)
         return self._said[0] if self._said else otherwise
 
-    @contextmanager
-    def asking(self, action: str) -> Iterator[AdminClient]:
-        """The client, for a question of another module; its errors are translated here."""
-        with self._translated(action):
-            yield self._client
-
     @property
     def timeout_s(self) -> float:
         """How long one question may take."""
         return self._timeout_s
 
     @contextmanager
-    def _translated(self, action: str) -> Iterator[None]:
-        """The one seam at which librdkafka's errors become ours."""
+    def asking(self, action: str) -> Iterator[AdminClient]:
+        """The client, for a question; the one seam at which librdkafka's errors become ours."""
         began = time.monotonic()
         try:
-            yield
+            yield self._client
         except (KafkaException, TimeoutError) as exc:
             error = exc.args[0] if isinstance(exc, KafkaException) else None
             if error is None or error.code() in AWAY | _PASSING:
