@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from playhead.expression import BadExpression, Kind, Token
@@ -250,6 +250,7 @@ def _grown(inner: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
 )
 @given(text=st.recursive(LEAVES, _grown, max_leaves=8))
+@example("exists(array(1), x ->`a``b`)")
 def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, text) -> None:
     """Taken by the words: Spark reads nothing else in what we write. Refused by them: by Spark's reading, too."""
     try:

@@ -62,7 +62,11 @@ def complaint(expression: Expression, exc: Exception) -> PlayheadError:
 
 
 def _place(sql: str, exc: "PySparkException") -> tuple[int, int] | None:
+    from pyspark.errors import QueryContextType
+
     for context in exc.getQueryContext() or ():
+        if context.contextType() is not QueryContextType.SQL:
+            continue  # it names a line of Python, and no place in a text
         if context.fragment() and sql[context.startIndex() : context.stopIndex() + 1]:
             return context.startIndex(), context.stopIndex()
     match = _PLACE.search(str(exc))
