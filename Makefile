@@ -6,8 +6,13 @@ UV := $(shell command -v uv 2>/dev/null)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Which tests `make test` runs; CI gives a seeded sample of the torture suite a place in it.
+# Other arguments for pytest, such as paths: then `make test` is one run of pytest with them.
 PYTEST_ARGS ?=
+PYTEST := $(BIN)/python -u -m pytest --durations=25
+# The seed of the commit chooses a sample of the torture suite, which every run of all tests has in it.
+QUICK := -m 'not torture or sample'
+# Runs targets beside one another, each argument a lane of its own.
+LANES := @MAKE='$(MAKE)' $(BIN)/python tools/lanes.py
 # How long `make simulate` plays schedules; SEED=… repeats a series, or one schedule of it.
 SECONDS_OF_SIMULATION = $(or $(SECONDS),60)
 
@@ -15,7 +20,7 @@ SECONDS_OF_SIMULATION = $(or $(SECONDS),60)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: setup ## the story on real servers, end to end
@@ -23,10 +28,25 @@ demo: setup ## the story on real servers, end to end
 
 .PHONY: test
 test: setup ## every test but the long ones
-	@$(BIN)/python -m pytest -m 'not torture or sample' $(PYTEST_ARGS)
+ifdef PYTEST_ARGS
+	@$(PYTEST) $(QUICK) $(PYTEST_ARGS)
+else
+	$(LANES) test-unit test-spark test-sandbox
+endif
+
+.PHONY: test-unit test-spark test-sandbox
+test-unit: setup ## the tests that need neither an engine nor a server
+	@$(PYTEST) $(QUICK) tests/unit $(PYTEST_ARGS)
+
+test-spark: setup ## the tests of the engine, in one session of it
+	@$(PYTEST) $(QUICK) tests/spark $(PYTEST_ARGS)
+
+test-sandbox: setup ## the tests on real servers
+	@$(PYTEST) $(QUICK) tests/sandbox $(PYTEST_ARGS)
 
 .PHONY: check
-check: setup lint types layers budgets supply generated test simulate ## all that CI checks
+check: setup ## all that CI checks
+	$(LANES) 'lint types layers budgets supply generated test-unit simulate' test-spark test-sandbox
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-_SAMPLE = 2
-
 
 def _seed() -> str:
     """PLAYHEAD_SEED, or the commit: each change meets another sample, and the same one each time."""
@@ -28,7 +26,7 @@ SEED = _seed()
 
 
 def pytest_report_header() -> str:
-    return f"torture sample: {_SAMPLE} tests by seed {SEED} (PLAYHEAD_SEED={SEED} repeats it)"
+    return f"torture sample: a test of each folder by seed {SEED} (PLAYHEAD_SEED={SEED} repeats it)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,9 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    torture = sorted(
-        (item for item in items if item.get_closest_marker("torture")), key=lambda item: item.nodeid
-    )
-    chosen = random.Random(SEED).sample(torture, min(_SAMPLE, len(torture)))
-    for item in chosen:
-        item.add_marker("sample")
+    """Choose by folder, so that the sample is the same whether the folders run together or apart."""
+    folders: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("torture"):
+            folders.setdefault(item.path.parent, []).append(item)
+    for folder, torture in folders.items():
+        torture.sort(key=lambda item: item.nodeid)
+        random.Random(f"{SEED} {folder.name}").choice(torture).add_marker("sample")

@@ -1,0 +1,123 @@
+"""Run targets of the Makefile beside one another: `python tools/lanes.py "lint types" test-spark`.
+
+Each argument is a lane: its targets run one after the other, and the lanes run at the same time. The
+output of a target is printed in one piece when the target ends. Every target runs, also after a failure;
+the exit code is 1 if one failed. While nothing ends, a line a minute says how far each lane has come.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+_STATUS_EVERY_S = 60.0
+_LAST_BYTES = 4_000
+
+
+@dataclass
+class Lane:
+    """Targets that run one after the other; `report` is told the name, exit code, seconds and output of each."""
+
+    targets: list[str]
+    report: Callable[[str, int, float, str], None]
+    process: "subprocess.Popen[bytes] | None" = None
+    output: "IO[bytes] | None" = None
+    is_ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        for target in self.targets:
+            if self.is_ended.is_set():
+                return
+            self._run_one(target)
+
+    def _run_one(self, target: str) -> None:
+        with tempfile.TemporaryFile() as output:
+            begun = time.monotonic()
+            self.process = subprocess.Popen(
+                [os.environ.get("MAKE", "make"), "--no-print-directory", target],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+            self.output = output
+            code = self.process.wait()
+            self.output = None
+            output.seek(0)
+            text = output.read().decode("utf-8", "replace")
+        self.report(target, code, time.monotonic() - begun, text)
+
+    def interrupt(self) -> None:
+        """End the running target as Ctrl-C does, so that it stops the servers it has started."""
+        self.is_ended.set()
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGINT)
+
+    def status(self) -> str | None:
+        """The last line of output, or `None` when no target runs."""
+        output = self.output
+        if output is None:
+            return None
+        size = os.fstat(output.fileno()).st_size
+        last = os.pread(output.fileno(), _LAST_BYTES, max(0, size - _LAST_BYTES))
+        lines = last.decode("utf-8", "replace").split("\n")
+        return next((line.strip()[-80:] for line in reversed(lines) if line.strip()), "started")
+
+
+@dataclass
+class Board:
+    """Prints what the lanes report, one target at a time."""
+
+    results: list[tuple[str, int, float]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def report(self, target: str, code: int, seconds: float, text: str) -> None:
+        with self._lock:
+            self.results.append((target, code, seconds))
+            word = "ok" if code == 0 else f"FAILED with exit code {code}"
+            print(f"== {target}: {word}, {seconds:.0f} s", flush=True)
+            print(text, end="" if text.endswith("\n") or not text else "\n", flush=True)
+
+    def status(self, lanes: list[Lane], seconds: float) -> None:
+        with self._lock:
+            for lane in lanes:
+                if (line := lane.status()) is not None:
+                    print(f"-- {seconds:.0f} s: {line}", flush=True)
+
+    def summary(self) -> int:
+        print("== summary")
+        for target, code, seconds in self.results:
+            print(f"{'ok' if code == 0 else 'FAILED':8}{target:16}{seconds:6.0f} s")
+        return 1 if any(code for _, code, _ in self.results) else 0
+
+
+def main(words: list[str]) -> int:
+    board, begun = Board(), time.monotonic()
+    lanes = [Lane(word.split(), board.report) for word in words]
+    # A CI that gives up sends SIGTERM; what was started has to end then, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        running = [pool.submit(lane.run) for lane in lanes]
+        try:
+            while wait(running, _STATUS_EVERY_S).not_done:
+                board.status(lanes, time.monotonic() - begun)
+        except KeyboardInterrupt:
+            for lane in lanes:
+                lane.interrupt()
+    for future in running:
+        future.result()  # an error of this tool is no success
+    code = board.summary()
+    return 130 if any(lane.is_ended.is_set() for lane in lanes) else code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
