@@ -102,13 +102,13 @@ def test_the_missing_permission_is_named_step_by_step(
     for needed, kind, name, operation in steps:
         refused = as_alice(*reset)
         assert refused.returncode == 1
-        assert f"needed: {needed} {name}" in refused.stderr
+        assert f"missing ACL: {needed} {name}" in refused.stderr
         assert f"--operation {operation.name.title()}" in refused.stderr
         allow(connection, kind, name, operation)
     done = as_alice(*reset)
     assert done.returncode == 0, done.stderr
     refused = as_alice("delete", GROUP, "--yes")
-    assert f"needed: Delete on group {GROUP}" in refused.stderr
+    assert f"missing ACL: Delete on group {GROUP}" in refused.stderr
     undone = as_alice("undo", GROUP, "--yes")
     assert undone.returncode == 0, undone.stderr
     described = as_alice("describe", GROUP)

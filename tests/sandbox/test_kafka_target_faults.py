@@ -26,7 +26,7 @@ from playhead.faults import abort_points
 from playhead.kafka import commits, comparison, transactions
 from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.failures import LedgerWaits
+from playhead.kafka.errors import LedgerWaits
 from playhead.kafka.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
 from playhead.kafka.offset_map import OffsetMap
 from playhead.kafka.offsets import stable_ends

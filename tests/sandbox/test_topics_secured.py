@@ -21,11 +21,11 @@ from confluent_kafka.admin import (
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka import topics
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import KafkaRefused, Need, NotAllowed, needing
 from playhead.kafka.lines import Outgoing
 from playhead.kafka.log_dirs import sizes, sizes_at_leaders
 from playhead.kafka.offsets import describe
-from playhead.kafka.permissions import NotAllowed, needing
 from playhead.kafka.sending import Sender
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.wire import Wire
@@ -113,14 +113,14 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
     with Admin(alice) as admin:
         with pytest.raises(NotAllowed) as caught:
             topics.create(admin, topics.NewShape("other"))
-        assert (caught.value.operation, caught.value.resource) == (
-            "Create",
-            "topic other, or on the cluster",
-        )
+        assert caught.value.needs == (Need("Create", "topic", "other"),)
         with pytest.raises(NotAllowed, match="the cluster does not allow it") as caught:
             topics.describe_topics(admin, [TOPIC])
-        assert caught.value.hint is not None
-        assert f"Describe on topic {TOPIC}" in caught.value.hint
+        assert f"missing ACL: Describe on topic {TOPIC}" in str(caught.value)
+        assert (
+            f"kafka-acls --add --allow-principal User:NAME --operation Describe --topic {TOPIC}"
+            in (caught.value.hint or "")
+        )
 
         guarded.allow(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
         (found,) = topics.describe_topics(admin, [TOPIC])
@@ -129,13 +129,13 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
 
         with pytest.raises(NotAllowed) as caught:
             topics.delete(admin, TOPIC)
-        assert caught.value.operation == "Delete"
+        assert caught.value.needs == (Need("Delete", "topic", TOPIC),)
         with pytest.raises(NotAllowed) as caught:
             topics.alter(admin, topics.Alteration(TOPIC, settings={"retention.ms": "1"}), found)
-        assert caught.value.operation == "AlterConfigs"
+        assert caught.value.needs == (Need("AlterConfigs", "topic", TOPIC),)
         with pytest.raises(NotAllowed) as caught:
             sizes(admin, alice, [TOPIC])
-        assert (caught.value.operation, caught.value.resource) == ("Describe", "the cluster")
+        assert caught.value.needs == (Need("Describe", "cluster"),)
         described = describe(admin, [TOPIC])
         assert described[TOPIC].leaders, "there is somebody to ask"
         assert sizes_at_leaders(alice, described) == {TOPIC: {}}, "a plan does without"
@@ -147,9 +147,9 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
 
 def test_reading_without_the_acl_names_it(guarded: Guarded) -> None:
     source = KafkaSource(guarded.by("PLAIN"), topics=("hidden",), patience_s=10)
-    with pytest.raises(NotAllowed) as caught, needing("Read", "topic hidden"):
+    with pytest.raises(NotAllowed) as caught, needing(Need("Read", "topic", "hidden")):
         source.bounds()
-    assert "Read on topic hidden" in (caught.value.hint or "")
+    assert "missing ACL: Read on topic hidden" in str(caught.value)
 
 
 @pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-512", "certificate", "certificate as text"])

@@ -14,8 +14,7 @@ from playhead.cli.app import app
 _SOURCE = Path(playhead.__file__).parent
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _OF_OTHERS = {
-    "kafka/access.py": {"--add", "--allow-principal", "--operation"},
-    "kafka/permissions.py": {"--add", "--operation"},
+    "kafka/errors.py": {"--add", "--allow-principal", "--operation"},
     "kafka/groups_forget.py": {"--force-reinstall"},
     "sandbox/database.py": {"--auth", "--locale", "--pwfile"},
     "spark/aot.py": {"--background"},

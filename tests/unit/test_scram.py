@@ -10,7 +10,7 @@ import pytest
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.scram import MOST_ITERATIONS, NotScram, Scram
 from playhead.kafka.wire import Wire
 from tests.scripted_broker import ScriptedBroker

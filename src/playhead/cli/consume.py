@@ -183,7 +183,7 @@ def _stretches(
     run: Run, source: "KafkaSource", resolved: "Resolved"
 ) -> "tuple[list[Stretch], tuple[Note, ...]]":
     from playhead.duration import parse_duration_ms
-    from playhead.kafka.permissions import needing
+    from playhead.kafka.errors import Need, needing
     from playhead.kafka.scan import from_now, stretches
     from playhead.time_span import LATENESS_MS, ReadOn
 
@@ -191,7 +191,8 @@ def _stretches(
     late = values["lateness"]
     lateness_ms = LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
     asked = ReadOn.parse(read_on(run))
-    with needing("Read", f"topic {', '.join(source.topics) or source.pattern}"):
+    topics = source.topics or (source.pattern or "",)
+    with needing(*(Need("Read", "topic", topic) for topic in topics)):
         if values["follow"] and not _says_from(run):
             return from_now(source), ()
         is_open = values["follow"]

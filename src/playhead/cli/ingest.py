@@ -104,13 +104,13 @@ def _outlets(
     """Where records go, and dead letters; None when nothing is to be sent."""
     from playhead.kafka.admin import Admin
     from playhead.kafka.dead_letters import dig
+    from playhead.kafka.errors import Need, needing
     from playhead.kafka.offsets import describe
     from playhead.kafka.outlet import Memory, Outlet
-    from playhead.kafka.permissions import needing
     from playhead.kafka.target_topics import look_up
 
     connection = connection_of(endpoint, run.configuration())
-    with Admin(connection) as admin, needing("Describe", f"topic {endpoint.name}"):
+    with Admin(connection) as admin, needing(Need("Describe", "topic", endpoint.name)):
         describe(admin, [endpoint.name])
         found = look_up(admin, [endpoint.name])[endpoint.name]
         if found.sets_log_append_time:

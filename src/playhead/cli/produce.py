@@ -145,12 +145,12 @@ def produce(
         ask(f"producing to {topic}", topic, configuration, yes=True)
     connection = configuration.kafka()
     from playhead.kafka.admin import Admin
+    from playhead.kafka.errors import Need, needing
     from playhead.kafka.offsets import describe
-    from playhead.kafka.permissions import needing
     from playhead.kafka.sending import ACKS, Sender
     from playhead.kafka.target_topics import look_up
 
-    with Admin(connection) as admin, needing("Describe", f"topic {topic}"):
+    with Admin(connection) as admin, needing(Need("Describe", "topic", topic)):
         describe(admin, [topic])
         found = look_up(admin, [topic])[topic]
     lines.partitions = found.partitions

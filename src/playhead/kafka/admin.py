@@ -16,48 +16,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from playhead.connection import KafkaConnection
-from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka import clients
+from playhead.kafka.errors import Meaning, meaning_of, translated
 
 DEFAULT_TIMEOUT_S = 10.0
-AWAY = {
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._RESOLVE,
-    KafkaError._SSL,
-    KafkaError._AUTHENTICATION,
-    KafkaError._DESTROY_BROKER,  # the connection that the question went by has been given up
-}
-# A broker that answers so has just started, or hands over: trying again later may well work.
-_PASSING = {
-    KafkaError._NOENT,  # the client's own word for a partition without a leader
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.NOT_CONTROLLER,
-    KafkaError._WAIT_COORD,
-    KafkaError._TIMED_OUT_QUEUE,
-}
-_NOT_YET = _PASSING | {KafkaError.UNKNOWN_TOPIC_OR_PART}
-
-
-class KafkaRefused(PlayheadError):
-    """The cluster answered, and said no."""
-
-    def __init__(self, action: str, *, reason: str) -> None:
-        self.action, self.reason = action, reason
-        super().__init__(f"{action}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +120,12 @@ class Admin:
             try:
                 self._offsets(wanted, OffsetSpec.latest())
             except KafkaException as exc:
-                if exc.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                error = exc.args[0]
+                is_early = (
+                    meaning_of(error) in (Meaning.AWAY, Meaning.NOT_READY)
+                    or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                )
+                if not is_early or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
             else:
@@ -202,16 +169,6 @@ class Admin:
 
     @contextmanager
     def asking(self, action: str) -> Iterator[AdminClient]:
-        """The client, for a question; the one seam at which librdkafka's errors become ours."""
-        began = time.monotonic()
-        try:
+        """The client, for a question; errors are raised as Playhead's."""
+        with translated(action, self._connection.bootstrap_servers, reason=self._why):
             yield self._client
-        except (KafkaException, TimeoutError) as exc:
-            error = exc.args[0] if isinstance(exc, KafkaException) else None
-            if error is None or error.code() in AWAY | _PASSING:
-                raise BrokerUnavailable(
-                    self._connection.bootstrap_servers or "",
-                    waited_s=round(time.monotonic() - began, 1),
-                    reason=self._why(error.str() if error else "no answer"),
-                ) from exc
-            raise KafkaRefused(action, reason=f"{error.str()} ({error.name()})") from exc

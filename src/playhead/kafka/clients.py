@@ -8,10 +8,11 @@ simulation replaces these names.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from playhead import exposed
+from playhead.kafka.errors import refused
 
 make_consumer: Callable[..., Any] = Consumer
 make_producer: Callable[..., Any] = Producer
@@ -20,22 +21,23 @@ make_admin: Callable[..., Any] = AdminClient
 
 def consumer(settings: dict[str, Any]) -> Any:
     """A consumer, with librdkafka's settings."""
-    _warn(settings)
-    return make_consumer(settings)
+    return _made(make_consumer, settings)
 
 
 def producer(settings: dict[str, Any], **more: Any) -> Any:
     """A producer, with librdkafka's settings; `logger` and such go to the client."""
-    _warn(settings)
-    return make_producer(settings, **more)
+    return _made(make_producer, settings, **more)
 
 
 def admin(settings: dict[str, Any]) -> Any:
     """An admin client, with librdkafka's settings."""
-    _warn(settings)
-    return make_admin(settings)
+    return _made(make_admin, settings)
 
 
-def _warn(settings: Mapping[str, Any]) -> None:
+def _made(make: Callable[..., Any], settings: Mapping[str, Any], **more: Any) -> Any:
     said = (str(settings.get(key, "")) for key in ("security.protocol", "bootstrap.servers"))
     exposed.of_kafka(*said)
+    try:
+        return make(settings, **more)
+    except KafkaException as exc:
+        raise refused(exc.args[0], "making a Kafka client") from exc

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.faults import abort_point
-from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.ledger import folded
 from playhead.kafka.ledger_keys import LEDGER_TOPIC, key_of, new_writer
 from playhead.kafka.offset_map import MapMaker, spans

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from playhead.account import Account, ErrorRule
 from playhead.connection import KafkaConnection
-from playhead.kafka.failures import LedgerWaits
+from playhead.kafka.errors import LedgerWaits
 from playhead.kafka.offset_map import OffsetMap, Run
 from playhead.kafka.offsets import NoSuchTopic
 from playhead.kafka.routes import Route, sendable

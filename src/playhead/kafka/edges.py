@@ -10,7 +10,8 @@ from confluent_kafka.admin import OffsetSpec
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.instant import show_ms
-from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin, KafkaRefused
+from playhead.kafka.admin import DEFAULT_TIMEOUT_S, Admin
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.glance import glance
 from playhead.kafka.offsets import bounds_of, describe, places_of, topics_like
 from playhead.record import Slice

@@ -3,20 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import ConfigResource
 
-from playhead.kafka.admin import AWAY, Admin
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Meaning, meaning_of
 from playhead.kafka.offsets import Described
 from playhead.note import Note
 from playhead.source import TopicFacts
 
 _WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
-_NOT_ALLOWED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
 Settings = Mapping[str, str]
 # What decides whether a copy of a topic takes the same records and keeps them as long, with the values
 # that need not be said: not every broker knows the later ones.
@@ -43,7 +39,7 @@ def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | N
             try:
                 entries = answer.result(admin.timeout_s)
             except KafkaException as exc:
-                if exc.args[0].code() not in _NOT_ALLOWED:
+                if meaning_of(exc.args[0]) is not Meaning.NOT_AUTHORIZED:
                     raise
                 found[resource.name] = None
             else:
@@ -117,7 +113,7 @@ def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
             except KafkaException as exc:
                 # Gone meanwhile, of a kind that the client does not know, or not ours to see:
                 # this is only said to people, and no reason to fail.
-                if exc.args[0].code() in AWAY:
+                if meaning_of(exc.args[0]) is Meaning.AWAY:
                     raise
     return {name: _by_topic(members) for name, members in found.items()}
 

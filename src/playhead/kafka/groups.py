@@ -11,21 +11,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from playhead.endpoint import check_group
 from playhead.errors import UsageError
 from playhead.groups.plan import Committed
-from playhead.kafka.access import Need, needing
 from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Meaning, Need, meaning_of, needing
 from playhead.source import Place
 
 IDLE = frozenset({"empty", "dead"})
 """States in which offsets may be written from outside."""
-ON_ITS_WAY = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
-"""A coordinator that has just been made, or moves, is found again in a moment."""
 _AGAIN_AFTER_S = 0.1
 
 
@@ -83,7 +74,7 @@ class Group:
 def listed(admin: Admin) -> list[Listed]:
     """Every group that we may see; a broker that did not answer is an error, not a shorter list."""
     with (
-        needing(Need("Describe", "cluster", "")),
+        needing(Need("Describe", "cluster")),
         admin.asking("listing consumer groups") as client,
     ):
         asked = client.list_consumer_groups(request_timeout=admin.timeout_s)
@@ -110,7 +101,7 @@ def described(admin: Admin, groups: Sequence[str]) -> dict[str, Group]:
             for group, answer in answers.items():
                 if isinstance(answer, Group):
                     found[group] = answer
-                elif is_late or answer.args[0].code() not in ON_ITS_WAY:
+                elif is_late or meaning_of(answer.args[0]) is not Meaning.NOT_READY:
                     raise answer
         if len(found) == len(set(groups)):
             return found

@@ -13,7 +13,8 @@ from playhead.groups.mode import Mode
 from playhead.groups.plan import Committed, GroupPlan, Move, decide
 from playhead.groups.scope import Scope
 from playhead.groups.snapshot import Snapshot, Snapshots
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.groups import Group, NoSuchGroup, committed, delete, described, listed
 from playhead.kafka.groups_facts import facts, gather, partitions_meant, split, with_times
 from playhead.kafka.groups_idle import need_idle

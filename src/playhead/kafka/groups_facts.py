@@ -7,8 +7,8 @@ from playhead.connection import KafkaConnection
 from playhead.groups.mode import ByPartition, Facts, Mode
 from playhead.groups.plan import Committed, GroupPlan
 from playhead.groups.scope import NoSuchPartition, Scope
-from playhead.kafka.access import Need, needing
 from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Need, needing
 from playhead.kafka.groups_times import times_of
 from playhead.kafka.instants import first_records_at
 from playhead.kafka.offsets import Described, bounds_of, describe, describe_those, entries_at

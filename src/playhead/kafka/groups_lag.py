@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.groups.plan import Committed, Reach
-from playhead.kafka.access import Need, needing
 from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Need, needing
 from playhead.kafka.groups import Group, Member
 from playhead.kafka.groups_facts import PATIENCE_S, split
 from playhead.kafka.groups_log import read_log

@@ -7,9 +7,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka import clients
-from playhead.kafka.admin import KafkaRefused
-from playhead.kafka.failures import is_definite
-from playhead.kafka.groups_write import NOT_IDLE, JoinedMeanwhile
+from playhead.kafka.errors import Meaning, is_definite, meaning_of, refused
+from playhead.kafka.groups_write import JoinedMeanwhile
 from playhead.source import Place
 
 
@@ -45,10 +44,9 @@ class GroupMover:
         self._consumer.close()
 
     def _translated(self, error: KafkaError) -> Exception:
-        if error.code() in NOT_IDLE:
+        if meaning_of(error) is Meaning.GROUP_IN_USE:
             return JoinedMeanwhile(self._group, reason=error.str())
         if is_definite(error):
-            action = f"writing the offsets of group {self._group}"
-            return KafkaRefused(action, reason=f"{error.str()} ({error.name()})")
+            return refused(error, f"writing the offsets of group {self._group}")
         servers = self._connection.bootstrap_servers or ""
         return BrokerUnavailable(servers, waited_s=0, reason=error.str())

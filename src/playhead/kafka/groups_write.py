@@ -10,22 +10,13 @@ from playhead.endpoint import check_group
 from playhead.errors import EXIT_DIFFERENT, PlayheadError
 from playhead.faults import abort_point
 from playhead.groups.plan import Committed, GroupPlan
-from playhead.kafka.access import Need, needing
-from playhead.kafka.admin import Admin, KafkaRefused
-from playhead.kafka.groups import ON_ITS_WAY, committed
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import KafkaRefused, Meaning, Need, meaning_of, needing
+from playhead.kafka.groups import committed
 from playhead.kafka.groups_forget import forget
 from playhead.source import Place
 
 _AGAIN_AFTER_S = 0.1
-# What a coordinator says to one who is not a member of a group that has some.
-NOT_IDLE = {
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.NON_EMPTY_GROUP,
-    KafkaError.GROUP_SUBSCRIBED_TO_TOPIC,
-}
 
 
 class JoinedMeanwhile(KafkaRefused):
@@ -88,7 +79,7 @@ def forget_offsets(
     ):
         refused = forget(connection, group, there, timeout_s=admin.timeout_s)
         for error in refused.values():
-            if error.code() in NOT_IDLE:
+            if meaning_of(error) is Meaning.GROUP_IN_USE:
                 raise JoinedMeanwhile(group, reason=error.str())
             raise KafkaException(error)
 
@@ -101,9 +92,9 @@ def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None
     left = dict(offsets)
     while left:
         refused = _ask(admin, group, left)
-        if any(error.code() in NOT_IDLE for error in refused.values()):
+        if any(meaning_of(error) is Meaning.GROUP_IN_USE for error in refused.values()):
             raise JoinedMeanwhile(group, reason=next(iter(refused.values())).str())
-        lasting = [e for e in refused.values() if e.code() not in ON_ITS_WAY]
+        lasting = [e for e in refused.values() if meaning_of(e) is not Meaning.NOT_READY]
         if lasting or (refused and time.monotonic() > deadline):
             with (
                 needing(*_read_topics(refused), Need("Read", "group", group)),

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka import clients
-from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.errors import Meaning, meaning_of, refused
 from playhead.source import Place
 
 AT_ONCE = 5_000
@@ -44,13 +44,6 @@ _FIXED: dict[str, Any] = {
     # A record may be larger than any fetch; the broker's own limit is the one that counts.
     "receive.message.max.bytes": 2_147_483_647,
     "log_level": 0,
-}
-_HOPELESS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError._BAD_MSG,
-    KafkaError._BAD_COMPRESSION,
 }
 
 
@@ -86,10 +79,7 @@ class Intake:
         both = _TUNING | dict(tuning or {}) | told
         if _BACKOFF in told:
             del both["reconnect.backoff.max.ms"]
-        try:
-            self._consumer = clients.consumer(both | _FIXED | own)
-        except KafkaException as exc:
-            raise KafkaRefused("making a consumer", reason=exc.args[0].str()) from exc
+        self._consumer = clients.consumer(both | _FIXED | own)
 
     def close(self) -> None:
         """Let the consumer go; there is no group to leave."""
@@ -146,8 +136,8 @@ class Intake:
 
     def judge(self, error: KafkaError, purpose: str) -> None:
         """Raise what waiting does not mend; the rest is the reason, should nothing come."""
-        if error.code() in _HOPELESS or error.fatal():
-            raise KafkaRefused(purpose, reason=f"{error.str()} ({error.name()})")
+        if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
+            raise refused(error, purpose)
         self._said = error.str()
 
     def _hear(self, error: KafkaError) -> None:

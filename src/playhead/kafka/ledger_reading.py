@@ -14,7 +14,7 @@ from playhead.connection import KafkaConnection
 from playhead.errors import Unavailable
 from playhead.kafka import clients
 from playhead.kafka.admin import Admin
-from playhead.kafka.failures import LedgerWaits, translated
+from playhead.kafka.errors import LedgerWaits, translated
 from playhead.kafka.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.offsets import describe_those
 
@@ -161,11 +161,11 @@ def _look(
     end: int,
     wanted: Callable[[bytes], bool],
 ) -> _Look:
-    look = _Look(start, wanted)
+    look, reason = _Look(start, wanted), "reading the ledger: {}".format
     deadline = time.monotonic() + _PATIENCE_S
     with _consumer(connection, isolation, start) as consumer:
         while look.position < end:
-            with translated(connection, "reading the ledger"):
+            with translated("reading the ledger", connection.bootstrap_servers, reason=reason):
                 # All that is there; else the first to come, for to wait for many is to wait in vain.
                 found = consumer.consume(_PER_CALL, 0) or consumer.consume(1, _WAIT_S)
                 for each in found:

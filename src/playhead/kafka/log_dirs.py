@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError
+
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Need, needing, refused
 from playhead.kafka.offsets import Described
-from playhead.kafka.permissions import NotAllowed
 from playhead.kafka.wire import Fields, Wire
 
 _DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # understood by every broker since 2.0
 _LEADER_WITHIN_S = 2.0
-_NOT_ALLOWED = 31
-_STORAGE_ERROR = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | Non
     held: list[Held] = []
     for number, broker in sorted(found.brokers.items()):
         address = f"{broker.host}:{broker.port}"
-        held += _read(_answer(connection, address, body, admin.timeout_s), number)
+        with needing(Need("Describe", "cluster")):
+            held += _read(_answer(connection, address, body, admin.timeout_s), number)
     return sorted(held, key=lambda each: (each.topic, each.partition, each.broker, each.log_dir))
 
 
@@ -101,22 +102,12 @@ def _read(answer: bytes, broker: int) -> Iterator[Held]:
     directories = fields.int32()
     if not directories:
         # Nobody's directories: this is how version 1 says that we may not see them.
-        raise NotAllowed(
-            f"asking broker {broker} for its log directories",
-            operation="Describe",
-            resource="the cluster",
-        )
+        error = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+        raise refused(error, f"asking broker {broker} for its log directories")
     for _ in range(directories):
         code, log_dir = fields.int16(), fields.text()
-        if code == _NOT_ALLOWED:
-            raise NotAllowed(
-                f"asking broker {broker} for {log_dir}",
-                operation="Describe",
-                resource="the cluster",
-            )
         if code:
-            reason = "the directory is offline" if code == _STORAGE_ERROR else f"error {code}"
-            raise KafkaRefused(f"asking broker {broker} for {log_dir}", reason=reason)
+            raise refused(KafkaError(code), f"asking broker {broker} for {log_dir}")
         yield from _replicas(fields, broker, log_dir)
 
 

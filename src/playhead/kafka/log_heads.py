@@ -4,11 +4,13 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError
+
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Need, needing, refused
 from playhead.kafka.offsets import describe
-from playhead.kafka.permissions import NotAllowed
 from playhead.kafka.wire import Fields, Wire
 from playhead.source import Place
 
@@ -16,7 +18,7 @@ _FETCH, _VERSION = 1, 10  # understood by every broker since 2.1
 _WAIT_MS = 500
 _READ_COMMITTED = 1
 _NO_SESSION = struct.pack(">ii", 0, -1)
-_OUT_OF_BOUNDS, _NOT_ALLOWED = 1, 29
+_OUT_OF_BOUNDS = 1
 # Another broker leads the partition now, or will soon.
 _MOVED = {3, 5, 6, 9, 56, 74, 75, 78, 100}
 _AT_ONCE = 32
@@ -126,10 +128,9 @@ class LogHeads:
         if code in _MOVED:
             self._leaders.clear()
             raise self._away(place, f"its leader said error {code}")
-        if code == _NOT_ALLOWED:
-            raise NotAllowed("looking into a log", operation="Read", resource=f"topic {place[0]}")
         if code:
-            raise KafkaRefused(f"looking into {place[0]}:{place[1]}", reason=f"error {code}")
+            with needing(Need("Read", "topic", place[0])):
+                raise refused(KafkaError(code), f"reading the log of {place[0]}:{place[1]}")
         return Heads(tuple(heads_in(data)), aborted)
 
     def _away(self, place: Place, reason: str) -> BrokerUnavailable:

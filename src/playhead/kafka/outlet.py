@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from playhead.connection import KafkaConnection
 from playhead.kafka import clients
-from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.errors import client_error
 from playhead.kafka.sending import Acks, Delivery, producer_settings, reason_of, silent
 from playhead.record import Headers
 
@@ -70,15 +70,8 @@ class Outlet:
         self._trouble: KafkaError | None = None
         self._over = False
         self._settings["error_cb"] = self._hear
-        self._producer: Any = self._made()
+        self._producer: Any = clients.producer(self._settings, logger=silent())
         """None when it is closed."""
-
-    def _made(self) -> Producer:
-        try:
-            return clients.producer(self._settings, logger=silent())
-        except KafkaException as exc:
-            action = f"producing to {self.topic}"
-            raise KafkaRefused(action, reason=exc.args[0].str()) from exc
 
     @property
     def waiting(self) -> int:
@@ -112,7 +105,8 @@ class Outlet:
             self._producer.poll(0)
         except (KafkaException, SystemError) as exc:
             # What ends the client for good is raised in whatever is called next, once.
-            self._need_end(exc)
+            client_error(exc)
+            self._over = True
         if self._over or (self._trouble is not None and self._trouble.fatal()):
             self._begin_again()
 
@@ -123,7 +117,8 @@ class Outlet:
             try:
                 self._producer.flush(left_s)
             except (KafkaException, SystemError) as exc:
-                self._need_end(exc)
+                client_error(exc)
+                self._over = True
                 break
         self._give_up()
 
@@ -131,7 +126,7 @@ class Outlet:
         self.ends += 1
         self._give_up()
         self._over, self._trouble = False, None
-        self._producer = self._made()
+        self._producer = clients.producer(self._settings, logger=silent())
 
     def _give_up(self) -> None:
         """Whatever waits has failed, each once: by the client's word for it, or by ours."""
@@ -140,16 +135,11 @@ class Outlet:
             try:
                 self._producer.flush(_AFTER_THE_END_S)
             except (KafkaException, SystemError) as exc:
-                self._need_end(exc)
+                client_error(exc)
+                self._over = True
         for _ in range(self.waiting):
             self._note_failed(None)
         self._producer = None
-
-    def _need_end(self, exc: BaseException) -> None:
-        cause = exc.__cause__ if isinstance(exc, SystemError) else exc
-        if not isinstance(cause, KafkaException):
-            raise exc
-        self._over = True
 
     def _note(self, error: KafkaError | None, _: object) -> None:
         if error is None:

@@ -1,6 +1,5 @@
 """Sends records of whatever origin into one topic, and counts which of them arrived."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,12 +8,20 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from playhead.connection import KafkaConnection
-from playhead.errors import BrokerUnavailable, PlayheadError
+from playhead.errors import PlayheadError
 from playhead.kafka import clients
-from playhead.kafka.admin import AWAY, KafkaRefused
+from playhead.kafka.errors import (
+    Meaning,
+    Need,
+    client_error,
+    meaning_of,
+    missing_acls,
+    needing,
+    text_of,
+    translated,
+)
 from playhead.kafka.headers import unsendable
 from playhead.kafka.lines import Outgoing
-from playhead.kafka.permissions import needing
 
 Acks = Literal["0", "1", "all"]
 ACKS: Mapping[str, str] = {
@@ -29,8 +36,6 @@ _AFTER_THE_END_S = 5.0
 _MOST_BYTES = 1_000_000_000  # the broker's limit is the one that counts
 _MOST_FAILURES = 10
 _NOW = 0
-# Without Write on any topic a client that writes each record once is not even given its number.
-_NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
 class NotSendable(PlayheadError):
@@ -81,17 +86,13 @@ class Sender:
     _committed: int = 0
 
     def __post_init__(self) -> None:
-        action = f"producing to {self.topic}"
-        try:
-            self._producer = clients.producer(
-                producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
-            )
-        except KafkaException as exc:
-            raise KafkaRefused(action, reason=exc.args[0].str()) from exc
+        self._producer = clients.producer(
+            producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
+        )
         # Else the client asks for its number before it has a connection, and again after half a second.
         self._call(lambda: self._producer.list_topics(self.topic, self.delivery.timeout_s))
         if self.delivery.transactional_id is not None:
-            with needing("Write", f"transactional id {self.delivery.transactional_id}"):
+            with needing(Need("Write", "transactional-id", self.delivery.transactional_id)):
                 self._call(lambda: self._producer.init_transactions(self.delivery.timeout_s))
 
     @property
@@ -133,7 +134,7 @@ class Sender:
             except (KafkaException, SystemError) as exc:
                 # Told at once: it is larger than anything can be, or the client has ended for good.
                 if isinstance(exc, SystemError):
-                    self._end_for_good(exc)
+                    self._fatal = client_error(exc)
                     continue
                 self._note(record.number, exc.args[0], None)
                 return
@@ -173,21 +174,8 @@ class Sender:
         self._committed += count
 
     def _call(self, call: Any) -> None:
-        began = time.monotonic()
-        try:
+        with translated(f"producing to {self.topic}", self.connection.bootstrap_servers):
             call()
-        except KafkaException as exc:
-            error = exc.args[0]
-            if error.code() in AWAY:
-                servers, waited_s = (
-                    self.connection.bootstrap_servers or "",
-                    time.monotonic() - began,
-                )
-                raise BrokerUnavailable(
-                    servers, waited_s=round(waited_s, 1), reason=error.str()
-                ) from exc
-            action = f"producing to {self.topic}"
-            raise KafkaRefused(action, reason=f"{error.str()} ({error.name()})") from exc
 
     def _serve(self, wait_s: float | None) -> int:
         """Poll, or flush for so long: how many are on their way still."""
@@ -197,14 +185,8 @@ class Sender:
             return int(self._producer.flush(wait_s))
         except (KafkaException, SystemError) as exc:
             # What ends the client for good is raised in whatever is called next, once.
-            self._end_for_good(exc)
+            self._fatal = client_error(exc)
             return int(self._producer.flush(_AFTER_THE_END_S))
-
-    def _end_for_good(self, exc: BaseException) -> None:
-        cause = exc.__cause__ if isinstance(exc, SystemError) else exc
-        if not isinstance(cause, KafkaException):
-            raise exc
-        self._fatal = cause.args[0]
 
     def _note(self, number: int, error: KafkaError | None, _: object) -> None:
         # The client may come here with an error of its own raised already, and then nothing works that
@@ -256,10 +238,10 @@ def producer_settings(
 
 def reason_of(error: KafkaError, topic: str) -> str:
     """Why a record did not get into a topic."""
-    reason = f"{error.str()} ({error.name()})"
-    if error.code() in _NOT_ALLOWED:
-        reason += f"; the ACL that is missing is Write on topic {topic}"
-    return reason
+    # Without Write on any topic an idempotent producer is not even given its number: an error of the cluster.
+    if meaning_of(error) is Meaning.NOT_AUTHORIZED:
+        return f"{text_of(error)}; {missing_acls(Need('Write', 'topic', topic))}"
+    return text_of(error)
 
 
 def _need_sendable(record: Outgoing) -> None:

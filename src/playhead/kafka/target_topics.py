@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from playhead.clock import SystemClock, wait_until
 from playhead.errors import BrokerUnavailable, Refused
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.facts import Settings, settings_of
 from playhead.kafka.offsets import Described, describe_those, stable_ends
 

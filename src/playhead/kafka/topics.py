@@ -19,9 +19,9 @@ from confluent_kafka.admin import (
 from playhead.clock import SystemClock, wait_until
 from playhead.endpoint import check_topic
 from playhead.errors import BadValue, BrokerUnavailable, PlayheadError, UnknownKey
-from playhead.kafka.admin import Admin, KafkaRefused
+from playhead.kafka.admin import Admin
+from playhead.kafka.errors import KafkaRefused, Meaning, Need, meaning_of, needing
 from playhead.kafka.offsets import NoSuchTopic, describe_those, stable_ends
-from playhead.kafka.permissions import needing
 
 _INTERNAL = "__"
 _BROKERS_CHOICE = -1
@@ -125,7 +125,7 @@ def describe_topics(admin: Admin, names: Sequence[str]) -> list[TopicState]:
     """Topics with their partitions and settings, in the order asked for; a missing one is an error."""
     found: dict[str, Any] = {}
     for name, answer in _ask_for(admin, names).items():
-        with needing("Describe", f"topic {name}"), admin.asking(f"describing topic {name}"):
+        with needing(Need("Describe", "topic", name)), admin.asking(f"describing topic {name}"):
             try:
                 found[name] = answer.result(admin.timeout_s)
             except KafkaException as exc:
@@ -186,7 +186,7 @@ def settings_with_source(
             try:
                 said = answer.result(admin.timeout_s)
             except KafkaException as exc:
-                if exc.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                if meaning_of(exc.args[0]) is not Meaning.NOT_AUTHORIZED:
                     raise
                 found[resource.name] = None
             else:
@@ -214,7 +214,7 @@ def create(admin: Admin, shape: NewShape, *, only_check: bool = False) -> None:
     )
     action = f"creating topic {shape.name}"
     with (
-        needing("Create", f"topic {shape.name}, or on the cluster"),
+        needing(Need("Create", "topic", shape.name)),
         admin.asking(action) as client,
     ):
         try:
@@ -310,7 +310,7 @@ def _alter_settings(admin: Admin, wanted: Alteration, *, only_check: bool) -> No
         return
     resource = ConfigResource(ConfigResource.Type.TOPIC, wanted.name, incremental_configs=said)
     action = f"altering the settings of topic {wanted.name}"
-    with needing("AlterConfigs", f"topic {wanted.name}"), admin.asking(action) as client:
+    with needing(Need("AlterConfigs", "topic", wanted.name)), admin.asking(action) as client:
         asked = client.incremental_alter_configs(
             [resource], request_timeout=admin.timeout_s, validate_only=only_check
         )
@@ -320,7 +320,7 @@ def _alter_settings(admin: Admin, wanted: Alteration, *, only_check: bool) -> No
 
 def _add_partitions(admin: Admin, name: str, partitions: int, *, only_check: bool) -> None:
     action = f"adding partitions to topic {name}"
-    with needing("Alter", f"topic {name}"), admin.asking(action) as client:
+    with needing(Need("Alter", "topic", name)), admin.asking(action) as client:
         asked = client.create_partitions(
             [NewPartitions(name, partitions)],
             request_timeout=admin.timeout_s,
@@ -331,7 +331,7 @@ def _add_partitions(admin: Admin, name: str, partitions: int, *, only_check: boo
 
 def delete(admin: Admin, name: str) -> None:
     """Delete a topic and return when it is gone."""
-    with needing("Delete", f"topic {name}"), admin.asking(f"deleting topic {name}") as client:
+    with needing(Need("Delete", "topic", name)), admin.asking(f"deleting topic {name}") as client:
         asked = client.delete_topics([name], request_timeout=admin.timeout_s)
         asked[name].result(admin.timeout_s)
     began = time.monotonic()

@@ -16,8 +16,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from playhead.connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka import clients
-from playhead.kafka.admin import KafkaRefused
-from playhead.kafka.failures import FENCED, TransactionLost, is_definite
+from playhead.kafka.errors import (
+    Meaning,
+    TransactionLost,
+    is_definite,
+    meaning_of,
+    refused,
+    text_of,
+)
 from playhead.source import Place
 from playhead.target import InUse
 
@@ -41,13 +47,6 @@ _SETTINGS: Mapping[str, Any] = {
     "queue.buffering.max.kbytes": 262_144,
     "linger.ms": 50,
     "log_level": 0,
-}
-# The broker, or the client, will not have some record as it is.
-UNACCEPTABLE = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.INVALID_RECORD,
 }
 
 Acknowledge = Callable[[int], None]
@@ -299,20 +298,20 @@ class Transactions:
                 raise
 
     def _ours(self, action: str, error: KafkaError) -> Exception:
-        if error.code() in UNACCEPTABLE:
+        meaning = meaning_of(error)
+        if meaning is Meaning.REJECTED_RECORD:
             return Unacceptable(error)
         self.is_lost = True
-        if error.code() in FENCED:
+        if meaning is Meaning.FENCED:
             open_s = time.time() - self._opened
             if self.is_open and open_s > TRANSACTION_TIMEOUT_S:
                 # The cluster fences who has let its transaction time out, too.
                 reason = f"it was open for {open_s:.0f} s, and the cluster gave it up"
                 return TransactionLost(self.transactional_id, reason=reason)
             return InUse(self.replay_id, where="it has fenced this run off the target")
-        said = f"{action}: {error.str()} ({error.name()})"
         if is_definite(error):
-            return KafkaRefused(f"transaction of {self.transactional_id}", reason=said)
-        return TransactionLost(self.transactional_id, reason=said)
+            return refused(error, f"transaction of {self.transactional_id}: {action}")
+        return TransactionLost(self.transactional_id, reason=f"{action}: {text_of(error)}")
 
 
 def _ended_within(seconds: float, call: Callable[[], Any]) -> bool:

@@ -7,8 +7,8 @@ from confluent_kafka import TopicPartition
 
 from playhead.errors import BadValue, PlayheadError
 from playhead.kafka.admin import Admin
+from playhead.kafka.errors import Need, needing
 from playhead.kafka.offsets import log_starts
-from playhead.kafka.permissions import needing
 from playhead.source import Bounds, Place
 from playhead.span import OffsetSpan
 
@@ -100,9 +100,10 @@ def carry_out(admin: Admin, trims: Sequence[Trim]) -> None:
     due = [each for each in trims if each.deleted]
     if not due:
         return
-    topics = ", ".join(sorted({each.topic for each in due}))
-    action = f"deleting records of {topics}"
-    with needing("Delete", f"topic {topics}"), admin.asking(action) as client:
+    topics = sorted({each.topic for each in due})
+    action = f"deleting records of {', '.join(topics)}"
+    needs = [Need("Delete", "topic", topic) for topic in topics]
+    with needing(*needs), admin.asking(action) as client:
         asked = client.delete_records(
             [TopicPartition(each.topic, each.partition, each.to_offset) for each in due],
             request_timeout=admin.timeout_s,

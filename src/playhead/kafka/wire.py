@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playhead.connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
-from playhead.kafka.admin import KafkaRefused
+from playhead.kafka.errors import KafkaRefused
 from playhead.kafka.scram import HASHES, NotScram, Scram
 
 _HANDSHAKE, _AUTHENTICATE = 17, 36

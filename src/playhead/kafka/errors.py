@@ -1,0 +1,241 @@
+"""Turns the errors of librdkafka and of brokers into Playhead's: one table of meanings, two context managers."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from playhead.errors import BrokerUnavailable, PlayheadError, Unavailable
+
+
+class Meaning(Enum):
+    """What an error code says; each caller decides what follows from it."""
+
+    AWAY = auto()
+    """No broker could be reached, or none answered."""
+    NOT_READY = auto()
+    """A broker has just started, or hands a partition or a group over: a later attempt may succeed."""
+    NOT_AUTHORIZED = auto()
+    """An ACL is missing."""
+    FENCED = auto()
+    """A newer producer uses the same transactional id."""
+    REJECTED_RECORD = auto()
+    """The broker, or the client, does not accept some record."""
+    GROUP_IN_USE = auto()
+    """The group has members, and this client is not one of them."""
+    MISSING = auto()
+    """The client does not find the topic or the partition."""
+    CORRUPT = auto()
+    """The client cannot read what the broker sent."""
+    REFUSED = auto()
+    """Another attempt would be refused, too."""
+    OTHER = auto()
+    """Not in the table."""
+
+
+_RESOURCES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
+}
+_CODES = {
+    Meaning.AWAY: (
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._AUTHENTICATION,
+        KafkaError._DESTROY_BROKER,  # the connection that the request went by has been given up
+    ),
+    Meaning.NOT_READY: (
+        KafkaError._NOENT,  # librdkafka's code for a partition without a leader
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT_QUEUE,
+    ),
+    Meaning.NOT_AUTHORIZED: tuple(_RESOURCES),
+    Meaning.FENCED: (
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    ),
+    Meaning.REJECTED_RECORD: (
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+    ),
+    Meaning.GROUP_IN_USE: (
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.GROUP_SUBSCRIBED_TO_TOPIC,
+    ),
+    Meaning.MISSING: (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION),
+    Meaning.CORRUPT: (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION),
+    Meaning.REFUSED: (
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.INVALID_REQUIRED_ACKS,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError._INVALID_ARG,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError._UNSUPPORTED_FEATURE,
+    ),
+}
+_MEANINGS = {code: meaning for meaning, codes in _CODES.items() for code in codes}
+
+
+def meaning_of(error: KafkaError) -> Meaning:
+    """Return what an error's code means."""
+    return _MEANINGS.get(error.code(), Meaning.OTHER)
+
+
+def is_definite(error: KafkaError) -> bool:
+    """Return whether another attempt of a writer would fail, too."""
+    return meaning_of(error) in (Meaning.REFUSED, Meaning.NOT_AUTHORIZED, Meaning.MISSING)
+
+
+def text_of(error: KafkaError) -> str:
+    """Return an error's text with the name of its code."""
+    return f"{error.str()} ({error.name()})"
+
+
+class KafkaRefused(PlayheadError):
+    """The cluster answered, and said no."""
+
+    def __init__(self, action: str, *, reason: str) -> None:
+        self.action, self.reason = action, reason
+        super().__init__(f"{action}: {reason}")
+
+
+class Need(NamedTuple):
+    """An operation of Kafka's authorizer on a topic, a group, a transactional id or the cluster."""
+
+    operation: str
+    resource: str
+    name: str = ""
+
+
+class NotAllowed(KafkaRefused):
+    """The cluster knows the user, and an ACL is missing."""
+
+    def __init__(
+        self, action: str, *, reason: str, resource: str, needs: tuple[Need, ...] = ()
+    ) -> None:
+        self.resource, self.needs = resource, needs
+        said = f"the cluster does not allow it; {missing_acls(*needs)}" if needs else reason
+        super().__init__(action, reason=said)
+        if needs:
+            self.hint = "ask an administrator to run: " + "; ".join(map(_command, needs))
+
+
+def missing_acls(*needs: Need) -> str:
+    """Name the ACLs that are missing."""
+    named = (f"{need.operation} on {need.resource} {need.name}".rstrip() for need in needs)
+    return f"missing ACL: {' and '.join(named)}"
+
+
+def _command(need: Need) -> str:
+    resource = f"--{need.resource} {need.name}".rstrip()
+    return f"kafka-acls --add --allow-principal User:NAME --operation {need.operation} {resource}"
+
+
+class TransactionLost(Unavailable):
+    """A transaction whose end is not known, or that the cluster gave up; the ledger knows it."""
+
+    def __init__(self, where: str, *, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(
+            f"the transaction of {where} did not come to a known end: {reason}",
+            hint="the ledger says whether it was committed; resume goes on from there",
+        )
+
+
+class LedgerWaits(Unavailable):
+    """Another producer's open transaction hides what was committed after it for too long."""
+
+    def __init__(self, topic: str, *, offset: int, waited_s: float) -> None:
+        self.topic, self.offset, self.waited_s = topic, offset, waited_s
+        super().__init__(
+            f"topic {topic}: a transaction is open at offset {offset} since more than {waited_s:g} s, "
+            "and what was committed after it cannot be seen",
+            hint="a producer hangs; `kafka-transactions.sh find-hanging` names it",
+        )
+
+
+def refused(error: KafkaError, action: str) -> KafkaRefused:
+    """Return an error that waiting does not mend as one of Playhead's."""
+    if meaning_of(error) is Meaning.NOT_AUTHORIZED:
+        return NotAllowed(action, reason=text_of(error), resource=_RESOURCES[error.code()])
+    return KafkaRefused(action, reason=text_of(error))
+
+
+@contextmanager
+def translated(
+    action: str, servers: str | None, *, reason: Callable[[str], str] = str
+) -> Iterator[None]:
+    """Raise the errors of calls inside as Playhead's; `reason` may know better why no broker answered."""
+    began = time.monotonic()
+    try:
+        yield
+    except (KafkaException, TimeoutError) as exc:
+        error = exc.args[0] if isinstance(exc, KafkaException) else None
+        passes = error is None or error.retriable()
+        if error is not None and not passes:
+            passes = meaning_of(error) in (Meaning.AWAY, Meaning.NOT_READY)
+        if error is not None and not passes:
+            raise refused(error, action) from exc
+        raise BrokerUnavailable(
+            servers or "",
+            waited_s=round(time.monotonic() - began, 1),
+            reason=reason(error.str() if error else "no answer"),
+        ) from exc
+
+
+@contextmanager
+def needing(*needs: Need) -> Iterator[None]:
+    """Name these ACLs where the cluster does not allow what is done inside."""
+    try:
+        yield
+    except NotAllowed as exc:
+        if exc.needs:
+            raise
+        fitting = tuple(need for need in needs if need.resource == exc.resource) or needs
+        raise NotAllowed(
+            exc.action, reason=exc.reason, resource=exc.resource, needs=fitting
+        ) from exc
+
+
+def client_error(exc: BaseException) -> KafkaError:
+    """Return the client's error behind an exception; any other exception is raised again.
+
+    The client's C code raises a SystemError where an error was set already.
+    """
+    cause = exc.__cause__ if isinstance(exc, SystemError) else exc
+    if not isinstance(cause, KafkaException):
+        raise exc
+    error: KafkaError = cause.args[0]
+    return error

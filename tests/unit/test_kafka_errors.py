@@ -1,0 +1,121 @@
+"""One table says what Kafka's error codes mean, and one place makes Playhead's errors of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+import playhead.kafka
+from playhead.errors import BrokerUnavailable
+from playhead.kafka import clients
+from playhead.kafka.errors import (
+    _CODES,
+    KafkaRefused,
+    Meaning,
+    Need,
+    NotAllowed,
+    client_error,
+    is_definite,
+    meaning_of,
+    needing,
+    refused,
+    translated,
+)
+
+
+def test_a_code_has_one_meaning() -> None:
+    codes = [code for some in _CODES.values() for code in some]
+    assert len(codes) == len(set(codes))
+    assert meaning_of(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)) is Meaning.OTHER
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(KafkaError._TRANSPORT),
+        KafkaError(KafkaError.NOT_COORDINATOR),
+        KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "said so", False, True, False),
+    ],
+)
+def test_what_passes_is_a_broker_that_did_not_answer(error: KafkaError) -> None:
+    with (
+        pytest.raises(BrokerUnavailable, match="at here:1 .*why: "),
+        translated("asking", "here:1", reason="why: {}".format),
+    ):
+        raise KafkaException(error)
+
+
+def test_no_answer_in_time_is_a_broker_that_did_not_answer() -> None:
+    with pytest.raises(BrokerUnavailable, match="no answer"), translated("asking", None):
+        raise TimeoutError
+
+
+def test_what_does_not_pass_is_refused_with_the_name_of_its_code() -> None:
+    with (
+        pytest.raises(KafkaRefused, match=r"^asking: .*\(POLICY_VIOLATION\)$"),
+        translated("asking", "here:1"),
+    ):
+        raise KafkaException(KafkaError(KafkaError.POLICY_VIOLATION))
+
+
+def test_the_missing_acl_of_the_refused_resource_is_named() -> None:
+    needs = Need("Read", "group", "g"), Need("Read", "topic", "t")
+    with pytest.raises(NotAllowed) as caught, needing(Need("Describe", "cluster")), needing(*needs):
+        raise refused(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "writing")
+    assert caught.value.needs == (needs[1],)
+    assert str(caught.value) == (
+        "writing: the cluster does not allow it; missing ACL: Read on topic t"
+    )
+    assert caught.value.hint == (
+        "ask an administrator to run: "
+        "kafka-acls --add --allow-principal User:NAME --operation Read --topic t"
+    )
+
+
+def test_an_idempotent_producer_without_a_number_lacks_the_acl_on_its_topic() -> None:
+    with pytest.raises(NotAllowed, match="Write on topic t$"), needing(Need("Write", "topic", "t")):
+        raise refused(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "writing")
+
+
+def test_the_command_for_the_cluster_names_nothing() -> None:
+    with pytest.raises(NotAllowed) as caught, needing(Need("Describe", "cluster")):
+        raise refused(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "listing")
+    assert (caught.value.hint or "").endswith("--operation Describe --cluster")
+
+
+def test_another_attempt_is_of_no_use_where_the_cluster_said_no() -> None:
+    for code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNKNOWN_TOPIC):
+        assert is_definite(KafkaError(code))
+    for code in (KafkaError._TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN):
+        assert not is_definite(KafkaError(code))
+
+
+def test_the_client_s_error_is_behind_an_error_of_python_s() -> None:
+    error = KafkaError(KafkaError._FATAL)
+    behind = SystemError()
+    behind.__cause__ = KafkaException(error)
+    assert client_error(behind) == client_error(KafkaException(error)) == error
+    with pytest.raises(SystemError):
+        client_error(SystemError())
+
+
+def test_a_client_that_cannot_be_made_says_why() -> None:
+    with pytest.raises(KafkaRefused, match="making a Kafka client: .*no.such.property"):
+        clients.admin({"no.such.property": "1"})
+
+
+def test_codes_are_classified_in_one_module() -> None:
+    """A set of codes elsewhere would be a second table."""
+    folder = Path(playhead.kafka.__file__).parent
+    named = re.compile(r"KafkaError\.\w*(?:AUTHORI|FENCED|ALL_BROKERS|COORDINATOR)\w*")
+    found = {
+        path.name: named.findall(path.read_text(encoding="utf-8"))
+        for path in folder.glob("*.py")
+        if path.name != "errors.py"
+    }
+    assert {name: codes for name, codes in found.items() if codes} == {
+        "admin.py": ["KafkaError._ALL_BROKERS_DOWN"],
+        "intake.py": ["KafkaError._ALL_BROKERS_DOWN"],
+        "log_dirs.py": ["KafkaError.CLUSTER_AUTHORIZATION_FAILED"],
+    }
