@@ -2,36 +2,17 @@
 
 import re
 import warnings
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
-from urllib.parse import quote, unquote
 
-from playhead import secrets
+from playhead import secrets, systems
 from playhead.errors import BadValue, UsageError
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
-FILE_FORMS = ("parquet", "json", "csv")
-TRAFFIC_FORMS = ("rrpair", "extract", "gor", "har")
-_SYSTEMS = ("kafka", "postgres", "postgresql", *FILE_FORMS, *TRAFFIC_FORMS)
-_EXAMPLES = {
-    "kafka": "kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC or kafka://HOST:PORT/TOPIC",
-    "postgres": "postgres:SCHEMA.TABLE, postgres:TABLE or postgresql://…?table=SCHEMA.TABLE",
-    "parquet": "parquet:FOLDER or parquet:s3://BUCKET/PREFIX",
-    "json": "json:FOLDER or json:s3://BUCKET/PREFIX",
-    "csv": "csv:FOLDER or csv:s3://BUCKET/PREFIX",
-    "rrpair": "rrpair:FILE, rrpair:FOLDER or rrpair:ID of a snapshot",
-    "extract": "extract:FILE.csv",
-    "gor": "gor:FILE",
-    "har": "har:FILE",
-}
-# A topic's name, several, or one with {topic} in it; none for a target that needs no name.
-_TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
-_CONTEXT = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _LONGEST = 8_192
 BAD_PATTERN = (re.error, RecursionError, OverflowError)
 """What `re.compile` raises over a text that anybody wrote."""
-_SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 
 
 def check_pattern(text: str) -> None:
@@ -48,7 +29,7 @@ class BadEndpoint(UsageError):
         self.text, self.reason = _shown(text), reason
         super().__init__(
             f"endpoint {self.text!r}: {reason}",
-            hint=_shown(hint) if hint else "written as " + "; ".join(_EXAMPLES.values()),
+            hint=_shown(hint) if hint else f"written as {'; '.join(_examples())}",
         )
 
 
@@ -57,7 +38,7 @@ class Endpoint:
     """One end of a replay: its system, the name in it, and its address where that was written out."""
 
     system: str
-    """kafka, postgres, parquet, json, csv, or a form of captured traffic."""
+    """kafka, postgres, parquet, or another of the table in `playhead.systems`."""
     name: str
     """A topic, a table, a folder; `{topic}` in it stands for the record's topic."""
     address: str | None = field(default=None, repr=False)
@@ -70,15 +51,7 @@ class Endpoint:
     """The context whose cluster is meant; None for the configured one, or the one at the address."""
 
     def __str__(self) -> str:
-        if self.system == "kafka":
-            name = f"/{self.name}/" if self.is_pattern else self.name
-            if self.context:
-                return f"kafka:{self.context}/{name}"
-            return f"kafka://{self.address}/{name}" if self.address else f"kafka:{name}"
-        if self.system == "postgres" and self.address:
-            glue = "&" if "?" in self.address else "?"
-            return f"{self.address}{glue}table={quote(self.name, safe='{}')}"
-        return f"{self.system}:{self.name}"
+        return system_of(self).text(self)
 
     def shown(self) -> str:
         """As `str`, safe to print."""
@@ -86,33 +59,36 @@ class Endpoint:
 
     def from_anywhere(self) -> "Endpoint":
         """With a folder or a file by its whole path: who comes back to it may stand elsewhere."""
-        if self.system not in (*FILE_FORMS, *TRAFFIC_FORMS) or "://" in self.name:
-            return self
-        path = Path(self.name).expanduser().absolute()
-        is_snapshot = self.system == "rrpair" and "/" not in self.name and not path.exists()
-        return self if is_snapshot else replace(self, name=str(path))
+        return system_of(self).from_anywhere(self)
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
         if len(text) > _LONGEST:
             raise BadEndpoint(text[:80], reason=f"it has more than {_LONGEST:,} characters")
         _refuse_password(text)
-        system, colon, rest = text.partition(":")
+        scheme, colon, rest = text.partition(":")
         if not colon:
             reason = "it names no system"
             raise BadEndpoint(text, reason=reason, hint=f"perhaps kafka:{text} is meant")
-        if system not in _SYSTEMS:
-            near = get_close_matches(system, _SYSTEMS, n=1)
+        system = systems.system_named(scheme)
+        if system is None:
+            near = get_close_matches(scheme, systems.schemes(), n=1)
             hint = f"did you mean {near[0]}:{rest}?" if near else None
-            raise BadEndpoint(text, reason=f"there is no system {system!r} here", hint=hint)
-        if system == "kafka":
-            return _kafka(text, rest)
-        if system in ("postgres", "postgresql"):
-            return _postgres(text, system, rest)
-        if not rest:
-            what = "file" if system in TRAFFIC_FORMS else "folder"
-            raise BadEndpoint(text, reason=f"it names no {what}", hint=_EXAMPLES[system])
-        return cls(system, rest)
+            raise BadEndpoint(text, reason=f"there is no system {scheme!r} here", hint=hint)
+        return system.parse(text, scheme, rest)
+
+
+def system_of(end: Endpoint) -> systems.System:
+    """The description of an endpoint's system."""
+    system = systems.system_named(end.system)
+    if system is None:
+        raise UsageError(f"there is no system {end.system!r} here")
+    return system
+
+
+def _examples() -> Iterator[str]:
+    for system in systems.ours():
+        yield from system.examples.values()
 
 
 def _shown(text: str) -> str:
@@ -137,52 +113,6 @@ def _refuse_password(text: str) -> None:
                 "write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or name no password"
             )
             raise BadEndpoint(text, reason=reason, hint=hint)
-
-
-def _kafka(text: str, rest: str) -> Endpoint:
-    address = context = None
-    hint = _EXAMPLES["kafka"]
-    if rest.startswith("//"):
-        address, _, rest = rest[2:].partition("/")
-        if not all(map(_SERVER.fullmatch, address.split(","))):
-            raise BadEndpoint(text, reason="the address needs HOST:PORT", hint=hint)
-    elif not rest.startswith("/") and "/" in rest:
-        context, _, rest = rest.partition("/")
-        if not _CONTEXT.fullmatch(context):
-            raise BadEndpoint(text, reason=f"{context!r} is no context's name", hint=hint)
-    if rest.startswith("/"):
-        return Endpoint("kafka", _pattern(text, rest), address, is_pattern=True, context=context)
-    if not _TOPICS.fullmatch(rest) or not all(rest.split(",")[1:]):
-        raise BadEndpoint(text, reason=f"{rest!r} is no topic's name", hint=hint)
-    return Endpoint("kafka", rest, address, context=context)
-
-
-def _pattern(text: str, rest: str) -> str:
-    if len(rest) < 3 or not rest.endswith("/"):
-        raise BadEndpoint(text, reason="a pattern stands between two slashes")
-    try:
-        check_pattern(rest[1:-1])
-    except BAD_PATTERN as exc:
-        raise BadEndpoint(text, reason=f"the pattern cannot be understood: {exc}") from exc
-    return rest[1:-1]
-
-
-def _postgres(text: str, system: str, rest: str) -> Endpoint:
-    if not rest.startswith("//"):
-        if not rest:
-            raise BadEndpoint(text, reason="it names no table", hint=_EXAMPLES["postgres"])
-        return Endpoint("postgres", rest)
-    # By hand: what is not the table must reach the database's own library as it was written.
-    address, _, query = f"{system}:{rest}".partition("?")
-    parameters = [each for each in query.split("&") if each]
-    tables = [each for each in parameters if each.startswith("table=")]
-    if len(tables) != 1 or tables[0] == "table=":
-        reason = "a database's URL needs one table=NAME in its query"
-        raise BadEndpoint(text, reason=reason, hint=_EXAMPLES["postgres"])
-    parameters.remove(tables[0])
-    if parameters:
-        address += "?" + "&".join(parameters)
-    return Endpoint("postgres", unquote(tables[0].removeprefix("table=")), address)
 
 
 def check_group(name: str) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from playhead.decoding import REGISTERED_FORMS, UNDECODED_FORMS
 from playhead.endpoint import TOPIC_NAME, Endpoint
 from playhead.errors import BadValue
+from playhead.transform import Transform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,15 @@ class Request:
         """Where the records of a topic go, in a Kafka target."""
         name = self.topics_by_name().get(topic)
         return self.target_endpoint.name.replace("{topic}", topic) if name is None else name
+
+    @property
+    def table_form(self) -> str:
+        """How a table takes what `decode` has made of values: taken apart as JSON, or whole."""
+        if self.decode in UNDECODED_FORMS:
+            return self.decode
+        outputs = Transform(select=self.select).outputs()
+        has_fields = any(output.replaces is None for output in outputs)
+        return "json" if self.decode in REGISTERED_FORMS or has_fields else "string"
 
     @property
     def source_endpoint(self) -> Endpoint:

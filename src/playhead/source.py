@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from playhead.absence import Blank, Explained, Explainer
 from playhead.errors import PlayheadError, Unavailable
@@ -134,6 +134,15 @@ class Source(Protocol):
 
     def absences(self) -> AbstractContextManager[Explainer]:
         """Connect, to look for the reasons why offsets gave no record; not through the reader."""
+        ...
+
+
+@runtime_checkable
+class Pinned(Protocol):
+    """A source that can be held to what a plan has seen of it."""
+
+    def pinned(self, facts: SourceFacts, /) -> Source:
+        """This source with just these topics; it refuses to read where they are others by now."""
         ...
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from playhead.account import Account
 from playhead.errors import PlayheadError, Refused
 from playhead.ledger import Entry
 from playhead.note import Note
+from playhead.presence import Words
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, SourceFacts
@@ -250,4 +251,72 @@ class Target(Protocol):
 
     def open(self, replay_id: str, /) -> AbstractContextManager[Writer]:
         """Connect; the writer's block disconnects."""
+        ...
+
+
+@runtime_checkable
+class LiveTarget(Protocol):
+    """A target that works in another way when a pipeline writes to it for ever."""
+
+    def for_live(self) -> Target:
+        """The same target, for slices that are joined as they come."""
+        ...
+
+
+@dataclass(slots=True)
+class HeldOffsets:
+    """Which offsets of some spans a table has."""
+
+    words: dict[Place, list[Words]] = field(default_factory=dict)
+    rows: int = 0
+    unplaced: list[str] = field(default_factory=list)
+    """Tables with rows that do not say which offset they are."""
+    untold: list[str] = field(default_factory=list)
+    """Tables that do not say of which topic their rows are."""
+
+    def count(self, topic: str) -> int:
+        """How many offsets of a topic there are."""
+        its = [words for place, words in self.words.items() if place[0] == topic]
+        return sum(each.offsets() for words in its for each in words)
+
+    @property
+    def duplicates(self) -> int:
+        """Rows beyond the first of each offset."""
+        return self.rows - sum(each.offsets() for words in self.words.values() for each in words)
+
+
+@runtime_checkable
+class Inventory(Protocol):
+    """A target that knows by itself which records it has, whatever a ledger says: a table.
+
+    Its writer compares an entry of records that no run of Playhead has written, too.
+    """
+
+    def held_offsets(self, spans: Sequence[Slice], /) -> HeldOffsets:
+        """Which of the spans' offsets are there; refuses tables whose rows do not say it."""
+        ...
+
+    def has_offsets(self, topics: Sequence[str], /) -> bool:
+        """Whether the rows of all these topics' tables say which offsets they are."""
+        ...
+
+    def columns_there(self, topics: Sequence[str], wanted: Sequence[str], /) -> tuple[str, ...]:
+        """Those of the wanted columns that the tables of all these topics have."""
+        ...
+
+    def safest_conflict_rule(self, topics: Sequence[str], key: Sequence[str], /) -> str | None:
+        """The rule under which a record that comes late never replaces a later one's row; None to append."""
+        ...
+
+    def known_by_columns(self, columns: tuple[str, ...], /) -> Target:
+        """The target as one whose `compare` only looks whether some row has a record's values in these columns."""
+        ...
+
+
+@runtime_checkable
+class Archives(Protocol):
+    """A target whose ledgers together say what it has."""
+
+    def replays(self) -> Sequence[str]:
+        """The ids of the replays that have a ledger here."""
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playhead.clock import SystemClock, wait_until
 from playhead.connection import KafkaConnection
@@ -131,6 +131,11 @@ class KafkaSource:
                 return described.topic_id if described else None
 
             yield found
+
+    def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
+        """With just these topics, and their ids."""
+        ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
+        return replace(self, topics=tuple(facts.topics), pattern=None, expect_topic_ids=ids)
 
     @contextmanager
     def open(self) -> Iterator[KafkaReader]:

@@ -35,7 +35,7 @@ from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Place
-from playhead.target import Findings, Inspection, Look, Target, at_once
+from playhead.target import Findings, Inspection, Look, Target, Writer, at_once
 from playhead.terms import Terms, Whereto, agreed, without_terms
 
 # Each is a client with threads and connections of its own.
@@ -92,6 +92,10 @@ class KafkaTarget(Target):
         """Where the records of a topic go."""
         named = dict(self.topic_map).get(source_topic)
         return self.topic.replace("{topic}", source_topic) if named is None else named
+
+    def for_live(self) -> "KafkaTarget":
+        """Each record leaves at once; the group is moved in one way for all targets."""
+        return replace(self, is_paced=True, moves_group=False)
 
     def identity(self) -> str:
         """The cluster's id."""
@@ -222,7 +226,7 @@ class KafkaTarget(Target):
             writer.close()
 
 
-class KafkaWriter:
+class KafkaWriter(Writer):
     """Commits slices, with one producer for each source partition."""
 
     def __init__(self, target: KafkaTarget, replay_id: str, burials: Ledger | None = None) -> None:
@@ -269,10 +273,6 @@ class KafkaWriter:
         timeless = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
         comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
         return comparison.compare(records)
-
-    def conclude(self) -> Sequence[Findings]:
-        """Nothing: each slice was compared by itself."""
-        return ()
 
     def committed(self, place: Place) -> Sequence[Slice]:
         """What the replay has committed of a source partition; from now on only this writer adds to it."""

@@ -11,7 +11,6 @@ from playhead.consent import need_consent
 from playhead.errors import Refused, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.source import KafkaSource
-from playhead.kafka.target import KafkaTarget
 from playhead.live.beginning import Beginning, beginning, refuse_forgotten
 from playhead.live.group import MovingGroup
 from playhead.live.holding import Hold
@@ -133,14 +132,8 @@ class Runner:
     # --- how it begins
 
     def _ends(self) -> Ends:
-        both = ends(self.wish.request, self.planned.configuration)
-        target = both.target
-        if isinstance(target, KafkaTarget):
-            # Each record leaves at once; the group is moved in one way for all targets.
-            target = replace(target, is_paced=True, moves_group=False)
-        return Ends(
-            expecting(both.source, self._plan.source), target, both.graveyard, both.decoding
-        )
+        both = ends(self.wish.request, self.planned.configuration, is_endless=True)
+        return replace(both, source=expecting(both.source, self._plan.source))
 
     def _mark(self) -> Pipeline:
         known = self.pipelines.get(self.wish.name)

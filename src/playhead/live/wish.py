@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from playhead.duration import parse_duration_ms, show_duration_ms
-from playhead.endpoint import Endpoint
+from playhead.endpoint import Endpoint, system_of
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.request import Request
 from playhead.span import Span
@@ -35,12 +35,12 @@ class Wish:
 
     def __post_init__(self) -> None:
         from_, to = self.request.source_endpoint, self.request.target_endpoint
-        if from_.system != "kafka":
+        if not system_of(from_).is_live_source:
             raise Refused(
                 f"a live pipeline reads topics, and {from_.shown()} is none",
                 hint="`playhead replay` reads archives",
             )
-        if to.system not in ("postgres", "kafka"):
+        if not system_of(to).is_live_target:
             raise Refused(
                 f"a live pipeline writes to tables and topics, and {to.shown()} is neither: each "
                 "fifth of a second would be a file",

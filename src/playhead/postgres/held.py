@@ -1,7 +1,7 @@
 """Asks a table which offsets it has: one pass that groups them into words, whatever its indexes are."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from playhead.errors import Refused
 from playhead.postgres.conflict import Rule, literal, named
@@ -13,7 +13,7 @@ from playhead.postgres.session import Session, open_session
 from playhead.postgres.table import Table, read_table
 from playhead.presence import BITS, Words, pieces
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.target import HeldOffsets
 
 # With more spans it is cheaper to look at all between the first and the last.
 _MOST_SPANS = 32
@@ -54,34 +54,12 @@ class TooManyGaps(Refused):
         )
 
 
-@dataclass(slots=True)
-class Held:
-    """What a table has of some spans."""
-
-    words: dict[Place, list[Words]] = field(default_factory=dict)
-    rows: int = 0
-    unplaced: list[str] = field(default_factory=list)
-    """Tables with rows that do not say which offset they are."""
-    untold: list[str] = field(default_factory=list)
-    """Tables that do not say of which topic their rows are."""
-
-    def count(self, topic: str) -> int:
-        """How many offsets of a topic there are."""
-        its = [held for place, held in self.words.items() if place[0] == topic]
-        return sum(each.offsets() for held in its for each in held)
-
-    @property
-    def duplicates(self) -> int:
-        """Rows beyond the first of each offset."""
-        return self.rows - sum(each.offsets() for held in self.words.values() for each in held)
-
-
-def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> Held:
+def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> HeldOffsets:
     """Which of the spans' offsets are there; refuses a table that cannot tell."""
     by_topic: dict[str, list[Slice]] = {}
     for span in spans:
         by_topic.setdefault(span.topic, []).append(span)
-    found = Held()
+    found = HeldOffsets()
     with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
         places = {topic: place_of(session.run, table, topic) for topic in by_topic}
         for topic, its in by_topic.items():
@@ -168,7 +146,7 @@ class _Asked:
     def is_untold(self) -> bool:
         return self.table.column(TOPIC) is None
 
-    def ask(self, spans: Sequence[Slice], found: Held) -> None:
+    def ask(self, spans: Sequence[Slice], found: HeldOffsets) -> None:
         """Add what is there."""
         with self.session.transaction():
             self.session.run(_SETTINGS)

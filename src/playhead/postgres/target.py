@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
+from playhead.postgres import held
 from playhead.postgres.conflict import Rule
 from playhead.postgres.create import KINDS_OF_WHOLE, NewTable, table_for
 from playhead.postgres.inspection import Subject, refuse
@@ -23,8 +24,9 @@ from playhead.postgres.table import Table, read_table
 from playhead.postgres.tables import Habits, OpenTable, depends_on_order
 from playhead.postgres.terms import Beginning, Replays, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
+from playhead.record import Slice
 from playhead.records import Records
-from playhead.target import Inspection, InUse, Look, Target
+from playhead.target import HeldOffsets, Inspection, InUse, Look, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
 
@@ -54,6 +56,9 @@ class PostgresTarget(Target):
     """Whether slices are joined as they come, as a live pipeline's are."""
     known_by: tuple[str, ...] = ()
     """With these, `compare` looks only for whether some row has what a record has in these columns."""
+
+    def for_live(self) -> "PostgresTarget":
+        return replace(self, is_endless=True)
 
     @property
     def is_ordered(self) -> bool:
@@ -214,6 +219,21 @@ class PostgresTarget(Target):
             return False
         with self._session() as session:
             return any(needs_all_slices(self._open_table(session, each)) for each in topics)
+
+    def held_offsets(self, spans: Sequence[Slice], /) -> HeldOffsets:
+        return held.held_offsets(self.url, self.table, spans)
+
+    def has_offsets(self, topics: Sequence[str], /) -> bool:
+        return held.has_offsets(self.url, self.table, topics)
+
+    def columns_there(self, topics: Sequence[str], wanted: Sequence[str], /) -> tuple[str, ...]:
+        return held.columns_there(self.url, self.table, topics, wanted)
+
+    def safest_conflict_rule(self, topics: Sequence[str], key: Sequence[str], /) -> Rule | None:
+        return held.gentle_rule(self.url, self.table, topics, key)
+
+    def known_by_columns(self, columns: tuple[str, ...], /) -> "PostgresTarget":
+        return replace(self, known_by=columns)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:

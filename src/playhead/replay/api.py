@@ -7,7 +7,7 @@ from typing import Any
 
 from playhead.consent import need_consent
 from playhead.context import Configuration, configure
-from playhead.endpoint import Endpoint
+from playhead.endpoint import Endpoint, system_of
 from playhead.errors import UsageError
 from playhead.job import Job
 from playhead.journal import Journal
@@ -24,6 +24,7 @@ from playhead.replay.running import Progress, Runner
 from playhead.replay.verifying import Verification, verify
 from playhead.request import Request
 from playhead.span import Span
+from playhead.target import Inventory
 from playhead.time_span import ReadOn
 from playhead.transform import Transform
 
@@ -141,8 +142,7 @@ class Planned:
         """Hold the target against the span itself, without a run that says what went where."""
         request = self.plan.request
         both = ends(request, self.configuration)
-        system = request.target_endpoint.system
-        if system == "postgres":
+        if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
         if request.where or request.select or request.redrive:
             raise UsageError(
@@ -151,7 +151,7 @@ class Planned:
             )
         topics = sorted(self.plan.source.topics)
         there = as_source(request, topics, self.configuration)
-        if system != "kafka":
+        if system_of(request.target_endpoint).kind != "topic":
             return against_archive(self.plan, both.source, there)
         names = {each: request.target_topic(each) for each in topics}
         return against_topics(self.plan, both.source, there, names)

@@ -3,31 +3,24 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
 
-from playhead import secrets
 from playhead.account import ErrorRule
 from playhead.clusters import connection_of, guards_of
 from playhead.context import Configuration
 from playhead.decoding import Decoding
-from playhead.endpoint import FILE_FORMS, TRAFFIC_FORMS, BadEndpoint, Endpoint, check_topic
+from playhead.endpoint import BadEndpoint, Endpoint, check_topic, system_of
 from playhead.errors import Refused, UsageError
 from playhead.job import Graveyard
-from playhead.pace import Pace
-from playhead.replay.decoded import decoding_of, table_form
+from playhead.replay.decoded import decoding_of
 from playhead.request import Request
-from playhead.source import Source, SourceFacts
-from playhead.target import Target
+from playhead.source import Pinned, Source, SourceFacts
+from playhead.systems import MakesSource, MakesTarget, ours
+from playhead.target import LiveTarget, Target
 
-Form = Literal["parquet", "json", "csv"]
-ConflictRule = Literal["ignore", "newer", "update", "error"] | None
-PartitionRule = Literal["auto", "keep", "key", "any"]
-Capture = Literal["rrpair", "extract", "gor", "har"]
-Times = Literal["record", "pair"]
 _UNSAID = (None, False, (), "auto")
 _RULES_OF = (
-    ("postgres", "tables", ("key", "on_conflict", "version_column", "tombstones")),
-    ("kafka", "topics", ("headers", "provenance", "partition", "redrive")),
+    ("table", "tables", ("key", "on_conflict", "version_column", "tombstones")),
+    ("topic", "topics", ("headers", "provenance", "partition", "redrive")),
 )
 
 
@@ -46,10 +39,10 @@ def ends(request: Request, configuration: Configuration, *, is_endless: bool = F
     from_, to = request.source_endpoint, request.target_endpoint
     _refuse_itself(from_, to, request, configuration)
     _refuse_capture_options(from_, to, request)
-    source = _source(from_, configuration, request)
-    target = _target(to, from_, request, configuration)
-    if is_endless and hasattr(target, "is_endless"):
-        target = replace(target, is_endless=True)  # type: ignore[type-var]
+    source = _source(from_, request, configuration)
+    target = _target(to, request, configuration)
+    if is_endless and isinstance(target, LiveTarget):
+        target = target.for_live()
     graveyard = _graveyard(request, configuration)
     return Ends(source, target, graveyard, decoding_of(request, configuration))
 
@@ -81,13 +74,9 @@ def _same_name(one: Endpoint, other: Endpoint) -> bool:
 
 
 def _of_one_cluster(one: Endpoint, other: Endpoint, configuration: Configuration) -> bool:
-    """Whether both are topics of a cluster that is reached by the same brokers."""
-    if not one.system == other.system == "kafka":
-        return False
-    if (one.context, one.address) == (other.context, other.address):
-        return True
-    found = [connection_of(end, configuration).bootstrap_servers for end in (one, other)]
-    return found[0] == found[1]
+    """Whether both are of a server of which equal names are one thing."""
+    system = system_of(one)
+    return system is system_of(other) and system.is_same_server(one, other, configuration)
 
 
 def _reads(from_: Endpoint, topic: str) -> bool:
@@ -99,7 +88,7 @@ def _reads(from_: Endpoint, topic: str) -> bool:
 
 def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> None:
     """What would silently mean nothing."""
-    if from_.system not in TRAFFIC_FORMS and (
+    if system_of(from_).kind != "capture" and (
         request.filter is not None or request.times != "record"
     ):
         flag = "--filter" if request.filter is not None else "--times"
@@ -107,7 +96,7 @@ def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> 
             f"{flag} goes with captured traffic, and {from_.shown()} is none",
             hint="--where chooses among records",
         )
-    if request.topic_map and to.system != "kafka":
+    if request.topic_map and system_of(to).kind != "topic":
         raise UsageError(
             f"--topic-map names topics of a Kafka target, and {to.shown()} is none",
             hint="{topic} in the target's name stands for the captured topic's",
@@ -123,120 +112,51 @@ def guards(request: Request, configuration: Configuration) -> Configuration:
 def refuse_idle_rules(request: Request) -> None:
     """Rules of another kind of target, which would silently mean nothing; plans of before have them still."""
     to = request.target_endpoint
-    for system, kind, names in _RULES_OF:
+    for kind, plural, names in _RULES_OF:
         given = [name for name in names if getattr(request, name) not in _UNSAID]
-        if given and to.system != system:
+        if given and system_of(to).kind != kind:
             flag = "--" + given[0].replace("_", "-")
             raise UsageError(
-                f"{flag} is a rule for {kind}, and {to.shown()} is none", hint=f"leave {flag} out"
+                f"{flag} is a rule for {plural}, and {to.shown()} is none", hint=f"leave {flag} out"
             )
 
 
-def _source(end: Endpoint, configuration: Configuration, request: Request | None = None) -> Source:
-    if end.system == "kafka":
-        from playhead.kafka.source import KafkaSource
+def _source(end: Endpoint, request: Request, configuration: Configuration) -> Source:
+    system = system_of(end)
+    if not isinstance(system, MakesSource):
+        raise _cannot_be(end, MakesSource, "source")
+    return system.source(end, request, configuration)
 
-        if not end.name:
-            raise BadEndpoint(str(end), reason="a source needs a topic")
-        connection = connection_of(end, configuration)
-        if end.is_pattern:
-            return KafkaSource(connection, pattern=end.name)
-        return KafkaSource(connection, topics=tuple(end.name.split(",")))
-    if end.system in FILE_FORMS:
-        from playhead.files.source import FilesSource
 
-        return FilesSource(end.name, cast(Form, end.system))
-    if end.system in TRAFFIC_FORMS:
-        from playhead.traffic.source import TrafficSource
+def _target(end: Endpoint, request: Request, configuration: Configuration) -> Target:
+    system = system_of(end)
+    if not isinstance(system, MakesTarget):
+        raise _cannot_be(end, MakesTarget, "target")
+    return system.target(end, request, configuration)
 
-        kind = cast(Capture, end.system)
-        if request is None:
-            return TrafficSource(kind, end.name)
-        return TrafficSource(kind, end.name, request.filter, cast(Times, request.times))
-    raise BadEndpoint(
-        str(end),
-        reason=f"{end.system} cannot be a source",
-        hint=f"sources are kafka, {', '.join((*FILE_FORMS, *TRAFFIC_FORMS))}",
+
+def _cannot_be(end: Endpoint, ability: type, what: str) -> BadEndpoint:
+    able = [name for system in ours() if isinstance(system, ability) for name in system.examples]
+    return BadEndpoint(
+        str(end), reason=f"{end.system} cannot be a {what}", hint=f"{what}s are {', '.join(able)}"
     )
 
 
 def as_source(request: Request, topics: Sequence[str], configuration: Configuration) -> Source:
     """What a replay of these topics has written, to be read; a table is no source."""
     end = request.target_endpoint
-    if end.system == "kafka":
+    if system_of(end).kind == "topic":
         copies = dict.fromkeys(request.target_topic(topic) for topic in topics)
         end = replace(end, name=",".join(copies), is_pattern=False)
-    return _source(end, configuration)
-
-
-def _target(
-    end: Endpoint, from_: Endpoint, request: Request, configuration: Configuration
-) -> Target:
-    if end.system == "kafka":
-        return _kafka_target(end, from_, request, configuration)
-    if end.system == "postgres":
-        from playhead.postgres.target import PostgresTarget
-
-        url = (
-            secrets.resolve(end.address, key="the target", where="its address")
-            if end.address
-            else configuration.need("database", needed_for=end.shown())
-        )
-        return PostgresTarget(
-            url,
-            end.name,
-            key=request.key or None,
-            on_conflict=cast(ConflictRule, request.on_conflict),
-            version_column=request.version_column,
-            tombstones=request.tombstones,
-            decode=table_form(request),
-            create=request.create,
-        )
-    if end.system not in FILE_FORMS:
-        raise BadEndpoint(
-            str(end),
-            reason=f"{end.system} cannot be a target",
-            hint=f"targets are kafka, postgres, {', '.join(FILE_FORMS)}",
-        )
-    from playhead.files.target import FilesTarget
-
-    return FilesTarget(end.name, cast(Form, end.system), typed=request.typed)
+    return _source(end, request, configuration)
 
 
 def target_at(end: Endpoint, configuration: Configuration) -> Target:
     """A target by its endpoint alone, to be asked what its ledger knows."""
-    if end.system == "kafka":
-        from playhead.kafka.target import KafkaTarget
-
-        return KafkaTarget(connection_of(end, configuration), end.name)
-    unread = Endpoint("kafka", "any")
-    request = Request(source=str(unread), target=str(end.from_anywhere()))
-    return _target(request.target_endpoint, unread, request, configuration)
-
-
-def _kafka_target(
-    end: Endpoint, from_: Endpoint, request: Request, configuration: Configuration
-) -> Target:
-    from playhead.kafka.target import KafkaTarget
-
-    if not end.name and not request.redrive:
-        raise UsageError(
-            f"target {str(end)!r} names no topic",
-            hint="name one, or add --redrive to return dead letters to where they came from",
-        )
-    connection = connection_of(end, configuration)
-    return KafkaTarget(
-        connection,
-        end.name,
-        headers=request.headers,
-        provenance=request.provenance,
-        redrive=request.redrive,
-        partition_rule=cast(PartitionRule, request.partition),
-        create=True,
-        is_paced=not Pace.parse(request.pace).is_max,
-        moves_group=_of_one_cluster(from_, end, configuration),
-        topic_map=tuple(request.topics_by_name().items()),
-    )
+    text = str(end.from_anywhere())
+    # The source is not asked for; only a redrive's target has no name.
+    request = Request(source=text, target=text, redrive=not end.name)
+    return _target(request.target_endpoint, request, configuration)
 
 
 def letters_end(request: Request) -> Endpoint | None:
@@ -247,7 +167,7 @@ def letters_end(request: Request) -> Endpoint | None:
     found = Endpoint.parse(f"kafka:{named}")
     check_topic(found.name)
     ends = (request.source_endpoint, request.target_endpoint)
-    beside = next((end for end in ends if end.system == "kafka"), None)
+    beside = next((end for end in ends if end.system == found.system), None)
     if found.context or found.address or beside is None:
         return found
     return replace(found, address=beside.address, context=beside.context)
@@ -264,10 +184,4 @@ def _graveyard(request: Request, configuration: Configuration) -> Graveyard | No
 
 def expecting(source: Source, facts: SourceFacts) -> Source:
     """The source that has just the topics of a plan, and refuses one that was deleted and made again."""
-    if hasattr(source, "expect_identity"):
-        return replace(source, expect_identity=facts.identity)  # type: ignore[type-var]
-    if not hasattr(source, "expect_topic_ids"):
-        return source
-    ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
-    names = tuple(facts.topics)
-    return replace(source, topics=names, pattern=None, expect_topic_ids=ids)  # type: ignore[type-var]
+    return source.pinned(facts) if isinstance(source, Pinned) else source

@@ -4,19 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playhead.context import Configuration
-from playhead.decoding import (
-    REGISTERED_FORMS,
-    REPLAYED_FORMS,
-    UNDECODED_FORMS,
-    Decoding,
-    Kinds,
-)
+from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, Decoding, Kinds
+from playhead.endpoint import system_of
 from playhead.errors import BadValue, UsageError
 from playhead.json_limits import LimitedJson
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import Request
-from playhead.transform import Transform
 
 
 def decoding_of(request: Request, configuration: Configuration) -> Decoding | None:
@@ -42,16 +36,8 @@ def decoding_of(request: Request, configuration: Configuration) -> Decoding | No
 
 def _looks_into_values(request: Request) -> bool:
     is_transformed = bool(request.where or request.select)
-    return request.target_endpoint.system == "postgres" or is_transformed or request.typed
-
-
-def table_form(request: Request) -> str:
-    """How a table takes what a word has made of values: taken apart as JSON, or whole."""
-    if request.decode in UNDECODED_FORMS:
-        return request.decode
-    outputs = Transform(select=request.select).outputs()
-    has_fields = any(output.replaces is None for output in outputs)
-    return "json" if request.decode in REGISTERED_FORMS or has_fields else "string"
+    is_table = system_of(request.target_endpoint).kind == "table"
+    return is_table or is_transformed or request.typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
 
 from playhead.context import Configuration
 from playhead.cutter import Filter
+from playhead.endpoint import system_of
 from playhead.errors import Refused
 from playhead.gap import Gap, Gaps, Settling
 from playhead.note import Note
@@ -21,6 +21,7 @@ from playhead.replay.lacking import (
     by_offsets,
     columns_of,
     committed_before,
+    inventory_of,
     way_of,
 )
 from playhead.replay.planning import freeze
@@ -29,9 +30,6 @@ from playhead.request import Request
 from playhead.source import Bounds, Place, SourceFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.transform import Transform
-
-if TYPE_CHECKING:
-    from playhead.postgres.target import PostgresTarget
 
 SETTLE_MS = 30_000
 # Each is a slice of its own, and so a transaction.
@@ -152,7 +150,7 @@ class Search:
             unseen = [_unseen(self.gone, found.by)] if self.gone else []
             slices = sorted((*self.gone, *found.slices))
             return replace(found, slices=slices, notes=[*found.notes, *unseen])
-        found = by_offsets(self._table(), spans)
+        found = by_offsets(self.ends.target, spans)
         in_log = [each for each in found.slices if not _is_inside(each, self.gone)]
         if not in_log or not (request.key or request.where or request.select):
             return found
@@ -171,9 +169,7 @@ class Search:
         return Lacking(sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records)
 
     def _place_columns(self) -> tuple[str, ...]:
-        from playhead.postgres.held import columns_there
-
-        return columns_there(self._table().url, self._table().table, self._topics(), _PLACE)
+        return inventory_of(self.ends.target).columns_there(self._topics(), _PLACE)
 
     def _rows(self) -> Rows:
         engine, request = self._engine, self.question.request
@@ -181,16 +177,13 @@ class Search:
             self.say("starting the engine, which reads and decodes the records")
         engine.check()
         is_transformed = not Transform(request.where, request.select).changes_nothing
-        slots, in_time = engine.slots, self._in_time()
-        return Rows(self.ends, self.facts, engine.run_job, slots, is_transformed, in_time)
+        table, in_time = request.target_endpoint.name, self._in_time()
+        return Rows(
+            self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time
+        )
 
     def _has_offsets(self) -> bool:
-        from playhead.postgres.held import has_offsets
-
-        return has_offsets(self._table().url, self._table().table, self._topics())
-
-    def _table(self) -> "PostgresTarget":
-        return cast("PostgresTarget", self.ends.target)
+        return inventory_of(self.ends.target).has_offsets(self._topics())
 
     def _topics(self) -> list[str]:
         return sorted(self.facts.topics)
@@ -214,12 +207,10 @@ class Search:
 
     def _inferred_rule(self) -> str | None:
         """For a row that is there already when the missing records come: a later one is never replaced."""
-        if self.question.request.target_endpoint.system != "postgres":
+        request = self.question.request
+        if system_of(request.target_endpoint).kind != "table":
             return None
-        from playhead.postgres.held import gentle_rule
-
-        table = self._table()
-        return gentle_rule(table.url, table.table, self._topics(), self.question.request.key)
+        return inventory_of(self.ends.target).safest_conflict_rule(self._topics(), request.key)
 
 
 def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:

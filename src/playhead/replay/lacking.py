@@ -3,9 +3,9 @@
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
 
 from playhead.cutter import Filter
+from playhead.endpoint import system_of
 from playhead.errors import BadValue, Refused, Unavailable, UsageError
 from playhead.job import Job
 from playhead.journal import Journal, Run
@@ -20,12 +20,8 @@ from playhead.replay.sharing import lanes_of
 from playhead.replay.verifying import parts
 from playhead.request import Request
 from playhead.source import Place, SourceFacts
-from playhead.target import Target
+from playhead.target import Archives, Inventory, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
-
-if TYPE_CHECKING:
-    from playhead.files.target import FilesTarget
-    from playhead.postgres.target import PostgresTarget
 
 BY = ("offsets", "key", "ledger")
 _AT_ONCE = 100_000
@@ -57,11 +53,19 @@ class Lacking:
     """How many records are lacking in each, where a transform decides that and not the log."""
 
 
-def by_offsets(target: "PostgresTarget", spans: Sequence[Slice]) -> Lacking:
-    """By the columns `_partition` and `_offset` of a table."""
-    from playhead.postgres.held import held_offsets
+def inventory_of(target: Target) -> Inventory:
+    """The target as one that knows what it has; refuses another."""
+    if not isinstance(target, Inventory):
+        raise Refused(
+            f"a {type(target).__name__} cannot tell which records it has",
+            hint="compare by what was committed: --by ledger",
+        )
+    return target
 
-    held = held_offsets(target.url, target.table, spans)
+
+def by_offsets(target: Target, spans: Sequence[Slice]) -> Lacking:
+    """By the columns `_partition` and `_offset` of a table."""
+    held = inventory_of(target).held_offsets(spans)
     by_place: dict[Place, list[Slice]] = {}
     for span in spans:
         by_place.setdefault((span.topic, span.partition), []).append(span)
@@ -90,13 +94,14 @@ class Rows:
     facts: SourceFacts
     run_job: RunJob
     slots: int
+    table: str
     is_transformed: bool = False
     in_time: Filter = field(default_factory=Filter)
     """Which records are of the span, by their own times."""
 
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> Lacking:
         """The engine reads and decodes the records of the spans, and the database looks for each."""
-        target = replace(cast("PostgresTarget", self.ends.target), known_by=tuple(columns))
+        target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
         source = expecting(self.ends.source, self.facts)
         pieces = [piece for span in spans for piece in _pieces(span)]
         works = tuple(tuple(lanes_of(part)) for part in parts(pieces, self.slots))
@@ -115,7 +120,7 @@ class Rows:
             for start, end, count in each["missing"]
         }
         unlike = sum(each["unlike"] for each in findings)
-        notes = [_unlike(unlike, target.table)] if unlike else []
+        notes = [_unlike(unlike, self.table)] if unlike else []
         counts = runs if self.is_transformed else None
         return Lacking(sorted(runs), f"rows by {', '.join(columns)}", None, notes, counts)
 
@@ -142,7 +147,7 @@ def by_ledger(
 
     A ledger of other ends tells nothing: it is refused when it was named, and else left out.
     """
-    is_archive = request.target_endpoint.system not in ("kafka", "postgres")
+    is_archive = system_of(request.target_endpoint).kind == "archive"
     known = ids or _known_ledgers(request, ends, facts, is_archive=is_archive)
     kept, others = _known_terms(known, ends.target, facts, are_named=bool(ids))
     if others and (ids or (len(others) == len(known) and not is_archive)):
@@ -164,8 +169,8 @@ def by_ledger(
 def _known_ledgers(
     request: Request, ends: Ends, facts: SourceFacts, *, is_archive: bool
 ) -> list[str]:
-    if is_archive:
-        return cast("FilesTarget", ends.target).replays()
+    if is_archive and isinstance(ends.target, Archives):
+        return list(ends.target.replays())
     found = [run.replay_id for run in Journal().runs() if _is_theirs(run, request, facts)]
     if not found:
         raise Refused(
@@ -283,10 +288,9 @@ def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:
 
 def way_of(request: Request, asked: str | None, has_offsets: Callable[[], bool]) -> str:
     """How to compare, where that was not said; refuses what a target cannot do."""
-    system = request.target_endpoint.system
     if asked is not None and asked not in BY:
         raise BadValue("--by", found=asked, needed=" or ".join(BY), where="the command line")
-    if system != "postgres":
+    if system_of(request.target_endpoint).kind != "table":
         if asked in ("offsets", "key"):
             raise Refused(
                 f"{request.target_endpoint.shown()} is no table: what it has is known by its ledger alone",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from playhead.cutter import Filter
 from playhead.decoding import Kinds
+from playhead.endpoint import system_of
 from playhead.errors import Refused, UsageError
 from playhead.instant import show_ms
 from playhead.note import Note
@@ -244,7 +245,7 @@ def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) ->
     """One cluster under two addresses is still one cluster."""
     end = request.target_endpoint
     for topic in dict.fromkeys(each.topic for each in partitions):
-        if end.system == "kafka" and request.target_topic(topic) == topic:
+        if system_of(end).kind == "topic" and request.target_topic(topic) == topic:
             raise Refused(
                 f"topic {topic} would be replayed into itself: both addresses are one cluster",
                 hint="name another topic as the target",

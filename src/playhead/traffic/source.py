@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -138,6 +138,10 @@ class TrafficSource:
         if self.expect_identity not in (None, found):
             raise OtherCapture(self.path, planned=str(self.expect_identity), found=found)
         return index
+
+    def pinned(self, facts: SourceFacts, /) -> "TrafficSource":
+        """With just these bytes."""
+        return replace(self, expect_identity=facts.identity)
 
     def _offset_at(self, reader: TrafficReader, place: Place, lane: Lane, instant_ms: int) -> int:
         by_pair = self.times == "pair"

@@ -1,0 +1,47 @@
+"""What archives say of themselves: how their endpoints are written, and the source and target behind one."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from playhead.context import Configuration
+from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.request import Request
+from playhead.source import Source
+from playhead.systems import System
+from playhead.target import Target
+
+if TYPE_CHECKING:
+    from playhead.files.names import Format
+
+FORMATS = ("parquet", "json", "csv")
+
+
+class FilesSystem(System):
+    """Archives in a folder or in S3; the scheme is their format."""
+
+    kind = "archive"
+    examples: ClassVar = {name: f"{name}:FOLDER or {name}:s3://BUCKET/PREFIX" for name in FORMATS}
+
+    def parse(self, text: str, scheme: str, rest: str) -> Endpoint:
+        if not rest:
+            raise BadEndpoint(text, reason="it names no folder", hint=self.examples[scheme])
+        return Endpoint(scheme, rest)
+
+    def from_anywhere(self, end: Endpoint) -> Endpoint:
+        if "://" in end.name:
+            return end
+        return replace(end, name=str(Path(end.name).expanduser().absolute()))
+
+    def source(self, end: Endpoint, _request: Request, _configuration: Configuration) -> Source:
+        from playhead.files.source import FilesSource
+
+        return FilesSource(end.name, cast("Format", end.system))
+
+    def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
+        from playhead.files.target import FilesTarget
+
+        return FilesTarget(end.name, cast("Format", end.system), typed=request.typed)
+
+
+SYSTEM = FilesSystem()

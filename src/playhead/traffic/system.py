@@ -1,0 +1,47 @@
+"""What captured traffic says of itself: how its endpoints are written, and the source behind one."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from playhead.context import Configuration
+from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.request import Request
+from playhead.source import Source
+from playhead.systems import System
+
+if TYPE_CHECKING:
+    from playhead.traffic.source import Kind, Times
+
+
+class TrafficSystem(System):
+    """Captures in files, or a snapshot by its id; the scheme is their form."""
+
+    kind = "capture"
+    examples: ClassVar = {
+        "rrpair": "rrpair:FILE, rrpair:FOLDER or rrpair:ID of a snapshot",
+        "extract": "extract:FILE.csv",
+        "gor": "gor:FILE",
+        "har": "har:FILE",
+    }
+
+    def parse(self, text: str, scheme: str, rest: str) -> Endpoint:
+        if not rest:
+            raise BadEndpoint(text, reason="it names no file", hint=self.examples[scheme])
+        return Endpoint(scheme, rest)
+
+    def from_anywhere(self, end: Endpoint) -> Endpoint:
+        if "://" in end.name:
+            return end
+        path = Path(end.name).expanduser().absolute()
+        is_snapshot = end.system == "rrpair" and "/" not in end.name and not path.exists()
+        return end if is_snapshot else replace(end, name=str(path))
+
+    def source(self, end: Endpoint, request: Request, _configuration: Configuration) -> Source:
+        from playhead.traffic.source import TrafficSource
+
+        times = cast("Times", request.times)
+        return TrafficSource(cast("Kind", end.system), end.name, request.filter, times)
+
+
+SYSTEM = TrafficSystem()
