@@ -9,6 +9,8 @@ from pathlib import Path
 from bench.measure import Row, in_turn, run
 from playhead import jars
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.kafka.admin import Admin
 from playhead.kafka.topics import NewShape, create
 from playhead.runtime import find_java
@@ -28,9 +30,10 @@ def rows() -> Iterator[Row]:
         with Sandbox(Path(name) / "box").running() as endpoints:
             servers = endpoints.bootstrap_servers
             with Admin(KafkaConnection(servers)) as admin:
+                guard = Guard(configure({}))
                 wanted = [f"bench-{number:03}" for number in range(_TOPICS)]
                 for topic in wanted:
-                    create(admin, NewShape(topic))
+                    create(admin, NewShape(topic), guard)
             yield from _measured(servers, wanted)
 
 

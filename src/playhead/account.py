@@ -40,9 +40,7 @@ class ErrorRule:
         action, colon, topic = text.partition(":")
         if (text in ("fail", "skip")) or (action == "dlq" and topic):
             return cls(action, topic if colon else None)
-        raise BadValue(
-            "--on-error", found=text, needed="fail, skip or dlq:TOPIC", where="the command line"
-        )
+        raise BadValue("--on-error", found=text, needed="fail, skip or dlq:TOPIC")
 
     def __str__(self) -> str:
         return self.action if self.topic is None else f"{self.action}:{self.topic}"

@@ -3,6 +3,9 @@
 It is asked where the writing begins, whatever face leads there; a face brings the answer.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from playhead.context import Configuration
 from playhead.errors import Refused
 from playhead.settings import BY_NAME
@@ -27,30 +30,80 @@ class NotNamed(Refused):
         super().__init__(
             f"{place} is marked production: {action} needs the target's name {target!r}, and {told}",
             hint="type it when the command asks on a terminal, where --yes is not enough; from Python: "
-            f"run(consent={target!r})",
+            f"consent={target!r}",
         )
 
 
-def place_of(configuration: Configuration) -> str:
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A change that somebody has to agree to before it begins."""
+
+    action: str
+    target: str
+    """The name that a context marked production wants as the answer."""
+    place: str
     """The configuration, in words."""
-    named = configuration.context
-    return f"context {named}" if named else "this configuration"
+    needs_name: bool
+    """Whether it is marked production: then `True` is not enough."""
+    is_final: bool = False
+    """Whether the change cannot be undone."""
+
+
+Consent = str | Callable[[Question], str | bool] | None
+"""The target's name as somebody gave it; or who answers: True, the target's name, or False for no."""
 
 
 def refuse_read_only(action: str, configuration: Configuration) -> None:
     """Return where the configuration lets things be written."""
     if configuration.is_on("read_only"):
         origin = configuration.settings["read_only"].origin
-        raise ReadOnly(action, place=place_of(configuration), origin=origin)
+        raise ReadOnly(action, place=_place_of(configuration), origin=origin)
 
 
 def need_consent(
-    action: str, target: str, configuration: Configuration, consent: str | None
+    action: str,
+    target: str,
+    configuration: Configuration,
+    consent: Consent,
+    *,
+    is_final: bool = False,
 ) -> None:
-    """Return when this may be written: `consent` is the target's name as somebody gave it."""
+    """Return when this may be written. Without a guard and without anybody to ask, it may."""
     refuse_read_only(action, configuration)
-    if configuration.is_on("production") and consent != target:
-        raise NotNamed(action, place=place_of(configuration), target=target, found=consent)
+    place, needs_name = _place_of(configuration), configuration.is_on("production")
+    answer: str | bool | None
+    if callable(consent):
+        answer = consent(Question(action, target, place, needs_name, is_final))
+        if answer is not True and answer != target:
+            raise Refused(f"{action} was not done: the answer was not yes")
+    else:
+        answer = consent
+    if needs_name and answer != target:
+        named = answer if isinstance(answer, str) else None
+        raise NotNamed(action, place=place, target=target, found=named)
+
+
+class Guard:
+    """The guards of one change, which the functions that carry it out ask before they begin."""
+
+    def __init__(self, configuration: Configuration, consent: Consent = None) -> None:
+        self._configuration, self._consent = configuration, consent
+        self._agreed: set[str] = set()
+
+    def agree(self, action: str, *targets: str) -> None:
+        """Ask for all of the targets at once, before the change begins; `need` then asks no more."""
+        need_consent(action, ", ".join(targets), self._configuration, self._consent)
+        self._agreed.update(targets)
+
+    def need(self, action: str, target: str, *, is_final: bool = False) -> None:
+        """Return when the target may be written."""
+        if target not in self._agreed:
+            need_consent(action, target, self._configuration, self._consent, is_final=is_final)
+
+
+def _place_of(configuration: Configuration) -> str:
+    named = configuration.context
+    return f"context {named}" if named else "this configuration"
 
 
 def _way_out(origin: str) -> str:

@@ -202,7 +202,7 @@ def _refuse_literal(value: str, *, key: str, where: str) -> None:
     if not (is_named or secrets.has_reference(value)):
         secrets.remember(value)
         raise UsageError(
-            f"{key} of {where} is a secret, and a command line is no place for one",
+            f"{key} of {where} is a secret, and every user of this machine can read the arguments of a process",
             hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path or prompt: for all of it",
         )
 
@@ -284,7 +284,7 @@ def contexts() -> dict[str, Layer]:
     return found
 
 
-def alone(name: str, chosen_by: str = "the command line") -> Configuration:
+def alone(name: str, chosen_by: str) -> Configuration:
     """What a context says by itself, whatever flags and the environment say."""
     return _merge(name, [_context_layer(name, chosen_by)])
 

@@ -120,8 +120,7 @@ def check_group(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError as exc:
-        needed, where = "a text in UTF-8", "the command line"
-        raise BadValue("the group's name", found=name, needed=needed, where=where) from exc
+        raise BadValue("the group's name", found=name, needed="a text in UTF-8") from exc
 
 
 def check_topic(name: str) -> None:
@@ -133,7 +132,6 @@ def check_topic(name: str) -> None:
         "the topic's name",
         found=name,
         needed="letters, digits, '.', '_' and '-', at most 249 of them, and not . or ..",
-        where="the command line",
         hint="write the name alone, and -b host:port beside it" if is_endpoint else None,
     )
 

@@ -73,10 +73,17 @@ class BadValue(UsageError):
     """A setting or property whose value it cannot have."""
 
     def __init__(
-        self, key: str, *, found: object, needed: str, where: str, hint: str | None = None
+        self,
+        key: str,
+        *,
+        found: object,
+        needed: str,
+        where: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.key, self.found, self.needed, self.where = key, found, needed, where
-        super().__init__(f"{key} in {where} is {found!r}; needed: {needed}", hint=hint)
+        what = key if where is None else f"{key} in {where}"
+        super().__init__(f"{what} is {found!r}; needed: {needed}", hint=hint)
 
 
 class UntranslatableProperty(UsageError):

@@ -57,10 +57,10 @@ class Request:
             name, equals, target = text.partition("=")
             if not (equals and TOPIC_NAME.fullmatch(name) and TOPIC_NAME.fullmatch(target)):
                 needed = "CAPTURED=TARGET, two names of topics"
-                raise BadValue("--topic-map", found=text, needed=needed, where="the command line")
+                raise BadValue("--topic-map", found=text, needed=needed)
             if found.setdefault(name, target) != target:
                 needed = f"one target; {name} has {found[name]} already"
-                raise BadValue("--topic-map", found=text, needed=needed, where="the command line")
+                raise BadValue("--topic-map", found=text, needed=needed)
         return found
 
     def target_topic(self, topic: str) -> str:

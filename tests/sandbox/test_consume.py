@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.kafka.admin import Admin
 from playhead.kafka.scan import LogMovedOn, Scan, Stretch
 from playhead.kafka.trim import Trim, carry_out
@@ -297,7 +299,7 @@ def test_records_that_went_meanwhile_are_an_error_and_no_shorter_answer(
     write(kafka, timed(topic, 0, 1, 2, 3))
     scan = Scan(kafka, [Stretch(topic, 0, 0, 3)], patience_s=20)
     with Admin(kafka) as admin:
-        carry_out(admin, [Trim(topic, 0, 0, 2, 3)])
+        carry_out(admin, [Trim(topic, 0, 0, 2, 3)], Guard(configure({})))
     with pytest.raises(LogMovedOn, match="does not hold offset 0 any more"):
         list(scan.run())
     assert scan.scanned == 0

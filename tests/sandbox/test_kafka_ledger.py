@@ -12,6 +12,8 @@ from confluent_kafka import Consumer
 
 from playhead.account import Account
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.kafka import clients, ledger_topic
 from playhead.kafka.admin import Admin
 from playhead.kafka.dead_letters import Graveyard
@@ -258,7 +260,7 @@ def ledger_with(kafka: KafkaConnection, **settings: str) -> Iterator[None]:
     def change(values: dict[str, str]) -> None:
         with Admin(kafka) as admin:
             [now] = describe_topics(admin, [LEDGER_TOPIC])
-            alter(admin, Alteration(LEDGER_TOPIC, settings=values), now)
+            alter(admin, Alteration(LEDGER_TOPIC, settings=values), now, Guard(configure({})))
 
     told = {name.replace("_", "."): value for name, value in settings.items()}
     change(told)

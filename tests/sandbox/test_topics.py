@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from playhead.cli import consent
 from playhead.connection import KafkaConnection
-from playhead.context import Configuration, Resolved
-from playhead.errors import NeedsConsent, Refused
 from playhead.kafka.admin import Admin
 from playhead.kafka.source import KafkaSource
 from playhead.kafka.topics import describe_topics
@@ -351,45 +348,6 @@ def test_a_broker_that_falls_silent_does_not_hang_sizes(
 
 
 # --- consent ------------------------------------------------------------------------------------
-
-
-def place(name: str | None = None, **switches: str) -> Configuration:
-    settings = {key: Resolved("false", "default") for key in ("read_only", "production")}
-    said = {key: Resolved(value, f"context {name}") for key, value in switches.items()}
-    return Configuration(name, settings | said, {})
-
-
-def at_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
-    monkeypatch.setattr(consent, "_terminal_is_there", lambda: answer is not None)
-    monkeypatch.setattr(consent, "_read_line", lambda: f"{answer}\n")
-    # `ask` has them as defaults, which were bound when it was made.
-    for name, value in (
-        ("has_terminal", consent._terminal_is_there),
-        ("read_answer", consent._read_line),
-    ):
-        monkeypatch.setitem(consent.ask.__kwdefaults__, name, value)
-
-
-def test_whoever_deletes_types_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch, "cars")
-    consent.ask_by_name("deleting topic cars", "cars", place(), yes=False)
-    at_a_terminal(monkeypatch, "y")
-    with pytest.raises(Refused, match="the name typed is not 'cars'"):
-        consent.ask_by_name("deleting topic cars", "cars", place(), yes=False)
-
-
-def test_yes_stands_in_for_the_name_but_not_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch, None)
-    consent.ask_by_name("deleting topic cars", "cars", place(), yes=True)
-    with pytest.raises(NeedsConsent):
-        consent.ask_by_name("deleting topic cars", "cars", place(), yes=False)
-    with pytest.raises(Refused, match="marked production"):
-        consent.ask_by_name("deleting", "cars", place("prod", production="true"), yes=True)
-    with pytest.raises(Refused, match="read-only"):
-        consent.ask_by_name("deleting", "cars", place("prod", read_only="true"), yes=True)
-    at_a_terminal(monkeypatch, "cars")
-    with pytest.raises(Refused, match="read-only"):
-        consent.ask_by_name("deleting", "cars", place("prod", read_only="true"), yes=False)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka import topics
 from playhead.kafka.admin import Admin
@@ -109,10 +111,10 @@ def guarded(servers_folder, tmp_path_factory) -> Iterator[Guarded]:  # type: ign
 def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
     guarded: Guarded,
 ) -> None:
-    alice = guarded.by("PLAIN")
+    alice, guard = guarded.by("PLAIN"), Guard(configure({}))
     with Admin(alice) as admin:
         with pytest.raises(NotAllowed) as caught:
-            topics.create(admin, topics.NewShape("other"))
+            topics.create(admin, topics.NewShape("other"), guard)
         assert caught.value.needs == (Need("Create", "topic", "other"),)
         with pytest.raises(NotAllowed, match="the cluster does not allow it") as caught:
             topics.describe_topics(admin, [TOPIC])
@@ -128,10 +130,11 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
         assert found.settings is None, "which may not be read without DescribeConfigs"
 
         with pytest.raises(NotAllowed) as caught:
-            topics.delete(admin, TOPIC)
+            topics.delete(admin, TOPIC, guard)
         assert caught.value.needs == (Need("Delete", "topic", TOPIC),)
+        wanted = topics.Alteration(TOPIC, settings={"retention.ms": "1"})
         with pytest.raises(NotAllowed) as caught:
-            topics.alter(admin, topics.Alteration(TOPIC, settings={"retention.ms": "1"}), found)
+            topics.alter(admin, wanted, found, guard)
         assert caught.value.needs == (Need("AlterConfigs", "topic", TOPIC),)
         with pytest.raises(NotAllowed) as caught:
             sizes(admin, alice, [TOPIC])
@@ -139,7 +142,7 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
         described = describe(admin, [TOPIC])
         assert described[TOPIC].leaders, "there is somebody to ask"
         assert sizes_at_leaders(alice, described) == {TOPIC: {}}, "a plan does without"
-    sender = Sender(alice, TOPIC)
+    sender = Sender(alice, TOPIC, guard)
     sender.send(Outgoing(1, b"k", b"v"))
     sender.finish()
     assert "Write on topic secured" in sender.failures[0][1]

@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from playhead.checksum import checksum_of
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.topics import delete
 from playhead.live.running import PipelineInUse
@@ -222,7 +224,7 @@ def test_a_topic_that_was_made_again_is_not_read_on(deck: Deck, live: Live, tmp_
     it = live(*ends_).start().reads()
     come(deck, table, 10)
     with deck.admin() as admin:
-        delete(admin, topic)
+        delete(admin, topic, Guard(configure({})))
         admin.create_topic(topic, partitions=1)
     more(deck, topic, 0, 30, 1)
     with pytest.raises(

@@ -75,7 +75,7 @@ def test_done_is_0(run):
         (["demo", "--cars", "0"], "greater than or equal to 1"),
         (["config", "show", "-X", "client.id"], "-X client.id has no value"),
         *(
-            ([*words, ""], "the topic's name in the command line is ''; needed: letters")
+            ([*words, ""], "the topic's name is ''; needed: letters")
             for words in (
                 ["consume"],
                 ["produce"],

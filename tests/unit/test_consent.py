@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
+from playhead.consent import NotNamed, Question, need_consent
 from playhead.context import Configuration, Resolved
 from playhead.errors import NeedsConsent, Refused
 
@@ -31,6 +32,7 @@ class Person:
     """Somebody at a terminal, or nobody; says how often they were asked."""
 
     answer: str | None = None
+    is_final: bool = False
     asked: list[str] = field(default_factory=list)
 
     def is_there(self) -> bool:
@@ -41,7 +43,8 @@ class Person:
         return self.answer or ""
 
     def ask(self, where: Configuration, *, yes: bool = False) -> None:
-        ask(ACTION, TARGET, where, yes=yes, has_terminal=self.is_there, read_answer=self.read)
+        given = answer(yes=yes, has_terminal=self.is_there, read_answer=self.read)
+        need_consent(ACTION, TARGET, where, given, is_final=self.is_final)
 
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n", " yes \n"])
@@ -133,10 +136,47 @@ def test_a_terminal_is_one_to_read_from_and_to_write_to(monkeypatch, stdin, stde
     monkeypatch.setattr("sys.stdin", Stream(stdin))
     monkeypatch.setattr("sys.stderr", Stream(stderr))
     with pytest.raises(NeedsConsent):
-        ask(ACTION, TARGET, configuration(), yes=False)
+        need_consent(ACTION, TARGET, configuration(), answer(yes=False))
 
 
 def test_the_answer_is_read_from_the_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdin", Stream(True, "yes\n"))
     monkeypatch.setattr("sys.stderr", Stream(True))
-    ask(ACTION, TARGET, configuration(), yes=False)
+    need_consent(ACTION, TARGET, configuration(), answer(yes=False))
+
+
+def test_who_deletes_types_the_name_or_says_yes_in_a_script(capsys):
+    Person("telemetry\n", is_final=True).ask(configuration())
+    assert f"{ACTION}: this cannot be undone" in capsys.readouterr().err
+    with pytest.raises(Refused, match="the name typed is not 'telemetry'"):
+        Person("y\n", is_final=True).ask(configuration())
+    person = Person(is_final=True)
+    person.ask(configuration(), yes=True)
+    with pytest.raises(NeedsConsent):
+        person.ask(configuration())
+    for switches, refusal in (
+        ({"production": "true"}, "marked production"),
+        ({"read_only": "1"}, "read-only"),
+    ):
+        with pytest.raises(Refused, match=refusal):
+            person.ask(configuration(**switches), yes=True)
+
+
+@pytest.mark.parametrize("said", [False, None, "", "another", 1])
+def test_a_program_that_does_not_say_yes_refuses(said):
+    with pytest.raises(Refused, match="the answer was not yes"):
+        need_consent(ACTION, TARGET, configuration(), lambda _: said)
+
+
+def test_a_program_is_shown_what_it_answers():
+    shown: list[Question] = []
+
+    def given(question: Question) -> str:
+        shown.append(question)
+        return question.target
+
+    need_consent(ACTION, TARGET, configuration(production="true"), given)
+    assert shown == [Question(ACTION, TARGET, "context prod", needs_name=True)]
+    with pytest.raises(NotNamed, match="nobody named it"):
+        need_consent(ACTION, TARGET, configuration(production="true"), lambda _: True)
+    need_consent(ACTION, TARGET, configuration(), lambda _: True)

@@ -389,7 +389,7 @@ def test_what_is_wrong_with_a_connection_names_the_places_it_came_from(places):
 def test_a_context_alone_is_not_changed_by_the_environment(places, monkeypatch):
     places.contexts("[contexts.prod]\nbootstrap_servers = 'context:1'\n")
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:1")
-    assert rows(alone("prod"))["kafka.bootstrap.servers"] == ("context:1", "context prod")
+    assert rows(alone("prod", "-c"))["kafka.bootstrap.servers"] == ("context:1", "context prod")
 
 
 def test_reading_a_configuration_writes_nothing(places, tmp_path):

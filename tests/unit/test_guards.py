@@ -1,21 +1,31 @@
 """What a context refuses is refused where the writing begins, whatever face leads there."""
 
+import ast
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import playhead
 from playhead import Replay, files
-from playhead.consent import NotNamed, ReadOnly, need_consent
+from playhead.consent import Consent, Guard, NotNamed, Question, ReadOnly, need_consent
 from playhead.context import Configuration, configure
+from playhead.errors import Refused
 from playhead.groups.plan import GroupPlan
+from playhead.ingest.loop import Ingest
+from playhead.kafka import topics
 from playhead.kafka.groups_change import Desk
+from playhead.kafka.sending import Sender
+from playhead.kafka.topics import Alteration, NewShape
+from playhead.kafka.trim import Trim, carry_out
 from playhead.live.running import Runner
 from playhead.live.wish import Wish
-from playhead.pipelines import Pipelines
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.request import Request
+from playhead.servers import configuration_of
 from tests.unit.standbys import NoEngine, Room, furnished
 from tests.unit.test_consent import configuration
 
@@ -67,45 +77,156 @@ def test_resumed_from_the_ledger_it_is_guarded_too(room):
         api.resumed("laps", target, configure({}, context="home")).run()
 
 
-def test_a_pipeline_from_python_is_guarded(tmp_path):
-    request = Request(source="kafka:laps", target="postgres:laps")
-    for guard, refusal in (("read_only", ReadOnly), ("production", NotNamed)):
-        where = configuration(**{guard: "true"})
-        plan: Any = type("Plan", (), {"request": request})
-        runner = Runner(
-            Wish(name="laps", request=request, group="g"),
-            Planned(plan, where, NoEngine(where)),
-            Pipelines(tmp_path),
-            print,
-        )
-        with pytest.raises(refusal, match="write into"):
-            runner.run()
+class _Nothing:
+    """What an act would write to; a guarded one leaves it alone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of it was looked for")
 
 
-@pytest.mark.parametrize("deed", ["write", "delete", "undo"])
-def test_groups_are_guarded(deed, tmp_path, monkeypatch):
+NOTHING: Any = _Nothing()
+PLAN = GroupPlan("laps", "reset to the start", True, ())
+LISTENER: Any = SimpleNamespace(address="udp://127.0.0.1:1")
+OUTLET: Any = SimpleNamespace(topic="laps")
+REQUEST = Request(source="kafka:tape", target="kafka:laps")
+
+
+def groups(where: Configuration, consent: Consent) -> Desk:
+    return Desk(NOTHING, where, NOTHING, consent=consent)
+
+
+def a_plan(where: Configuration, *, is_endless: bool = False) -> Planned:
+    plan: Any = SimpleNamespace(request=REQUEST, digest=lambda: "")
+    return Planned(plan, where, NoEngine(where), NOTHING, is_endless=is_endless)
+
+
+def play(where: Configuration, consent: Consent) -> None:
+    wish = Wish(name="laps", request=REQUEST, group="g")
+    Runner(wish, a_plan(where, is_endless=True), NOTHING, print).run(consent=consent)
+
+
+Act = Callable[[Configuration, Consent], object]
+ACTS: dict[str, Act] = {
+    "replay": lambda where, consent: a_plan(where).run(consent=consent),
+    "live": play,
+    "produce": lambda where, consent: Sender(NOTHING, "laps", Guard(where, consent)),
+    "ingest": lambda where, consent: Ingest(LISTENER, NOTHING, OUTLET, Guard(where, consent)),
+    "topics create": lambda where, consent: topics.create(
+        NOTHING, NewShape("laps"), Guard(where, consent)
+    ),
+    "topics alter": lambda where, consent: topics.alter(
+        NOTHING, Alteration("laps", 3), NOTHING, Guard(where, consent)
+    ),
+    "topics delete": lambda where, consent: topics.delete(NOTHING, "laps", Guard(where, consent)),
+    "topics trim": lambda where, consent: carry_out(
+        NOTHING, [Trim("laps", 0, 0, 5, 9)], Guard(where, consent)
+    ),
+    "groups reset": lambda where, consent: groups(where, consent).write(PLAN),
+    "groups delete": lambda where, consent: groups(where, consent).delete(PLAN),
+    "groups undo": lambda where, consent: groups(where, consent).undo(PLAN, NOTHING),
+}
+
+
+@pytest.fixture(params=ACTS)
+def act(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Act]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    plan = GroupPlan("grafana", "reset to the start", True, ())
-
-    def done(where: Configuration, *consents: str) -> None:
-        nowhere: Any = None
-        desk = Desk(nowhere, where, nowhere or _Connection())
-        desk.consents.update(consents)
-        act = getattr(desk, deed)
-        act(plan, nowhere) if deed == "undo" else act(plan)
-
-    with pytest.raises(ReadOnly, match="group grafana was not done"):
-        done(configuration(read_only="true"), "grafana")
-    for consents in ((), ("another",)):
-        with pytest.raises(NotNamed):
-            done(configuration(production="true"), *consents)
+    yield ACTS[request.param]
     assert not list(tmp_path.rglob("*"))
 
 
-class _Connection:
-    """One that is never used."""
+def never(question: Question) -> bool:
+    raise AssertionError("nobody is asked where it is refused anyhow")
+
+
+@pytest.mark.parametrize("consent", [None, "laps", never])
+def test_no_act_writes_in_a_read_only_context(act, consent):
+    with pytest.raises(ReadOnly, match="is read-only") as caught:
+        act(configuration(read_only="true", production="true"), consent)
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.parametrize("consent", [None, "", "another", lambda _: True])
+def test_no_act_writes_in_production_without_the_targets_name(act, consent):
+    with pytest.raises(NotNamed, match="needs the target's name 'laps'") as caught:
+        act(configuration(production="true"), consent)
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.parametrize("production", ["true", "false"])
+def test_no_act_writes_when_the_answer_is_no(act, production):
+    shown: list[Question] = []
+
+    def no(question: Question) -> bool:
+        shown.append(question)
+        return False
+
+    with pytest.raises(Refused, match="the answer was not yes"):
+        act(configuration(production=production), no)
+    (question,) = shown
+    assert (question.target, question.needs_name) == ("laps", production == "true")
+    assert "laps" in question.action
+
+
+@pytest.mark.parametrize("consent", ["laps", lambda question: question.target])
+def test_every_act_begins_when_the_name_is_given(act, consent):
+    try:
+        act(configuration(production="true"), consent)
+    except (AssertionError, AttributeError, TypeError):
+        return  # it has begun, and there is nothing to write to
+    assert act is ACTS["ingest"]
+
+
+def test_several_targets_are_agreed_to_at_once():
+    shown: list[str] = []
+
+    def named(question: Question) -> str:
+        shown.append(question.target)
+        return question.target
+
+    guard = Guard(configuration(production="true"), named)
+    guard.agree("writing the offsets of a, b", "a", "b")
+    guard.need("reset of group a", "a")
+    guard.need("reset of group b", "b")
+    assert shown == ["a, b"]
+    guard.need("reset of group c", "c")
+    assert shown == ["a, b", "c"]
 
 
 def test_without_guards_nobody_is_asked():
     need_consent("writing", "laps", configuration(), None)
     need_consent("writing", "laps", configuration(production="true"), "laps")
+
+
+def test_a_replay_from_python_keeps_its_servers(room):
+    file = room.tape.parent / "config" / "playhead" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("[contexts.home]\ntimezone = 'UTC'\n")
+    ends = files(str(room.tape), form="json"), files(str(room.copy), form="json")
+    where = configure({"timezone": "Europe/Vienna"}, context="home")
+    asked = Replay(*ends).plan(where, replay_id="laps")
+    asked.run()
+    servers = asked.journal.find("laps").servers
+    assert servers == {"context": "home", "timezone": "Europe/Vienna"}
+    assert configuration_of(servers).get("timezone") == "Europe/Vienna"
+
+
+def test_nothing_below_the_command_line_speaks_of_it():
+    """Python and other faces raise the same errors, and have no command line."""
+    root = Path(playhead.__file__).parent
+    spoken = [
+        f"{file.relative_to(root)}:{node.lineno}"
+        for file in root.rglob("*.py")
+        if file.relative_to(root).parts[0] != "cli"
+        for node in said_in(ast.parse(file.read_text()))
+        if "command line" in node.value and "AWS command line" not in node.value
+    ]
+    assert not spoken
+
+
+def said_in(tree: ast.AST) -> Iterator[Any]:
+    """Every text of a module but its docstrings."""
+    for node in ast.walk(tree):
+        texts = [] if isinstance(node, ast.Expr) else ast.iter_child_nodes(node)
+        for child in texts:
+            if isinstance(child, ast.Constant) and isinstance(child.value, str):
+                yield child

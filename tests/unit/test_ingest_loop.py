@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
+from playhead.context import configure
 from playhead.ingest.counts import Counts
 from playhead.ingest.loop import Ingest, lines_of
 from playhead.ingest.path import Unfit
@@ -45,7 +47,8 @@ def running(**more: Any) -> Iterator[tuple[Ingest, Feed]]:
         most_bytes=more.pop("most", 65_535),
     )
     given = {"shape": Shape(), "flush_s": 0.0} | more
-    ingest = Ingest(listener, given.pop("shape"), given.pop("outlet", None) or nowhere(), **given)
+    outlet, guard = given.pop("outlet", None) or nowhere(), Guard(configure({}))
+    ingest = Ingest(listener, given.pop("shape"), outlet, guard, **given)
     thread = threading.Thread(target=ingest.run)
     with closing(listener), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
 

@@ -54,7 +54,9 @@ def list_(run: Run) -> None:
 @with_options()
 def show(run: Run, name: Name) -> None:
     """Print what a context says; secrets are hidden."""
-    rows = [row for row in alone(name).rows() if row["origin"] == f"context {name}"]
+    rows = [
+        row for row in alone(name, "the command line").rows() if row["origin"] == f"context {name}"
+    ]
     run.output.emit({"context": name, "settings": rows}, rows)
 
 

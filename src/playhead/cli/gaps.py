@@ -15,7 +15,6 @@ from playhead.duration import parse_duration_ms
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gap import Gap, Gaps, touching
-from playhead.servers import kept_servers
 
 if TYPE_CHECKING:
     from playhead.proof import Proof
@@ -177,7 +176,6 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
         show(run, planned)
         raise typer.Exit(EXIT_DIFFERENT)
     show_and_ask(run, planned, yes=run.values["yes"])
-    planned.servers.update(kept_servers(planned.configuration))
     proof = run_with_progress(run, planned)
     for line in proof_lines(proof):
         run.output.say(line)

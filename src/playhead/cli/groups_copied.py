@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from playhead.cli.groups_desk import within
+from playhead.cli.consent import answer
+from playhead.cli.groups_desk import is_meant, within
 from playhead.cli.options import Run
 from playhead.cli.playing import with_servers
 from playhead.clusters import connection_of, guards_of
@@ -45,4 +46,5 @@ def through_replay(
         run.output.say(remark)
     with Admin(connection) as admin:
         guards = guards_of([target], configuration)
-        yield Desk(admin, guards, connection, run.output.say), translated.offsets
+        consent = answer(yes=is_meant(run))
+        yield Desk(admin, guards, connection, run.output.say, consent), translated.offsets

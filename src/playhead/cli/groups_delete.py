@@ -19,7 +19,7 @@ def delete(run: Run, group: Groups = None) -> None:
         if not run.values["dry_run"]:
             for plan in plans:
                 here.need_idle(plan.group, wait_s=wait_s(run))
-            confirm(run, here, plans, "deleting", yes=run.values["yes"])
+            confirm(run, here, plans, "deleting")
             for plan in plans:
                 here.delete(plan)
                 run.output.say(f"group {plan.group} is deleted")
@@ -38,7 +38,7 @@ def delete_offsets(run: Run, group: Group) -> None:
         plan = here.plan_forget(group, scope)
         show_plans(run, [plan])
         if not run.values["dry_run"]:
-            confirm(run, here, [plan], "deleting offsets of", yes=run.values["yes"])
+            confirm(run, here, [plan], "deleting offsets of")
             here.write(plan)
             run.output.say(f"group {group}: deleted, and read back so")
         report(run, [plan], is_done=not run.values["dry_run"])

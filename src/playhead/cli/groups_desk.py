@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.groups_shown import table
 from playhead.cli.options import Run
 from playhead.errors import UsageError
@@ -21,7 +21,13 @@ def desk(run: Run) -> Iterator[Desk]:
     """The groups of the cluster that the options name."""
     configuration = run.configuration()
     with Admin(configuration.kafka()) as admin:
-        yield Desk(admin, configuration, say=run.output.say)
+        consent = answer(yes=is_meant(run))
+        yield Desk(admin, configuration, say=run.output.say, consent=consent)
+
+
+def is_meant(run: Run) -> bool:
+    """Whether the options say yes already."""
+    return bool(run.values["yes"] or run.values.get("execute"))
 
 
 def cloned(here: Desk, group: str, scope: Scope) -> dict[Place, Committed]:
@@ -40,22 +46,19 @@ def within(group: str, held: Mapping[Place, Committed], scope: Scope) -> dict[Pl
     return found
 
 
-def confirm(run: Run, here: Desk, plans: Sequence[GroupPlan], action: str, *, yes: bool) -> None:
+def confirm(run: Run, here: Desk, plans: Sequence[GroupPlan], action: str) -> None:
     """Ask for all of the plans at once, with the table before the eyes of who is asked."""
-    if not yes and sum(len(plan.moves) for plan in plans) <= _MOST_ASKED:
+    if not is_meant(run) and sum(len(plan.moves) for plan in plans) <= _MOST_ASKED:
         table(run, plans)
-    names = ", ".join(plan.group for plan in plans)
-    if ask(f"{action} {names}", names, here.configuration, yes=yes) is not None:
-        here.consents.update(plan.group for plan in plans)
+    groups = [plan.group for plan in plans]
+    here.guard.agree(f"{action} {', '.join(groups)}", *groups)
 
 
-def write_all(
-    run: Run, here: Desk, plans: Sequence[GroupPlan], *, wait_s: float, yes: bool
-) -> None:
+def write_all(run: Run, here: Desk, plans: Sequence[GroupPlan], *, wait_s: float) -> None:
     """Nobody reads, somebody said yes: save, write, read back; one group after the other."""
     for plan in plans:
         here.need_idle(plan.group, wait_s=wait_s)
-    confirm(run, here, plans, "writing the offsets of", yes=yes)
+    confirm(run, here, plans, "writing the offsets of")
     for plan in plans:
         here.write(plan)
         run.output.say(

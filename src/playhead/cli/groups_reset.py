@@ -155,19 +155,18 @@ def _need_one_target(to_group: str | None, groups: list[str]) -> None:
 
 def _carry_out(run: Run, here: "Desk", plans: list[Any], *, is_single: bool) -> None:
     """Show, ask, write; `--export` alone only prints."""
-    from playhead.cli.groups_desk import write_all
+    from playhead.cli.groups_desk import is_meant, write_all
 
     values = run.values
     is_export = bool(values.get("export"))
-    is_meant = bool(values["yes"] or values.get("execute"))
-    is_dry = bool(values["dry_run"]) or (is_export and not is_meant)
+    is_dry = bool(values["dry_run"]) or (is_export and not is_meant(run))
     show_plans(run, plans)
     if is_dry:
         for plan in plans:
             if not here.is_idle(plan.group):
                 run.output.say(f"group {plan.group} has members now; a reset would be refused")
     else:
-        write_all(run, here, plans, wait_s=wait_s(run), yes=is_meant)
+        write_all(run, here, plans, wait_s=wait_s(run))
     if is_export:
         offsets = {plan.group: plan.offsets() for plan in plans}
         run.output.text(offsets_csv.write(offsets, with_group=not is_single))

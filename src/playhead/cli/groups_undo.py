@@ -40,7 +40,7 @@ def undo(
         show_plans(run, [plan])
         if not run.values["dry_run"]:
             here.need_idle(group, wait_s=wait_s(run))
-            confirm(run, here, [plan], "putting back the offsets of", yes=run.values["yes"])
+            confirm(run, here, [plan], "putting back the offsets of")
             here.undo(plan, snapshot)
             run.output.say(
                 f"group {group} is as it was before {show_ms(snapshot.made_at_ms)}, and read back so"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.ingest_options import (
     LISTENING,
     RECORDS,
@@ -20,6 +20,7 @@ from playhead.cli.ingest_options import (
 from playhead.cli.options import CONNECTION, TIME, Run, with_options
 from playhead.cli.signals import first_signal
 from playhead.clusters import connection_of, guards_of
+from playhead.consent import Guard
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.size import show_size
@@ -52,6 +53,7 @@ def ingest(
     All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit
     code 1 when anything that reached the port is in no topic.
     """
+    from playhead.ingest.loop import Ingest
     from playhead.networks import Networks, need_allowed
     from playhead.udp.address import Address, need_loopback
     from playhead.udp.listener import Listener
@@ -63,10 +65,10 @@ def ingest(
     networks = Networks.parse(run.values["allow"] or ())
     need_allowed(networks, anywhere=run.values["anywhere"])
     need_loopback(listen, anywhere=run.values["anywhere"])
+    guard = Guard(guards_of([endpoint], run.configuration()), answer(yes=True))
     if not dry_run:
         # To write what arrives is what was asked for; read-only and production can object.
-        action = f"writing what arrives at {listen} to {endpoint.name}"
-        ask(action, endpoint.name, guards_of([endpoint], run.configuration()), yes=True)
+        guard.agree(f"writing what arrives at {listen} to {endpoint.name}", endpoint.name)
     # Before the broker is asked anything: what arrives from here on waits for us.
     with Listener(
         listen,
@@ -81,7 +83,17 @@ def ingest(
             row = {"listen": str(listener.address), "topic": endpoint.name, "dry_run": True}
             run.output.emit(row, [row])
         else:
-            _carry(run, asked, listener, outlets)
+            ingest = Ingest(
+                listener,
+                asked.shape,
+                outlets[0],
+                guard,
+                on_bad=asked.rule,
+                graveyard=outlets[1],
+                by_lines=run.values["by_lines"],
+                flush_s=asked.flush_s,
+            )
+            _carry(run, asked, ingest)
 
 
 def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: Endpoint) -> None:
@@ -136,20 +148,7 @@ def _outlets(
     return main, Outlet(connection, asked.graveyard, Memory(part, True))
 
 
-def _carry(
-    run: Run, asked: Asked, listener: "Listener", outlets: "tuple[Outlet, Outlet | None]"
-) -> None:
-    from playhead.ingest.loop import Ingest
-
-    ingest = Ingest(
-        listener,
-        asked.shape,
-        *outlets[:1],
-        on_bad=asked.rule,
-        graveyard=outlets[1],
-        by_lines=run.values["by_lines"],
-        flush_s=asked.flush_s,
-    )
+def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
     began = time.monotonic()
     with first_signal(lambda _: ingest.stop()):
         try:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from playhead.cli.complete import topic_names
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
 from playhead.cli.playing import stopping, with_servers
 from playhead.cli.sentence import RULES, TRANSFORM, request
@@ -15,7 +15,6 @@ from playhead.errors import UsageError
 from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
 from playhead.pipelines import Pipelines, pipeline_id
 from playhead.replay.api import Planned
-from playhead.servers import kept_servers
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _OF_A_REPLAY = ("pace", "max_gap", "redrive", "typed")
@@ -140,9 +139,8 @@ def _play(run: Run, wish: Wish) -> None:
             run.output.say(line)
         run.output.emit(_document(wish, planned), [_document(wish, planned)])
         return
-    runner = Runner(wish, planned, pipelines, run.output.say, kept_servers(planned.configuration))
-    yes = run.values["yes"]
-    planned.consent = ask(runner.action, planned.target_name, planned.guards, yes=yes)
+    planned.agree(answer(yes=values["yes"]))
+    runner = Runner(wish, planned, pipelines, run.output.say)
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
         done = runner.run()
     lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""

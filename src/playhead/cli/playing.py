@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from playhead import private
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.options import Run
 from playhead.cli.sentence import share
 from playhead.cli.shown import Told, plan_lines, plan_rows, proof_lines, sample_lines
@@ -25,7 +25,6 @@ from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.secrets import without_password
-from playhead.servers import kept_servers
 from playhead.standby.running import held_for
 
 LedgerSource = Annotated[
@@ -60,20 +59,18 @@ def show(run: Run, planned: Planned) -> None:
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
     """Show, ask, run, prove; ends with the exit code that the proof deserves."""
     show_and_ask(run, planned, yes=yes)
-    planned.servers.update(kept_servers(planned.configuration))
     report(run, run_with_progress(run, planned))
 
 
 def _servers(planned: Planned) -> Iterator[str]:
     """Which servers the names of a plan mean here: the plan says no address, or somebody else's."""
-    kept = kept_servers(planned.configuration)
-    if kept:
-        told = ", ".join(f"{name} {without_password(value)}" for name, value in kept.items())
+    if servers := planned.servers:
+        told = ", ".join(f"{name} {without_password(value)}" for name, value in servers.items())
         yield f"  servers  {told}"
 
 
 def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
-    """Return when the plan that is shown may be run; the plan then has the consent."""
+    """Return when the plan that is shown may be run."""
     if planned.is_begun:
         replay_id = planned.plan.replay_id
         run.output.say(
@@ -81,7 +78,7 @@ def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
         )
     for line in (*plan_lines(planned.plan), *_servers(planned)):
         run.output.say(line)
-    planned.consent = ask(planned.action, planned.target_name, planned.guards, yes=yes)
+    planned.agree(answer(yes=yes))
 
 
 def run_with_progress(run: Run, planned: Planned) -> Proof:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from playhead.cli.complete import topic_names
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.options import (
     CONNECTION,
     SEPARATORS,
@@ -23,6 +23,7 @@ from playhead.cli.options import (
 )
 from playhead.cli.outgoing import FORMATS, Reading, reading
 from playhead.cli.output import tell
+from playhead.consent import Guard
 from playhead.errors import EXIT_FAILED, BadValue, PlayheadError, UsageError
 
 if TYPE_CHECKING:
@@ -140,9 +141,10 @@ def produce(
     lines = reading(run)
     configuration = run.configuration()
     delivery = _delivery(run)
+    # To send what is piped here is what was asked for; read-only and production can object.
+    guard = Guard(configuration, answer(yes=True))
     if not dry_run:
-        # To send what is piped here is what was asked for; read-only and production can object.
-        ask(f"producing to {topic}", topic, configuration, yes=True)
+        guard.agree(f"producing to {topic}", topic)
     connection = configuration.kafka()
     from playhead.kafka.admin import Admin
     from playhead.kafka.errors import Need, needing
@@ -157,7 +159,7 @@ def produce(
     sender = None
     if not dry_run:
         run.output.say(f"acks {delivery.acks}: {ACKS[delivery.acks]}")
-        sender = Sender(connection, topic, delivery, found.set_bytes)
+        sender = Sender(connection, topic, guard, delivery, found.set_bytes)
     began = time.monotonic()
     try:
         with _opened(run, file) as stream:

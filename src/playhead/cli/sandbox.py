@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from playhead import jars, paths
-from playhead.cli.consent import ask
+from playhead.cli.consent import answer
 from playhead.cli.options import SANDBOX, Run, with_options
+from playhead.consent import need_consent
 from playhead.context import configure
 from playhead.errors import EXIT_FAILED, SandboxError
 from playhead.sandbox import Sandbox, Status
@@ -55,12 +56,8 @@ def up(
         _say_what_up_would_do(run, sandbox, fresh)
         return
     if fresh and (sandbox.directory / "sandbox.json").exists():
-        ask(
-            f"delete all data of the sandbox in {sandbox.directory}",
-            "sandbox",
-            configure({}),
-            yes=yes,
-        )
+        action = f"delete all data of the sandbox in {sandbox.directory}"
+        need_consent(action, "sandbox", configure({}), answer(yes=yes))
     fetch_jars(run)
     sandbox.up(fresh=fresh, say=run.output.say)
     _emit(run, sandbox.status())

@@ -14,6 +14,8 @@ from playhead.cli.standby_watch import watch
 from playhead.endpoint import Endpoint
 from playhead.errors import PlayheadError, Unavailable
 from playhead.instant import show_ms
+from playhead.proof import Proof
+from playhead.replay.api import Planned
 from playhead.servers import not_kept
 from playhead.standby import making, running
 from playhead.standby.dropped import span_of
@@ -130,12 +132,12 @@ def run_(
     if dry_run:
         show(run, running.plan(found, span))
         return
-    face = Face(
-        consent=lambda planned: show_and_ask(run, planned, yes=yes),
-        play=lambda planned: run_with_progress(run, planned),
-        keep_waiting=lambda: wait,
-        warm=yes,
-    )
+
+    def play(planned: Planned) -> Proof:
+        show_and_ask(run, planned, yes=yes)
+        return run_with_progress(run, planned)
+
+    face = Face(play=play, keep_waiting=lambda: wait, warm=yes)
     if wait and running.is_held(name):
         run.output.say(f"waiting for the end of another run of standby {name}")
     report(run, running.run(name, span, trigger="command", face=face))

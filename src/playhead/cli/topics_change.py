@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playhead.cli.complete import topic_names
-from playhead.cli.consent import ask, ask_by_name
+from playhead.cli.consent import answer
 from playhead.cli.options import CONNECTION, Run, only_topics, with_options
+from playhead.consent import Guard
 from playhead.duration import parse_duration_ms, show_duration_ms
 from playhead.errors import BadValue, UsageError
 from playhead.size import parse_size_bytes
@@ -102,13 +103,12 @@ def create(
 
     shape = NewShape(topic, partitions, replication, settings_of(run))
     configuration = run.configuration()
-    if not dry_run:
-        # Nothing that is there changes: read-only and production contexts are all that can object.
-        ask(f"creating topic {topic}", topic, configuration, yes=True)
+    # Nothing that is there changes: read-only and production contexts are all that can object.
+    guard = Guard(configuration, answer(yes=True))
     _warn_of_collisions(run, topic)
     with Admin(configuration.kafka()) as admin:
         try:
-            make(admin, shape, only_check=dry_run)
+            make(admin, shape, guard, only_check=dry_run)
         except TopicExists:
             if not if_not_exists:
                 raise
@@ -167,7 +167,7 @@ def alter(
     """
     from playhead.kafka.admin import Admin
     from playhead.kafka.offsets import NoSuchTopic
-    from playhead.kafka.topics import Alteration, describe_topics
+    from playhead.kafka.topics import Alteration, check_alteration, describe_topics
     from playhead.kafka.topics import alter as change
 
     wanted = Alteration(topic, partitions, settings_of(run), tuple(reset or ()))
@@ -187,13 +187,12 @@ def alter(
         wanted.check(now)
         rows = wanted.rows(now)
         if rows:
-            change(admin, wanted, now, only_check=True)
+            check_alteration(admin, wanted, now)
         run.output.emit({"topic": topic, "changes": rows, "dry_run": dry_run}, rows)
         if not rows:
             run.output.say(f"topic {topic} is so already; nothing was changed")
         elif not dry_run:
-            ask(f"altering topic {topic}", topic, configuration, yes=yes)
-            change(admin, wanted, now)
+            change(admin, wanted, now, Guard(configuration, answer(yes=yes)))
 
 
 @with_options(CONNECTION)
@@ -240,9 +239,7 @@ def delete(
                 run.output.say(f"there is no topic {name}")
         for row in () if dry_run else rows:
             name = str(row["topic"])
-            action = f"deleting topic {name} with {row['offsets']:,} offsets"
-            ask_by_name(action, name, configuration, yes=yes)
-            remove(admin, name)
+            remove(admin, name, Guard(configuration, answer(yes=yes)))
             run.output.say(f"topic {name} is gone")
 
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playhead.cli.complete import topic_names
-from playhead.cli.consent import ask_by_name
+from playhead.cli.consent import answer
 from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
+from playhead.consent import Guard
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ def trim(
         elif dry_run:
             run.output.say(f"{deleted:,} offsets would go; nothing was deleted")
         else:
-            action = f"deleting {deleted:,} offsets of topic {topic}"
-            ask_by_name(action, topic, configuration, yes=yes)
-            carry_out(admin, trims)
+            carry_out(admin, trims, Guard(configuration, answer(yes=yes)))
             run.output.say(f"{deleted:,} offsets are gone, and the log begins where it should")
 
 

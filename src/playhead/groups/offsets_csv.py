@@ -100,7 +100,7 @@ def _rows(text: str, where: str) -> Iterable[tuple[int, list[str]]]:
 
 def _columns(cells: Sequence[str], groups: Sequence[str], where: str, line: int) -> int:
     if len(cells) == 3 and len(groups) != 1:
-        reason = "it names no group, and on the command line there is not exactly one"
+        reason = "it names no group, and not exactly one group was named for it"
         raise BadOffsetsFile(where, line, reason=reason)
     if len(cells) not in (3, 4):
         raise BadOffsetsFile(where, line, reason=f"found {len(cells)} values")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Literal
 
+from playhead.consent import Guard
 from playhead.faults import abort_point
 from playhead.ingest.counts import Counts
 from playhead.ingest.path import Unfit
@@ -35,6 +36,7 @@ class Ingest:
     listener: Listener
     shape: Shape
     outlet: Outlet
+    guard: Guard
     on_bad: Rule = "skip"
     graveyard: Outlet | None = None
     """Where dead letters go; needed for the rule `dlq`."""
@@ -56,6 +58,10 @@ class Ingest:
     _kernel_drops: int | None = None
     _shut: bool = False
     _kinds: "Counter[str]" = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        topic = self.outlet.topic
+        self.guard.need(f"writing what arrives at {self.listener.address} to {topic}", topic)
 
     def run(self) -> None:
         """Return when everything that arrived until `stop` has found its place."""

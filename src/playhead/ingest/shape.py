@@ -127,5 +127,5 @@ def _key(text: str) -> Steps | Cut:
     if found is None or int(found[1]) >= int(found[2]):
         needed = "bytes:FIRST-STOP, as bytes:0-4 for the first four"
         hint = "a JSON field of this name is $.bytes"
-        raise BadValue("--key", found=text, needed=needed, where="the command line", hint=hint)
+        raise BadValue("--key", found=text, needed=needed, hint=hint)
     return Cut(int(found[1]), int(found[2]))

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from playhead.connection import KafkaConnection
-from playhead.consent import need_consent
+from playhead.consent import Consent, Guard
 from playhead.context import Configuration
 from playhead.errors import UsageError
 from playhead.faults import abort_point
@@ -44,8 +44,7 @@ class Reset:
 class Desk:
     """The groups of one cluster, for whoever changes them.
 
-    A read-only context lets nothing be changed; one marked production wants the group named, in
-    `consents`.
+    A read-only context lets nothing be changed; one marked production wants the group named.
     """
 
     def __init__(
@@ -54,11 +53,10 @@ class Desk:
         configuration: Configuration,
         connection: KafkaConnection | None = None,
         say: Say = lambda _: None,
+        consent: Consent = None,
     ) -> None:
-        self._admin, self.configuration = admin, configuration
+        self._admin, self.guard = admin, Guard(configuration, consent)
         self._connection, self._say = connection or configuration.kafka(), say
-        self.consents: set[str] = set()
-        """Groups that somebody has named, because a context is marked production."""
 
     # --- plans
 
@@ -169,9 +167,7 @@ class Desk:
         self.snapshots().note_undone(snapshot)
 
     def _need_consent(self, plan: GroupPlan) -> None:
-        group = plan.group
-        named = group if group in self.consents else None
-        need_consent(f"{plan.does} of group {group}", group, self.configuration, named)
+        self.guard.need(f"{plan.does} of group {plan.group}", plan.group)
 
     def names(self) -> list[str]:
         """Every group of the cluster."""

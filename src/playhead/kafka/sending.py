@@ -8,6 +8,7 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from playhead.connection import KafkaConnection
+from playhead.consent import Guard
 from playhead.errors import PlayheadError
 from playhead.kafka import clients
 from playhead.kafka.errors import (
@@ -73,6 +74,7 @@ class Sender:
 
     connection: KafkaConnection
     topic: str
+    guard: Guard
     delivery: Delivery = Delivery()
     set_bytes: int | None = None
     """How large a set of records the topic takes."""
@@ -86,6 +88,7 @@ class Sender:
     _committed: int = 0
 
     def __post_init__(self) -> None:
+        self.guard.need(f"producing to {self.topic}", self.topic)
         self._producer = clients.producer(
             producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
         )

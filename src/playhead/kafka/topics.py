@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from playhead.clock import SystemClock, wait_until
+from playhead.consent import Guard
 from playhead.endpoint import check_topic
 from playhead.errors import BadValue, BrokerUnavailable, PlayheadError, UnknownKey
 from playhead.kafka.admin import Admin
@@ -204,7 +205,7 @@ def settings_with_source(
 # --- making, altering, deleting -----------------------------------------------------------------
 
 
-def create(admin: Admin, shape: NewShape, *, only_check: bool = False) -> None:
+def create(admin: Admin, shape: NewShape, guard: Guard, *, only_check: bool = False) -> None:
     """Make a topic and return when it can be used; `only_check` has the brokers look at it and makes nothing."""
     wanted = NewTopic(
         shape.name,
@@ -213,6 +214,8 @@ def create(admin: Admin, shape: NewShape, *, only_check: bool = False) -> None:
         config=dict(shape.settings),
     )
     action = f"creating topic {shape.name}"
+    if not only_check:
+        guard.need(action, shape.name)
     with (
         needing(Need("Create", "topic", shape.name)),
         admin.asking(action) as client,
@@ -287,14 +290,23 @@ class Alteration:
                 raise UnknownKey(name, where="the settings of a topic", known=known)
 
 
-def alter(admin: Admin, wanted: Alteration, now: TopicState, *, only_check: bool = False) -> None:
+def check_alteration(admin: Admin, wanted: Alteration, now: TopicState) -> None:
+    """Have the brokers look at a change; nothing is changed."""
+    _alter(admin, wanted, now, only_check=True)
+
+
+def alter(admin: Admin, wanted: Alteration, now: TopicState, guard: Guard) -> None:
     """Change a topic; both parts are looked at by the brokers before either is done."""
-    for is_check in (True,) if only_check else (True, False):
-        _alter_settings(admin, wanted, only_check=is_check)
-        if wanted.partitions is not None and wanted.partitions > len(now.partitions):
-            _add_partitions(admin, wanted.name, wanted.partitions, only_check=is_check)
-    if not only_check:
-        _await_use(admin, wanted.name)
+    guard.need(f"altering topic {wanted.name}", wanted.name)
+    for only_check in (True, False):
+        _alter(admin, wanted, now, only_check=only_check)
+    _await_use(admin, wanted.name)
+
+
+def _alter(admin: Admin, wanted: Alteration, now: TopicState, *, only_check: bool) -> None:
+    _alter_settings(admin, wanted, only_check=only_check)
+    if wanted.partitions is not None and wanted.partitions > len(now.partitions):
+        _add_partitions(admin, wanted.name, wanted.partitions, only_check=only_check)
 
 
 def _alter_settings(admin: Admin, wanted: Alteration, *, only_check: bool) -> None:
@@ -329,9 +341,11 @@ def _add_partitions(admin: Admin, name: str, partitions: int, *, only_check: boo
         asked[name].result(admin.timeout_s)
 
 
-def delete(admin: Admin, name: str) -> None:
+def delete(admin: Admin, name: str, guard: Guard) -> None:
     """Delete a topic and return when it is gone."""
-    with needing(Need("Delete", "topic", name)), admin.asking(f"deleting topic {name}") as client:
+    action = f"deleting topic {name}"
+    guard.need(action, name, is_final=True)
+    with needing(Need("Delete", "topic", name)), admin.asking(action) as client:
         asked = client.delete_topics([name], request_timeout=admin.timeout_s)
         asked[name].result(admin.timeout_s)
     began = time.monotonic()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
+from playhead.consent import Guard
 from playhead.errors import BadValue, PlayheadError
 from playhead.kafka.admin import Admin
 from playhead.kafka.errors import Need, needing
@@ -95,15 +96,16 @@ def _trim(place: Place, bounds: Bounds, to_offset: int) -> Trim:
     return Trim(*place, bounds.earliest, kept_from, bounds.high_watermark)
 
 
-def carry_out(admin: Admin, trims: Sequence[Trim]) -> None:
+def carry_out(admin: Admin, trims: Sequence[Trim], guard: Guard) -> None:
     """Delete, read back, and compare."""
     due = [each for each in trims if each.deleted]
     if not due:
         return
     topics = sorted({each.topic for each in due})
-    action = f"deleting records of {', '.join(topics)}"
+    names, deleted = ", ".join(topics), sum(each.deleted for each in due)
+    guard.need(f"deleting {deleted:,} offsets of topic {names}", names, is_final=True)
     needs = [Need("Delete", "topic", topic) for topic in topics]
-    with needing(*needs), admin.asking(action) as client:
+    with needing(*needs), admin.asking(f"deleting records of {names}") as client:
         asked = client.delete_records(
             [TopicPartition(each.topic, each.partition, each.to_offset) for each in due],
             request_timeout=admin.timeout_s,

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from playhead.consent import need_consent
+from playhead.consent import Consent
 from playhead.errors import Refused, Unavailable
 from playhead.faults import abort_point
 from playhead.kafka.source import KafkaSource
@@ -49,7 +49,6 @@ class Runner:
     planned: Planned
     pipelines: Pipelines
     say: Callable[[str], None]
-    servers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def _id(self) -> str:
@@ -59,15 +58,9 @@ class Runner:
     def _plan(self) -> Plan:
         return self.planned.plan
 
-    @property
-    def action(self) -> str:
-        """What it does, in words."""
-        return f"write into {self.wish.request.target_endpoint.shown()} from now on"
-
-    def run(self) -> dict[str, Any]:
+    def run(self, *, consent: Consent = None) -> dict[str, Any]:
         """Play until somebody asks to stop, or all is read that was there; says what was done."""
-        planned = self.planned
-        need_consent(self.action, planned.target_name, planned.guards, planned.consent)
+        self.planned.agree(consent)
         try:
             return self._run()
         except InUse as exc:
@@ -150,7 +143,7 @@ class Runner:
             request.as_document(),
             _now_ms(),
             known.starts if known is not None else {},
-            dict(self.servers),
+            self.planned.servers,
         )
 
     def _begun(self, both: Ends, mark: Pipeline, hold: Hold) -> Beginning:

@@ -13,7 +13,6 @@ AVAILABLE_NOW = "available-now"
 LATEST, EARLIEST, GROUP = "latest", "earliest", "group:"
 _SYNONYMS = {"end": LATEST, "now": LATEST, "start": EARLIEST}
 _LEAST_TRIGGER_MS, _MOST_TRIGGER_MS = 10, 3_600_000
-_COMMAND_LINE = "the command line"
 # It becomes a part of file names, of transactional ids and of a group's name.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,54}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
@@ -61,7 +60,6 @@ def name_for(name: str | None, target: Endpoint) -> str:
             "--name",
             found=name,
             needed="letters, digits, '.', '_' and '-', at most 55",
-            where=_COMMAND_LINE,
         )
     return name
 
@@ -69,7 +67,7 @@ def name_for(name: str | None, target: Endpoint) -> str:
 def group_for(group: str | None, name: str) -> str:
     """The group whose offsets show how far the pipeline is."""
     if group is not None and not group.strip():
-        raise BadValue("--group", found=group, needed="a group's name", where=_COMMAND_LINE)
+        raise BadValue("--group", found=group, needed="a group's name")
     return group or f"playhead.live.{name}"
 
 
@@ -83,7 +81,6 @@ def trigger_of(text: str) -> int | None:
             "--trigger",
             found=text,
             needed=f"10ms to 1h, or {AVAILABLE_NOW}",
-            where=_COMMAND_LINE,
         )
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playhead.consent import need_consent
+from playhead.consent import Consent, need_consent
 from playhead.context import Configuration, configure
 from playhead.endpoint import Endpoint, system_of
 from playhead.errors import UsageError
@@ -23,6 +23,7 @@ from playhead.replay.replaced import refuse_another_target
 from playhead.replay.running import Progress, Runner
 from playhead.replay.verifying import Verification, verify
 from playhead.request import Request
+from playhead.servers import kept_servers
 from playhead.span import Span
 from playhead.target import Inventory
 from playhead.time_span import ReadOn
@@ -68,43 +69,43 @@ class Planned:
     configuration: Configuration
     engine: Engine
     journal: Journal = field(default_factory=Journal)
-    servers: dict[str, str] = field(default_factory=dict)
-    consent: str | None = None
-    """The target's name as somebody gave it; a context marked production wants it."""
     is_begun: bool = False
     """Whether the plan is the one that the target's ledger has under this id."""
     trusts_ledger: bool = False
     """Whether to go on from a ledger that has less than this machine's journal has seen there."""
+    is_endless: bool = False
+    """Whether it is the plan of a live pipeline."""
+    _is_agreed: bool = field(default=False, init=False)
 
     @property
-    def action(self) -> str:
-        """What a run does, in words."""
-        return f"replay into {self.plan.request.target_endpoint.shown()}"
+    def servers(self) -> dict[str, str]:
+        """How its servers are named, so that a resume reaches the same ones; nothing secret."""
+        return kept_servers(self.configuration)
 
-    @property
-    def target_name(self) -> str:
-        """What is named by who agrees to it."""
-        return self.plan.request.target_endpoint.name
-
-    @property
-    def guards(self) -> Configuration:
-        """The configuration that says whether this may be written; another context's has a word, too."""
-        return guards(self.plan.request, self.configuration)
+    def agree(self, consent: Consent = None) -> None:
+        """Return when this may be written, which `run` asks, too; asked once, it is not asked again."""
+        if self._is_agreed:
+            return
+        target = self.plan.request.target_endpoint
+        into = f"into {target.shown()}"
+        action = f"write {into} from now on" if self.is_endless else f"replay {into}"
+        need_consent(action, target.name, guards(self.plan.request, self.configuration), consent)
+        self._is_agreed = True
 
     def run(
         self,
         *,
-        consent: str | None = None,
+        consent: Consent = None,
         say: Callable[[str], None] = lambda _: None,
         progress: Progress = lambda _done, _total, _entries: None,
         patience_s: float = 120.0,
     ) -> Proof:
         """Do what the ledger says is left; returns the proof, raises when it could not be finished.
 
-        A read-only context refuses it; one marked production wants `consent`, the target's name.
+        A read-only context refuses it; one marked production wants `consent`, the target's name, or
+        who answers: a function that is given the question.
         """
-        given = consent or self.consent
-        need_consent(self.action, self.target_name, self.guards, given)
+        self.agree(consent)
         self.journal.keep(self.plan, self.servers)
 
         def run_job(job: Job) -> list[Mapping[str, Any]]:
@@ -196,7 +197,7 @@ def plan(
         transformed=None if transform.changes_nothing else engine.transformed,
         known_rate=None if not pace.is_max else _known_rate(journal, request),
     )
-    return Planned(planner.plan(replay_id), configuration, engine, journal)
+    return Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
 
 
 def planned(

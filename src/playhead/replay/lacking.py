@@ -289,7 +289,7 @@ def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:
 def way_of(request: Request, asked: str | None, has_offsets: Callable[[], bool]) -> str:
     """How to compare, where that was not said; refuses what a target cannot do."""
     if asked is not None and asked not in BY:
-        raise BadValue("--by", found=asked, needed=" or ".join(BY), where="the command line")
+        raise BadValue("--by", found=asked, needed=" or ".join(BY))
     if system_of(request.target_endpoint).kind != "table":
         if asked in ("offsets", "key"):
             raise Refused(

@@ -87,7 +87,7 @@ def decoder(word: str, *, registry_url: str | None = None, where: str = "--decod
     if word in plain.FORMS:
         return Plain(word, plain.FORMS[word])
     if word not in REGISTERED:
-        raise BadValue(where, found=word, needed=", ".join(WORDS), where="the command line")
+        raise BadValue(where, found=word, needed=", ".join(WORDS))
     if registry_url is None:
         raise MissingPiece(
             "the address of a schema registry",

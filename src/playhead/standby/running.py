@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -56,20 +56,10 @@ class NotItsRun(Refused):
         )
 
 
-def naming(consent: str | None) -> Callable[[Planned], None]:
-    """Ask nobody: the target's name is given, or a context that wants it refuses the run."""
-
-    def give(planned: Planned) -> None:
-        planned.consent = consent
-
-    return give
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
-    """What whoever triggers a run adds to it: a yes, a way of telling progress, and how long it waits."""
+    """What whoever triggers a run adds to it: how it is run and agreed to, and how long it waits."""
 
-    consent: Callable[[Planned], None] = field(default_factory=lambda: naming(None))
     play: Callable[[Planned], Proof] = Planned.run
     keep_waiting: Callable[[], bool] = lambda: False
     """Asked now and then while another run of the standby goes on."""
@@ -98,7 +88,6 @@ def plan(
     replay_id, share = replay_id or new_id(standby.name), _share(request)
     planned = api.plan(request, configuration, replay_id=replay_id, share=share, warm=warm)
     _need_same_servers(standby, planned.plan)
-    planned.servers.update(standby.servers)
     return planned
 
 
@@ -129,7 +118,6 @@ def run(
                 if earlier is None
                 else _again(earlier)
             )
-            face.consent(planned)
             abort_point("standby.planned")
             return face.play(planned)
         except BaseException as exc:
@@ -174,9 +162,7 @@ def _earlier(history: History, name: str, replay_id: str) -> Run | None:
 
 def _again(earlier: Run) -> Planned:
     share = _share(earlier.plan.request)
-    planned = api.planned(earlier.plan, configuration_of(earlier.servers), share=share)
-    planned.servers.update(earlier.servers)
-    return planned
+    return api.planned(earlier.plan, configuration_of(earlier.servers), share=share)
 
 
 def _share(request: Request) -> float | None:

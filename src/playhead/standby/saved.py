@@ -17,6 +17,7 @@ from playhead.request import Request
 from playhead.whole import write_new, write_whole
 
 if TYPE_CHECKING:
+    from playhead.consent import Consent
     from playhead.context import Configuration
     from playhead.proof import Proof
     from playhead.replay.api import Planned, Replay
@@ -145,15 +146,16 @@ class Standby:
         return plan(self, span)
 
     def run(
-        self, span: "Span | str", *, trigger: str = "python", consent: str | None = None
+        self, span: "Span | str", *, trigger: str = "python", consent: "Consent" = None
     ) -> "Proof":
         """Run the saved one of this name over a span; refused while another run of it goes on.
 
-        A context marked production wants `consent`, the target's name.
+        A context marked production wants `consent`, as `Planned.run` does.
         """
-        from playhead.standby.running import Face, naming, run
+        from playhead.standby.running import Face, run
 
-        return run(self.name, span, trigger=trigger, face=Face(consent=naming(consent)))
+        face = Face(play=lambda planned: planned.run(consent=consent))
+        return run(self.name, span, trigger=trigger, face=face)
 
 
 def _need_kinds(own: Mapping[str, Any]) -> None:
