@@ -51,7 +51,7 @@ check: setup ## all that CI checks
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache
 
-$(READY): requirements.lock build.lock pyproject.toml src/playhead/jars.lock
+$(READY): requirements.lock build.lock pyproject.toml src/playhead/host/jars.lock
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or later is needed, and none was found" >&2; \
 		echo "hint: install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 ifdef UV
@@ -69,7 +69,7 @@ else
 endif
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@$(BIN)/python tools/fetch.py
-	@$(BIN)/python -m playhead.warmup
+	@$(BIN)/python -m playhead.replay.engine_warmup
 	@touch $(READY)
 
 .PHONY: lint

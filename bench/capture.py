@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.measure import Row
 from bench.replay_watch import Watched
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 
 _ROUNDS = 3

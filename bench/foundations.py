@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import Row, in_turn, run
+from playhead.replay.engine_warmup import train
 from playhead.sandbox import Sandbox
-from playhead.warmup import train
 
 _PLAYHEAD = [sys.executable, "-m", "playhead.cli.app"]
 _READY = "print('ready after', time.perf_counter() - began, flush=True)"

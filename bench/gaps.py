@@ -14,8 +14,8 @@ import psycopg
 from confluent_kafka import Producer
 
 from bench.measure import Row, in_turn, run
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Endpoints, Sandbox
 
 _RECORDS, _PARTITIONS = 10_000_000, 12

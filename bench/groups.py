@@ -11,10 +11,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.measure import Row, Sample, in_turn, run
-from playhead import jars
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
-from playhead.runtime import find_java
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host import jars
+from playhead.host.runtimes import find_java
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 
 _T0_MS = 1_628_080_200_000

@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.ingest_parts import BYTES
 from bench.measure import Row
 from bench.replay_watch import Watched
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 
 _PROMISED, _OFFERED, _SECONDS = 50_000, 52_000, 10

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 
 from bench import load
 from bench.measure import Row
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
+from playhead.replay.engine_warmup import train
 from playhead.sandbox import Endpoints, Sandbox
-from playhead.warmup import train
 
 _PLAYHEAD = [sys.executable, "-m", "playhead.cli.app"]
 _TOPIC, _ARCHIVE, _TABLE = "live", "yesterday", "public.live"

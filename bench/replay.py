@@ -14,7 +14,7 @@ from bench import replay_baselines as others
 from bench.measure import Row
 from bench.replay_stage import Figures, Stage, in_rounds, stage
 from bench.replay_watch import Cost, Watched
-from playhead.warmup import train
+from playhead.replay.engine_warmup import train
 
 _PLAYHEAD = [sys.executable, "-m", "playhead.cli.app"]
 _REPLAY = [*_PLAYHEAD, "replay"]

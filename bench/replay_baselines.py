@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from bench import load
 from bench.replay_stage import TOPIC, Figures, Stage
 from bench.replay_watch import Watched, servers_cpu_s
-from playhead import jars
-from playhead.runtime import find_java
+from playhead.host import jars
+from playhead.host.runtimes import find_java
 
 _HERE = Path(__file__).parent
 _MIRRORED_WITHIN_S = 900

@@ -21,8 +21,8 @@ from psycopg import sql
 
 from bench import load
 from bench.replay_watch import Cost
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 
 TOPIC = "bench"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import Row, in_turn, run
-from playhead import jars
-from playhead.connection import KafkaConnection
-from playhead.consent import Guard
-from playhead.context import configure
-from playhead.kafka.admin import Admin
-from playhead.kafka.topics import NewShape, create
-from playhead.runtime import find_java
+from playhead.config.context import configure
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host import jars
+from playhead.host.runtimes import find_java
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.topics import NewShape, create
 from playhead.sandbox import Sandbox
 
 _TOPICS = 20

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.measure import Row, in_turn, run
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Endpoints, Sandbox
 
 _PLAYHEAD = [sys.executable, "-m", "playhead.cli.app"]

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import playhead.files.description
-from playhead.files.trouble import StoreUnavailable
+import playhead.files.open_archive
+from playhead.files.errors import StoreUnavailable
 from playhead.target import InUse
 from simulation.scheduler import Process, Scheduler
 
@@ -75,7 +75,7 @@ class Disk:
 
 
 class Store:
-    """A folder of the disk, with the interface of `playhead.files.store.Store`."""
+    """A folder of the disk, with the interface of `playhead.files.stores.store.Store`."""
 
     excludes = True
 
@@ -162,5 +162,5 @@ class Store:
 
 def use(disk: Disk) -> None:
     """Have archives lie on this disk."""
-    description: Any = playhead.files.description
+    description: Any = playhead.files.open_archive
     description.LocalStore = lambda root: Store(disk, str(root))

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import playhead.job
+import playhead.task.job
 from playhead.errors import PlayheadError
-from playhead.job import Job
+from playhead.task.job import Job
 from simulation import threads
 from simulation.scheduler import Process, Task
 
@@ -53,7 +53,7 @@ class Engine:
             Work(
                 self,
                 f"task {index}",
-                lambda index=index: playhead.job.play(job, index),  # type: ignore[misc]
+                lambda index=index: playhead.task.job.play(job, index),  # type: ignore[misc]
                 lambda index=index: ", ".join(  # type: ignore[misc]
                     str(slice_) for lane in job.works[index] for slice_ in lane
                 ),

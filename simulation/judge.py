@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.errors import PlayheadError
 from playhead.proof import Proof
-from playhead.replay.verifying import Verification
+from playhead.replay.verify import Verification
 from simulation import archived
 from simulation.cases import LETTERS
 

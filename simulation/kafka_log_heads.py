@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.log_heads import Head, Heads
+from playhead.kafka.read.log_heads import Head, Heads
 from simulation.kafka_clients import Handle
 from simulation.kafka_cluster import ABORT, RECORD, Place, Stored
 
@@ -11,7 +11,7 @@ _MANY = 7
 
 
 class LogHeads(Handle):
-    """As `playhead.kafka.log_heads.LogHeads`, which speaks to the brokers' sockets."""
+    """As `playhead.kafka.read.log_heads.LogHeads`, which speaks to the brokers' sockets."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from playhead.errors import PlayheadError
-from playhead.live.running import Runner
-from playhead.live.wish import Wish
+from playhead.live.pipeline_spec import Wish
+from playhead.live.runner import Runner
 from playhead.replay.api import Planned
-from playhead.replay.build import ends
-from playhead.replay.planning import Planner
+from playhead.replay.assemble import ends
+from playhead.replay.planner import Planner
 from playhead.request import Request
 from simulation import judge, stream
 from simulation.cases import LIVE_UPSETS, SOURCE, fill_again, step

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-import playhead.journal
-import playhead.pipelines
-from playhead.pipelines import Pipelines
+import playhead.replay.journal
+import playhead.replay.pipelines
+from playhead.replay.pipelines import Pipelines
 from simulation import product, threads
 
 
@@ -65,8 +65,8 @@ class Machine(Pipelines):
 
 def wire() -> None:
     """Once for this process: files are written to the disks of the simulation."""
-    pipelines: Any = playhead.pipelines
-    journal: Any = playhead.journal
+    pipelines: Any = playhead.replay.pipelines
+    journal: Any = playhead.replay.journal
     pipelines.write_whole = lambda file, text: file.write(text)
-    pipelines.private = SimpleNamespace(folder=lambda path: path)
-    journal.private = SimpleNamespace(touch=lambda file: file.touch())
+    pipelines.private_files = SimpleNamespace(folder=lambda path: path)
+    journal.private_files = SimpleNamespace(touch=lambda file: file.touch())

@@ -51,7 +51,7 @@ MUTANTS = (
         "slices of one partition commit as they come, also where the last record of a key wins",
         (
             Change(
-                "postgres/tables.py",
+                "postgres/open_table.py",
                 '    if tombstones == "delete":\n        return True\n    # Two',
                 "    return False\n    # Two",
             ),
@@ -73,7 +73,7 @@ MUTANTS = (
         "under newer nobody remembers that a key was deleted later than a record that comes now",
         (
             Change(
-                "postgres/latest.py",
+                "postgres/stage/latest_records.py",
                 '    return habits.rule == "newer" and (',
                 "    return not habits.rule and (",
             ),
@@ -84,7 +84,7 @@ MUTANTS = (
         "of two records of one time the one stays that is committed last",
         (
             Change(
-                "postgres/rank.py",
+                "postgres/record_rank.py",
                 "    if new.place and old.place:\n",
                 "    if new.place and not new.place:\n",
             ),
@@ -106,7 +106,7 @@ MUTANTS = (
         "of a slice that has dead letters already no others are buried",
         (
             Change(
-                "kafka/dead_letters.py",
+                "kafka/write/dead_letters.py",
                 "        left = set(burials.missing(slice_, offsets))\n",
                 "        seen = burials.others(slice_, ()) > 0\n"
                 "        left = set() if seen else set(offsets)\n",
@@ -118,12 +118,12 @@ MUTANTS = (
         "verify makes its checksums of what it expects, and sees no record that was changed",
         (
             Change(
-                "kafka/comparison.py",
+                "kafka/write/compare.py",
                 "            if self.there[found] != digest:\n",
                 "            if self.there[found] < 0:\n",
             ),
             Change(
-                "kafka/comparison.py",
+                "kafka/write/compare.py",
                 "        self.sums.found_sum += self.there[found]\n",
                 "        self.sums.found_sum = self.sums.expected_sum\n",
             ),
@@ -134,7 +134,7 @@ MUTANTS = (
         "the ledger is believed when its reader is told an end too early",
         (
             Change(
-                "kafka/ledger_reading.py",
+                "kafka/write/ledger_reading.py",
                 "    while doubts:\n",
                 "    while doubts and not doubts:\n",
             ),
@@ -145,7 +145,7 @@ MUTANTS = (
         "a ledger topic that deletes is accepted, and a finished replay plays again",
         (
             Change(
-                "kafka/ledger_topic.py",
+                "kafka/write/ledger_topic.py",
                 '    if "delete" in policy.split(","):\n        raise ForgetfulLedger(policy)\n',
                 "",
             ),
@@ -171,8 +171,8 @@ MUTANTS = (
         (
             Change(
                 "replay/api.py",
-                "        need_consent(self.action, self.target_name, self.guards, given)\n",
-                "        del given\n",
+                "        need_consent(action, target.name, guards(self.plan.request, self.configuration), consent)\n",
+                "        del action\n",
             ),
         ),
     ),
@@ -181,7 +181,7 @@ MUTANTS = (
         "a reader believes in an end without records at once, and what it missed counts as absent",
         (
             Change(
-                "kafka/reader.py",
+                "kafka/read/reader.py",
                 "        if end - self._seen == 1 or self._doubted == self._seen:\n",
                 "        if end >= self._seen:\n",
             ),
@@ -190,14 +190,14 @@ MUTANTS = (
     Mutant(
         "topic made again",
         "a live pipeline goes on at the old offsets of a topic that was deleted and made again",
-        (Change("same.py", "        if told:\n", "        if told and not told:\n"),),
+        (Change("task/same_topics.py", "        if told:\n", "        if told and not told:\n"),),
     ),
     Mutant(
         "topic made again in a round",
         "a live pipeline looks at the ids of its topics now and then, and not before it commits",
         (
             Change(
-                "rounds.py",
+                "task/round.py",
                 "        self._desk.same.confirm(topic)\n        abort",
                 "        abort",
             ),
@@ -219,7 +219,7 @@ MUTANTS = (
         "a slice that was committed meanwhile is committed once more into a topic",
         (
             Change(
-                "kafka/commits.py",
+                "kafka/write/partition_writer.py",
                 "        self._refuse_overlap(account.slice)\n",
                 "",
             ),

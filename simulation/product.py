@@ -13,31 +13,31 @@ from typing import Any
 import pyarrow as pa
 from psycopg import conninfo
 
-import playhead.cutter
-import playhead.job
-import playhead.journal
-import playhead.kafka.dead_letters
-import playhead.kafka.log_heads
-import playhead.kafka.source
-import playhead.kafka.target
-import playhead.live.playing
-import playhead.postgres.fast
+import playhead.kafka.read.log_heads
+import playhead.kafka.read.source
+import playhead.kafka.write.dead_letters
+import playhead.kafka.write.target
+import playhead.live.round_loop
+import playhead.postgres.rows.arrow_json
 import playhead.postgres.session
 import playhead.postgres.target
 import playhead.replay.api
-import playhead.replay.planning
-import playhead.replay.running
-import playhead.replay.sharing
-import playhead.replay.verifying
-import playhead.rounds
+import playhead.replay.journal
+import playhead.replay.lanes
+import playhead.replay.planner
+import playhead.replay.runner
+import playhead.replay.verify
+import playhead.task.job
+import playhead.task.round
+import playhead.task.slicer
 from playhead import secrets
-from playhead.connection import KafkaConnection
-from playhead.context import Configuration
+from playhead.config.context import Configuration
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import Endpoint
-from playhead.journal import Journal as RealJournal
-from playhead.kafka import clients
+from playhead.kafka.admin import clients
 from playhead.ledger import Entry
 from playhead.plan import Plan
+from playhead.replay.journal import Journal as RealJournal
 from playhead.request import Request
 from playhead.target import InUse
 from playhead.terms import Terms
@@ -57,13 +57,13 @@ def _nothing() -> Iterator[None]:
 def wire() -> None:
     """Once for this process: no thread, no clock, no server is real from now on."""
     threads.put_in()
-    told = playhead.live.waiting.Told.__init__
+    told = playhead.live.backoff.Told.__init__
     told.__defaults__ = (threads.TIME.monotonic,)
-    playhead.job.keep_memory = playhead.job.give_back = lambda: None  # type: ignore[assignment]
-    playhead.job.seldom_collecting = _nothing
-    playhead.rounds.keep_memory = lambda: None
-    playhead.rounds.seldom_collecting = _nothing
-    playhead.kafka.source.sizes_at_leaders = lambda _, described: {  # type: ignore[assignment]
+    playhead.task.job.keep_memory = playhead.task.job.give_back = lambda: None  # type: ignore[assignment]
+    playhead.task.job.seldom_collecting = _nothing
+    playhead.task.round.keep_memory = lambda: None
+    playhead.task.round.seldom_collecting = _nothing
+    playhead.kafka.read.source.sizes_at_leaders = lambda _, described: {  # type: ignore[assignment]
         name: {} for name in described
     }
     KafkaConnection.for_librdkafka = lambda self, role=None: dict(_settings(self.bootstrap_servers))  # type: ignore[method-assign]
@@ -76,7 +76,7 @@ def _lighten() -> None:
     """The same answers at less cost: a schedule takes milliseconds, and asks the same things often."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    playhead.postgres.fast._SMALLEST_BLOCK = 1 << 12
+    playhead.postgres.rows.arrow_json._SMALLEST_BLOCK = 1 << 12
     session: Any = playhead.postgres.session
     server: Any = playhead.postgres.server
     parse, make = lru_cache(conninfo.conninfo_to_dict), conninfo.make_conninfo
@@ -84,7 +84,7 @@ def _lighten() -> None:
         conninfo_to_dict=lambda text: dict(parse(text)),
         make_conninfo=lru_cache(make),
     )
-    playhead.postgres.fast.pj = SimpleNamespace(
+    playhead.postgres.rows.arrow_json.pj = SimpleNamespace(
         read_json=_read_json, ReadOptions=lambda **_: None, ParseOptions=lambda **named: named
     )
     for name, module in list(sys.modules.items()):
@@ -127,10 +127,10 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     clients.make_admin = kafka.admin
     lighten.forget()
     _empty_bases()
-    playhead.kafka.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
-    limits = playhead.cutter.Limits(max_records=sizes.records)
-    playhead.replay.running._limits = lambda: limits
-    playhead.replay.sharing._LEAST_SPLIT = sizes.split
+    playhead.kafka.read.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
+    limits = playhead.task.slicer.Limits(max_records=sizes.records)
+    playhead.replay.runner._limits = lambda: limits
+    playhead.replay.lanes._LEAST_SPLIT = sizes.split
 
 
 _NOWHERE = Path("/nowhere")
@@ -142,7 +142,7 @@ _used: list[sqlite3.Connection] = []
 def _new_base() -> sqlite3.Connection:
     base = sqlite3.connect(":memory:", isolation_level=None)
     base.row_factory = sqlite3.Row
-    base.executescript(playhead.journal._SCHEMA)
+    base.executescript(playhead.replay.journal._SCHEMA)
     return base
 
 

@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from playhead.context import Configuration, Resolved
+from playhead.config.context import Configuration, Resolved
 from playhead.errors import PlayheadError
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.api import Planned
-from playhead.replay.begun import plan_from_ledger
-from playhead.replay.build import ends
-from playhead.replay.planning import Planner
-from playhead.replay.verifying import Verification
+from playhead.replay.assemble import ends
+from playhead.replay.begun_replays import plan_from_ledger
+from playhead.replay.planner import Planner
+from playhead.replay.verify import Verification
 from playhead.request import Request
 from simulation import archived, disk, judge, live, product, redrive
 from simulation.cases import TABLE, TARGET, Case, Faults, draw, fill_again

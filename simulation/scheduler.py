@@ -31,7 +31,7 @@ class Process:
         self.mourners: list[Callable[[], None]] = []
         """Told when it dies: servers, which see its connections end."""
         self.kept: Any = None
-        """What `playhead.rounds` keeps for each process."""
+        """What `playhead.task.round` keeps for each process."""
 
 
 class Task:

@@ -8,18 +8,18 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import playhead.live.playing
-import playhead.live.queries
-import playhead.live.running
-import playhead.rounds
-import playhead.spark.live
+import playhead.live.query_loop
+import playhead.live.round_loop
+import playhead.live.runner
 import playhead.spark.run
 import playhead.spark.session
+import playhead.spark.stream
 import playhead.spark.transform
-from playhead.cutter import Limits
+import playhead.task.round
 from playhead.records import Records
-from playhead.rounds import Round
-from playhead.spark import rows
+from playhead.spark import arrow_rows
+from playhead.task.round import Round
+from playhead.task.slicer import Limits
 from simulation import threads
 from simulation.engine import TaskLost, Work
 from simulation.kafka_clients import Kafka
@@ -36,7 +36,7 @@ class SparkFailed(Exception):
 
 def wire() -> None:
     """Once for this process: what only a Java process could do is done here."""
-    live: Any = playhead.spark.live
+    live: Any = playhead.spark.stream
     live.shutil = SimpleNamespace(rmtree=lambda folder, ignore_errors: folder.clear())
     playhead.spark.run.without_pandas = nullcontext
     playhead.spark.transform.forgiving = nullcontext
@@ -46,7 +46,7 @@ def wire() -> None:
 
 def use(worth_several: int, records: int) -> None:
     """From how many records on a round is worth several tasks, and how many of them a slice has."""
-    live: Any = playhead.live.playing
+    live: Any = playhead.live.round_loop
     live._WORTH_SEVERAL = worth_several
     live.Round = partial(Round, limits=Limits(max_records=records))
 
@@ -162,7 +162,7 @@ class Frame:
                 held = [each for each in log.between(at, stop) if each.is_visible][:_AT_ONCE]
                 at = held[-1].offset + 1 if len(held) == _AT_ONCE else stop
                 if held:
-                    yield rows.of(_records(place, held), 0, None)
+                    yield arrow_rows.of(_records(place, held), 0, None)
 
 
 def _records(place: Place, held: Sequence[Any]) -> Records:
@@ -308,14 +308,14 @@ class Query:
 
 
 class _Apart:
-    """A task's thread, with what `playhead.rounds` keeps in that process and in no other."""
+    """A task's thread, with what `playhead.task.round` keeps in that process and in no other."""
 
     def __init__(self, thread: Any, process: Process) -> None:
         self._thread, self._process = thread, process
 
     def switch(self) -> None:
-        playhead.rounds._kept = self._process.kept
+        playhead.task.round._kept = self._process.kept
         try:
             self._thread.switch()
         finally:
-            self._process.kept, playhead.rounds._kept = playhead.rounds._kept, None
+            self._process.kept, playhead.task.round._kept = playhead.task.round._kept, None

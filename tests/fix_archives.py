@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from playhead.account import Account
-from playhead.files.index import Index
+from playhead.files.archive_index import Index
+from playhead.files.errors import NotAnArchive
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
-from playhead.files.trouble import NotAnArchive
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records

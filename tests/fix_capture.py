@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import SystemClock, wait_until
 from playhead.sandbox import Endpoints
 from tests.fix_commands import COMMAND
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.runtime import find_java, find_spark_home
-from playhead.sandbox.ground import free_port
+from playhead.host.runtimes import find_java, find_spark_home
+from playhead.sandbox.folder import free_port
 from playhead.spark import jvm
 
 _WITHIN_S = 60.0

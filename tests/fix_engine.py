@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from playhead import paths
+from playhead.host import paths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

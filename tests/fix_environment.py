@@ -71,5 +71,5 @@ def not_training(processes: dict[int, str]) -> dict[int, str]:
     return {
         pid: command
         for pid, command in processes.items()
-        if "playhead.warmup" not in command and "AOTCache" not in command
+        if "playhead.replay.engine_warmup" not in command and "AOTCache" not in command
     }

@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from py4j.java_gateway import JavaGateway
 
-from playhead import jars
-from playhead.connection import KafkaConnection
-from playhead.groups.plan import Committed
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups import committed
-from playhead.kafka.groups_write import commit
-from playhead.runtime import find_java, find_spark_home
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host import jars
+from playhead.host.runtimes import find_java, find_spark_home
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.commit import commit
+from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.plan import Committed
 from playhead.sandbox import Endpoints
 from playhead.source import Place
 from playhead.testing.fixtures import MakeTopic

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from playhead.clock import SystemClock, wait_until
+from playhead.host.clock import SystemClock, wait_until
 from playhead.sandbox import Endpoints
 from tests.fix_commands import COMMAND
 

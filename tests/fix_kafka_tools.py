@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from playhead import jars
-from playhead.runtime import find_java
+from playhead.host import jars
+from playhead.host.runtimes import find_java
 from playhead.sandbox import Endpoints
 
 KafkaTool = Callable[..., "subprocess.CompletedProcess[bytes]"]

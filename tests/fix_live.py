@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from playhead.context import Configuration, configure
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups import committed
+from playhead.config.context import Configuration, configure
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.describe import committed
 from playhead.ledger import Entry
 from playhead.live import api
-from playhead.live.running import Runner
-from playhead.live.wish import Wish, group_for, start_of, trigger_of
-from playhead.pipelines import RUNNING, Pipelines, pipeline_id
-from playhead.replay.build import ends
+from playhead.live.pipeline_spec import Wish, group_for, start_of, trigger_of
+from playhead.live.runner import Runner
+from playhead.replay.assemble import ends
+from playhead.replay.pipelines import RUNNING, Pipelines, pipeline_id
 from playhead.request import Request
 from playhead.source import Place
 from tests.fix_replay import Deck, Ended, Performance, ended, lap, new_name, within

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.context import Configuration, configure
-from playhead.kafka.admin import Admin
+from playhead.config.context import Configuration, configure
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.record import Record, TimestampType
@@ -36,7 +36,7 @@ T0_MS = 1_628_080_200_000
 SMALL_SLICES = "PLAYHEAD_SLICE_RECORDS"
 _FOREVER = str(2**62)
 # The start-up cache's training outlives its command by design.
-_TRAINING = ("playhead.warmup", "AOTCacheOutput", "AOTConfiguration")
+_TRAINING = ("playhead.replay.engine_warmup", "AOTCacheOutput", "AOTConfiguration")
 
 
 def lap(number: int, topic: str, partitions: int) -> Record:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from playhead.sandbox.ground import free_port
+from playhead.sandbox.folder import free_port
 
 _WITHIN_S = 60.0
 KEY, SECRET = "playhead-tests", "only-for-tests"

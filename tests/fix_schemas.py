@@ -6,7 +6,7 @@ from typing import Any
 import fastavro
 from google.protobuf import any_pb2, descriptor_pool, timestamp_pb2, wrappers_pb2
 
-from playhead.schemas.proto_text import compile_proto
+from playhead.schemas.proto_compiler import compile_proto
 
 LOGICAL = {
     "price": {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 9},

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
-from playhead.kafka.offsets import bounds_of, stable_ends
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import bounds_of, stable_ends
 from playhead.record import Record, TimestampType
 from playhead.source import Place
 

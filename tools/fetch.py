@@ -2,9 +2,9 @@
 
 import sys
 
-from playhead import jars
 from playhead.cli.output import Output
 from playhead.errors import PlayheadError
+from playhead.host import jars
 
 
 def main() -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import playhead
-from playhead import errors, faults
+from playhead import errors
 from playhead.cli import options
 from playhead.cli.app import app
-from playhead.project import HARMLESS
-from playhead.properties import KNOWN_PROPERTIES, Property
-from playhead.settings import SETTINGS, Setting
+from playhead.config.kafka_properties import KNOWN_PROPERTIES, Property
+from playhead.config.project import HARMLESS
+from playhead.config.settings import SETTINGS, Setting
+from playhead.host import faults
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "playhead"

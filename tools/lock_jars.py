@@ -1,4 +1,4 @@
-"""Writes src/playhead/jars.lock anew: sizes and SHA-256 of the coordinates listed there or given as arguments.
+"""Writes src/playhead/host/jars.lock anew: sizes and SHA-256 of the coordinates listed there or given as arguments.
 
     python tools/lock_jars.py                     recompute every line (after editing versions by hand)
     python tools/lock_jars.py broker < list.txt   replace one set by the coordinates read from standard input
@@ -14,7 +14,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from playhead.jars import DEFAULT_REPOSITORY, LOCK, Jar, read_lock
+from playhead.host.jars import DEFAULT_REPOSITORY, LOCK, Jar, read_lock
 
 _LISTED = re.compile(r"([\w.-]+):([\w.-]+):jar:([\w.-]+)")
 

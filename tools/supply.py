@@ -21,7 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN, ANSWERS = Path("tools/supply.toml"), Path("tools/answers.json")
-PYTHON_LOCKS, JARS_LOCK = ("requirements.lock", "build.lock"), "src/playhead/jars.lock"
+PYTHON_LOCKS, JARS_LOCK = ("requirements.lock", "build.lock"), "src/playhead/host/jars.lock"
 OSV = "https://api.osv.dev"
 _WITHIN_S = 60
 _STALE_DAYS = 90

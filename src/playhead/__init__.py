@@ -12,7 +12,7 @@ if typing.TYPE_CHECKING:
     from playhead.proof import Proof
     from playhead.replay.api import Planned, Replay
     from playhead.span import Span
-    from playhead.standby.saved import Standby
+    from playhead.standby.store import Standby
 
 __all__ = [
     "Pace",
@@ -34,7 +34,7 @@ _WHERE = {
     "Proof": "playhead.proof",
     "Replay": "playhead.replay.api",
     "Span": "playhead.span",
-    "Standby": "playhead.standby.saved",
+    "Standby": "playhead.standby.store",
 }
 _PACKAGES = ("files", "kafka", "postgres")
 

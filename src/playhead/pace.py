@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from playhead.errors import UsageError
-from playhead.phrase import Phrase
+from playhead.grammar.cursor import Phrase
 from playhead.schedule import (
     AtRate,
     AtSpeed,

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from playhead.errors import UsageError
-from playhead.kinds import need_kinds
+from playhead.grammar.field_types import need_kinds
 from playhead.note import Note
 from playhead.printable import json_text
 from playhead.record import Slice

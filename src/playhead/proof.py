@@ -8,7 +8,7 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, shown_checksum
-from playhead.duration import show_duration_ms
+from playhead.grammar.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
     NOT_KEPT,

@@ -7,7 +7,7 @@ from typing import Any
 from playhead.decoding import REGISTERED_FORMS, UNDECODED_FORMS
 from playhead.endpoint import TOPIC_NAME, Endpoint
 from playhead.errors import BadValue
-from playhead.transform import Transform
+from playhead.transform.transform import Transform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

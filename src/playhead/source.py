@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from playhead.absence import Blank, Explained, Explainer
 from playhead.errors import PlayheadError, Unavailable
-from playhead.instant import show_ms
+from playhead.grammar.instant import show_ms
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records

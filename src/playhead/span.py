@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from playhead.duration import MS, duration_ns, show_duration_ns
 from playhead.errors import UsageError
-from playhead.instant import (
+from playhead.grammar.cursor import Phrase
+from playhead.grammar.duration import MS, duration_ns, show_duration_ns
+from playhead.grammar.instant import (
     ClockTime,
     FromNow,
     Instant,
@@ -22,8 +23,7 @@ from playhead.instant import (
     show_ms,
     show_ns,
 )
-from playhead.phrase import Phrase
-from playhead.zone import zone_name
+from playhead.grammar.zone import zone_name
 
 _SIDES: Final = "2021-08-04T12:30..14:30, -2h..now, start..end, last 2h, or orders:0:100-200"
 _OFFSET_FORM: Final = "topic:partition:from-to, or partition:from-to when there is one topic"

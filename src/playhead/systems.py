@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runti
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from playhead.context import Configuration
+    from playhead.config.context import Configuration
     from playhead.endpoint import Endpoint
     from playhead.request import Request
     from playhead.source import Source

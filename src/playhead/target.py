@@ -9,7 +9,7 @@ from playhead.account import Account
 from playhead.errors import PlayheadError, Refused
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.presence import Words
+from playhead.offset_bitmap import Words
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place, SourceFacts

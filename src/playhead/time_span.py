@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from playhead.duration import parse_duration_ms
 from playhead.errors import BadValue, Refused
-from playhead.instant import show_ms
+from playhead.grammar.duration import parse_duration_ms
+from playhead.grammar.instant import show_ms
 from playhead.note import Note
 from playhead.source import Bounds, Place, Source, TopicFacts, offsets_of
 from playhead.span import Resolved
-from playhead.tail import WHOLE_OFFSETS, Sought, Stray, Tail, look
+from playhead.time_span_tail import WHOLE_OFFSETS, Sought, Stray, Tail, look
 
 LATENESS_MS: Final = 600_000
 SAMPLED, READ_ON, LOOKED = "looked-in-part", "read-on", "looked"

@@ -14,40 +14,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playhead import endpoint, expression, instant, layers, ledger, networks, properties
-from playhead.capture import codecs, frames, records, redaction
+from playhead import endpoint, ledger
+from playhead.capture import compression, decode_records, frames, redaction
 from playhead.capture.address import parse_place
-from playhead.capture.pair import Captured, Connection, Describer
+from playhead.capture.pair_document import Captured, Connection, Describer
 from playhead.capture.protocol import Malformed
-from playhead.cli import jsonl
-from playhead.duration import parse_duration_ms
+from playhead.cli.records import jsonl
+from playhead.config import kafka_properties, layers
 from playhead.errors import PlayheadError
-from playhead.files.csvs import CsvCodec
-from playhead.files.jsonl import JsonCodec
-from playhead.groups import offsets_csv
-from playhead.ingest.shape import Shape
-from playhead.kafka.headers import HeaderRules
-from playhead.kafka.lines import LineReader
-from playhead.kafka.scram import NotScram, Scram
+from playhead.files.formats.csv_format import CsvCodec
+from playhead.files.formats.jsonl import JsonCodec
+from playhead.grammar import instant
+from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.duration import parse_duration_ms
+from playhead.grammar.size import parse_size_bytes
+from playhead.host import networks
+from playhead.ingest.record_shape import Shape
+from playhead.ingest.udp_address import Address
+from playhead.kafka.admin.scram import NotScram, Scram
+from playhead.kafka.groups import offsets_csv
+from playhead.kafka.produce.console_lines import LineReader
+from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
-from playhead.phrase import NotUnderstood, Phrase
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.decoder import decoder
 from playhead.schemas.protobuf import ProtobufReader
 from playhead.schemas.registry import Schema
-from playhead.size import parse_size_bytes
 from playhead.span import Span
-from playhead.standby.dropped import read_words, span_of
-from playhead.traffic import gor, har, rrpairs
-from playhead.traffic.cataloguing import Part
-from playhead.traffic.filters import TrafficFilter
-from playhead.traffic.http import parse_request
-from playhead.traffic.paths import Path as TrafficPath
-from playhead.traffic.shapes import Strange
+from playhead.standby.trigger_file import read_words, span_of
+from playhead.traffic.build_catalog import Part
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.formats import goreplay, har, rrpair
+from playhead.traffic.formats.http import parse_request
+from playhead.traffic.json_numbers import Strange
+from playhead.traffic.pair_path import Path as TrafficPath
 from playhead.traffic.snapshot import find_file, find_snapshot
-from playhead.udp.address import Address
+from playhead.transform import tokens
 from tests import kafka_bytes, poison
 
 _TRAFFIC = Path(__file__).parents[1] / "data" / "traffic"
@@ -131,16 +135,16 @@ def _pairs() -> list[bytes]:
 
 def _rrpairs(file: Path) -> None:
     snapshot = find_snapshot(str(file))
-    catalog = rrpairs.scan(snapshot, Part(0, 0, None), None)
+    catalog = rrpair.scan(snapshot, Part(0, 0, None), None)
     data = file.read_bytes()
     for place in catalog.rows:
         for row in catalog.rows_of(place):
-            rrpairs.read_row(data[row.start : row.start + row.length], row, catalog)
+            rrpair.read_row(data[row.start : row.start + row.length], row, catalog)
 
 
 def _gor(file: Path) -> None:
-    gor.scan(find_file(str(file)))
-    gor.read_row(file.read_bytes(), None, None)  # type: ignore[arg-type]
+    goreplay.scan(find_file(str(file)))
+    goreplay.read_row(file.read_bytes(), None, None)  # type: ignore[arg-type]
 
 
 def _har(file: Path) -> None:
@@ -153,8 +157,8 @@ def _codec(data: bytes) -> None:
     for codec in range(6):
         records_ = None
         try:
-            records_ = codecs.unpacked(codec, data, 1 << 20)
-        except (Malformed, codecs.CodecMissing):
+            records_ = compression.unpacked(codec, data, 1 << 20)
+        except (Malformed, compression.CodecMissing):
             continue
         assert codec == 0 or len(records_) <= 1 << 20, f"codec {codec} gave {len(records_)} bytes"
 
@@ -253,7 +257,7 @@ PARSERS = {
     ),
     "capture-pairs": Parser(_pair, _pairs(), (Malformed,)),
     "capture-records": Parser(
-        lambda data: records.record_sets(data, records.Bounds()),
+        lambda data: decode_records.record_sets(data, decode_records.Bounds()),
         [kafka_bytes.set_of(b"a", b"b"), kafka_bytes.set_of(b"x" * 400) * 3],
         (Malformed,),
     ),
@@ -270,7 +274,7 @@ PARSERS = {
         [b"kafka:laps", b"kafka://h:1/t", b"postgresql://u:p@h/d?table=s.t", b"s3://b/k", b"kafka:/a.*/", *_words()],
     ),
     "expression": Parser(
-        _text(lambda text: expression.tokens_of(text, "--where")),
+        _text(lambda text: tokens.tokens_of(text, "--where")),
         [b"speed > 3 and car like 'a%' or x:y.z[0]::int is null -- c", *_words()],
     ),
     "goreplay": Parser(_as_file(_gor, "x.gor"), [(_TRAFFIC / "requests.gor").read_bytes(), *_poison("traffic")]),
@@ -290,7 +294,7 @@ PARSERS = {
     ),
     "ingest-shape": Parser(_shape, [b'{"a":[{"b":"k"}],"ts":"2021-08-04T12:00:00Z"}', *_values()]),
     "jaas": Parser(
-        _text(lambda text: properties.parse_jaas(text, where="x")),
+        _text(lambda text: kafka_properties.parse_jaas(text, where="x")),
         [b'org.x.Scram required username="u" password="p\\"q";', *_words()],
     ),
     "ledger": Parser(lambda data: ledger.entry_at("x", data), [*_poison("journal"), b'{"slice":["t",0,0,5]}']),
@@ -305,7 +309,7 @@ PARSERS = {
     "place": Parser(_text(lambda text: parse_place("--listen", text)), [b"h:9092", b"[::1]:1", *_words()]),
     "plan": Parser(_text(lambda text: Plan.from_json(text, where="x")), [b"{}", *_poison("plan")]),
     "properties": Parser(
-        _text(lambda text: properties.parse_properties(text, where="x")),
+        _text(lambda text: kafka_properties.parse_properties(text, where="x")),
         [b"a=b\n# c\nd : e\\\n  f\n", *_poison("properties")],
     ),
     "proto-text": Parser(_text(_proto_text), [_PROTO.encode(), base64.b64encode(b"\n\x01a"), *_poison("schema")],

@@ -7,8 +7,8 @@ import time
 
 from confluent_kafka import Producer, TopicPartition
 
-from playhead.kafka.admin import Admin
-from playhead.kafka.offsets import bounds_of
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import bounds_of
 from playhead.record import Record, TimestampType
 
 _WITHIN_S = 30.0

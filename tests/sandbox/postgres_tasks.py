@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.commit_order import follows_in
 from playhead.errors import Unavailable
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import AlreadyCommitted, Writer
+from playhead.task.commit_order import follows_in
 from tests.sandbox.postgres_table import REPLAY, Table
 
 Turns = list[tuple[int, int | None]]

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import SystemClock, wait_until
 from playhead.record import Record
 from playhead.sandbox import Endpoints
 from playhead.testing.fixtures import MakeTopic

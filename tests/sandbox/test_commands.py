@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.writer import Writer
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.sandbox import Endpoints, Sandbox
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
+from playhead.testing.kafka_writer import Writer
 from tests.fix_commands import Playhead
 from tests.fix_environment import processes_that_mention
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from playhead.connection import KafkaConnection
-from playhead.consent import Guard
-from playhead.context import configure
-from playhead.kafka.admin import Admin
-from playhead.kafka.scan import LogMovedOn, Scan, Stretch
-from playhead.kafka.trim import Trim, carry_out
+from playhead.config.context import configure
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.trim import Trim, carry_out
+from playhead.kafka.read.scan import LogMovedOn, Scan, Stretch
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
 from playhead.testing import LinkProxy

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from playhead.account import Account, Bury, DeadLetter, ErrorRule
-from playhead.connection import KafkaConnection
-from playhead.faults import Aborted
-from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.ledger_keys import (
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.faults import Aborted
+from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.ledger_keys import (
     LEDGER_TOPIC,
     burial_id,
     former_burial_id,
@@ -21,8 +21,8 @@ from playhead.kafka.ledger_keys import (
     new_writer,
     transactional_id,
 )
-from playhead.kafka.target import KafkaTarget
-from playhead.kafka.transactions import Transactions
+from playhead.kafka.write.target import KafkaTarget
+from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import Entry
 from playhead.proof import prove
 from playhead.record import Record, Slice, TimestampType

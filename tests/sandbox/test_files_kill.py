@@ -13,10 +13,10 @@ import pytest
 
 import playhead
 from playhead.account import Account
-from playhead.faults import abort_points
+from playhead.files.errors import NoRoom
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
-from playhead.files.trouble import NoRoom
+from playhead.host.faults import abort_points
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records

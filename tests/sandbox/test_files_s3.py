@@ -9,13 +9,13 @@ from pyarrow import fs
 
 from playhead.account import Account
 from playhead.errors import Unavailable
-from playhead.files import s3 as s3_files
+from playhead.files.errors import AccessDenied, NoSuchBucket, StoreUnavailable
 from playhead.files.source import FilesSource
+from playhead.files.stores import s3 as s3_files
 from playhead.files.target import FilesTarget
-from playhead.files.trouble import AccessDenied, NoSuchBucket, StoreUnavailable
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.sandbox.ground import free_port
+from playhead.sandbox.folder import free_port
 from playhead.testing import LinkProxy, exercise_source, exercise_target, sample_records
 from playhead.testing.target_case import look, terms
 from tests.fix_archives import archive, commit, everything

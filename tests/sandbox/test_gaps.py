@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Refused
-from playhead.gap import Gaps
-from playhead.postgres import held
-from playhead.postgres.held import NoOffsets, TooManyGaps
+from playhead.gaps.gap import Gaps
+from playhead.gaps.search import Question, Search
+from playhead.postgres import offsets_held
+from playhead.postgres.offsets_held import NoOffsets, TooManyGaps
 from playhead.record import Slice
-from playhead.replay.gaps import Question, Search
 from playhead.request import Request
 from playhead.source import Bounds
 from playhead.testing.fixtures import MakeTopic
@@ -273,7 +273,7 @@ def test_what_cannot_be_told_is_refused(
         look(store, f"{tape},{other}", store.table("_partition int, _offset bigint", "b"))
     with pytest.raises(Refused, match="no replay of"):
         look(store, tape, store.table(COLUMNS, "c"), by="ledger")
-    monkeypatch.setattr(held, "_MOST_RUNS", 3)
+    monkeypatch.setattr(offsets_held, "_MOST_RUNS", 3)
     table = store.table(COLUMNS, "d")
     fill(store, table, tape, {0: range(0, EACH, 64), 1: range(1, EACH, 64)})
     with pytest.raises(TooManyGaps, match="more than 3 pieces"):

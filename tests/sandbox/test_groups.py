@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 import playhead
-from playhead.connection import KafkaConnection
-from playhead.faults import abort_points
-from playhead.groups.plan import Committed
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups import committed
-from playhead.kafka.groups_write import JoinedMeanwhile, commit
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.faults import abort_points
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.commit import JoinedMeanwhile, commit
+from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.plan import Committed
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
 from playhead.source import Place

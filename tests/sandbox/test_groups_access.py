@@ -16,13 +16,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
-from playhead.groups.plan import Committed
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups_write import commit
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.commit import commit
+from playhead.kafka.groups.plan import Committed
 from playhead.sandbox import Sandbox
-from playhead.sandbox.ground import LOOPBACK, free_port
+from playhead.sandbox.folder import LOOPBACK, free_port
 from tests.fix_capture import StartCapture
 from tests.fix_commands import Playhead
 

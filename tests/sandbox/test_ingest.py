@@ -8,10 +8,10 @@ from collections import defaultdict
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.partitioner import KeyPartitioner
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.demo.cars import Cars
+from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.record import Record
-from playhead.sandbox.cars import Cars
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_commands import RunBytes
 from tests.fix_ingest import HERE, Ingesting, Start

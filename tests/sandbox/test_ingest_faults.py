@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead.connection import KafkaConnection
-from playhead.faults import abort_points
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.demo.cars import Cars
+from playhead.host.faults import abort_points
 from playhead.record import Record
 from playhead.sandbox import Endpoints
-from playhead.sandbox.cars import Cars
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_commands import COMMAND, RunBytes

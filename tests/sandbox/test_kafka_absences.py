@@ -7,11 +7,10 @@ import pytest
 from confluent_kafka import Consumer
 
 from playhead.absence import Explained
-from playhead.cutter import Filter, Limits
 from playhead.errors import MissingPiece, PlayheadError
-from playhead.job import Job, play
-from playhead.kafka import clients
-from playhead.kafka.absences import (
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.read.absences import (
     ABORTED,
     COMPACTED,
     MARKER,
@@ -19,12 +18,13 @@ from playhead.kafka.absences import (
     LogExplainer,
     RecordsNotGiven,
 )
-from playhead.kafka.admin import Admin
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.source import KafkaSource
 from playhead.proof import prove
 from playhead.record import Slice
 from playhead.source import OutOfBounds
-from playhead.testing.lists import ListTarget
+from playhead.task.job import Job, play
+from playhead.task.slicer import Filter, Limits
+from playhead.testing.memory import ListTarget
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log
 from tests.unit.replaying import partition_plan, plan_of
 
@@ -133,7 +133,7 @@ def test_offsets_for_which_the_log_has_nothing_are_not_explained(source, log, mo
             look = self._heads.look
             self._heads.look = lambda *a, **k: [replace(each, heads=()) for each in look(*a, **k)]
 
-    monkeypatch.setattr("playhead.kafka.source.LogExplainer", Empty)
+    monkeypatch.setattr("playhead.kafka.read.source.LogExplainer", Empty)
     _, proof, [report] = replayed(source, log)
     assert report.away is None
     assert (proof.total("unexplained"), proof.adds_up, proof.is_finished) == (5, False, True)
@@ -149,7 +149,7 @@ def test_where_only_the_client_can_log_in_two_further_clients_are_asked(source, 
     def no_token(*_arguments, **_named):
         raise MissingPiece("a login by PLAIN or SCRAM", needed_for="asking", hint="none")
 
-    monkeypatch.setattr("playhead.kafka.log_heads.Wire", no_token)
+    monkeypatch.setattr("playhead.kafka.read.log_heads.Wire", no_token)
     _, proof, _ = replayed(source, log)
     assert (proof.adds_up, proof.absences) == (True, {ABORTED: 3, NOT_SHOWN: 2})
     lossy = type("L", (Lossy,), {"lost": range(10, 11), "left": 1})

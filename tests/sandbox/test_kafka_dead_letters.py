@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
-from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.ledger_keys import LEDGER_TOPIC
-from playhead.kafka.origins import COUNT_HEADER, origin_of
-from playhead.kafka.source import KafkaSource
-from playhead.kafka.target import KafkaTarget
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, origin_of
+from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
+from playhead.kafka.write.target import KafkaTarget
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts

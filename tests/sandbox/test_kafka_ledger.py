@@ -11,19 +11,20 @@ import pytest
 from confluent_kafka import Consumer
 
 from playhead.account import Account
-from playhead.connection import KafkaConnection
-from playhead.consent import Guard
-from playhead.context import configure
-from playhead.kafka import clients, ledger_topic
-from playhead.kafka.admin import Admin
-from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.inspection import Wish, inspect_copy
-from playhead.kafka.ledger import Ledger, LedgerShort
-from playhead.kafka.ledger_keys import LEDGER_TOPIC, former_transactional_id
-from playhead.kafka.ledger_topic import ForgetfulLedger, SplitLedger, make_ledger
-from playhead.kafka.target import KafkaTarget
-from playhead.kafka.topics import Alteration, TopicSetting, alter, describe_topics
-from playhead.kafka.transactions import Transactions
+from playhead.config.context import configure
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.topics import Alteration, TopicSetting, alter, describe_topics
+from playhead.kafka.write import ledger_topic
+from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.inspect import Wish, inspect_copy
+from playhead.kafka.write.ledger import Ledger, LedgerShort
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, former_transactional_id
+from playhead.kafka.write.ledger_topic import ForgetfulLedger, SplitLedger, make_ledger
+from playhead.kafka.write.target import KafkaTarget
+from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import Entry, remaining
 from playhead.proof import prove
 from playhead.record import Record, Slice, TimestampType

@@ -7,9 +7,9 @@ from confluent_kafka import Consumer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead.kafka.instants import first_records_at
-from playhead.kafka.intake import Intake
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.time_lookup import first_records_at
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
 from playhead.testing import exercise_source, sample_records
@@ -252,7 +252,7 @@ def test_an_end_without_its_records_is_read_a_second_time(source, log, monkeypat
         return kept
 
     monkeypatch.setattr(
-        "playhead.kafka.clients.make_consumer", type("Lossy", (Consumer,), {"consume": lossy})
+        "playhead.kafka.admin.clients.make_consumer", type("Lossy", (Consumer,), {"consume": lossy})
     )
     with source.open() as reader:
         runs = list(reader.read(Slice(log.topic, 0, 0, 10)))
@@ -279,7 +279,7 @@ def test_records_that_nobody_committed_are_read_twice_at_the_end(
 
 
 def test_a_look_up_that_finds_the_log_start_moved_says_so(kafka, topic, log):
-    from playhead.kafka.instants import LogMoved
+    from playhead.kafka.read.time_lookup import LogMoved
 
     log.write(0, *rows(5))
     log.delete_before(0, 3)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from playhead.kafka.reader import UnreadableHeader
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.reader import UnreadableHeader
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice, TimestampType
 from tests.sandbox.kafka_log import Log, produce_raw
 from tests.sandbox.test_kafka_source import read, whole

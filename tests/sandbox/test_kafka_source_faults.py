@@ -7,7 +7,7 @@ from threading import Timer
 import pytest
 
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log
 from tests.sandbox.test_kafka_source import read, rows, whole

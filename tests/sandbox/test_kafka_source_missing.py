@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
-from playhead.kafka import intake
-from playhead.kafka import reader as reader_module
-from playhead.kafka.admin import Admin
-from playhead.kafka.reader import TopicReplaced
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.read import consumer
+from playhead.kafka.read import reader as reader_module
+from playhead.kafka.read.reader import TopicReplaced
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
 from tests.sandbox.kafka_log import Log, delete_topic
@@ -72,7 +72,7 @@ def test_an_absent_offset_that_may_have_been_deleted_is_not_called_absent(source
 
 def test_what_was_read_already_may_be_deleted(source, log, monkeypatch):
     """Long ago an offset was absent, and now nothing is left of where it was."""
-    monkeypatch.setattr(intake, "AT_ONCE", 1)
+    monkeypatch.setattr(consumer, "AT_ONCE", 1)
     monkeypatch.setattr(reader_module, "_RUN", 1)
     log.commit(0, *rows(2))
     log.write(0, *rows(3))

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from playhead.errors import BadValue
-from playhead.kafka.admin import Admin
-from playhead.kafka.offsets import NoSuchTopic, NoTopicMatches
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import NoSuchTopic, NoTopicMatches
+from playhead.kafka.read.source import KafkaSource
 from playhead.source import TopicFacts
 from tests.sandbox.kafka_log import Log
 from tests.sandbox.test_kafka_source import ROW, read, whole

@@ -9,17 +9,17 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from playhead.account import Account, ErrorRule, RecordRefused
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BadValue
-from playhead.kafka.admin import Admin
-from playhead.kafka.facts import settings_of
-from playhead.kafka.inspection import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
-from playhead.kafka.ledger_keys import LEDGER_TOPIC
-from playhead.kafka.partitioner import KeyPartitioner
-from playhead.kafka.source import KafkaSource
-from playhead.kafka.target import KafkaTarget
-from playhead.kafka.target_topics import TargetReplaced
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.read.facts import settings_of
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.write.inspect import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
+from playhead.kafka.write.partitioner import KeyPartitioner
+from playhead.kafka.write.target import KafkaTarget
+from playhead.kafka.write.target_topics import TargetReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts

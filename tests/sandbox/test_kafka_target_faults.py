@@ -19,19 +19,19 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 
 import playhead
 from playhead.account import Account, ErrorRule
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Unavailable
-from playhead.faults import abort_points
-from playhead.kafka import commits, comparison, transactions
-from playhead.kafka.admin import Admin
-from playhead.kafka.dead_letters import Graveyard
-from playhead.kafka.errors import LedgerWaits
-from playhead.kafka.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
-from playhead.kafka.offset_map import OffsetMap
-from playhead.kafka.offsets import stable_ends
-from playhead.kafka.target import KafkaTarget
-from playhead.kafka.transactions import Transactions
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.faults import abort_points
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import LedgerWaits
+from playhead.kafka.admin.offsets import stable_ends
+from playhead.kafka.write import compare, partition_writer, transactions
+from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
+from playhead.kafka.write.offset_map import OffsetMap
+from playhead.kafka.write.target import KafkaTarget
+from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
@@ -39,7 +39,7 @@ from playhead.source import SourceFacts
 from playhead.target import AlreadyCommitted, InUse, Look
 from playhead.terms import OtherTerms
 from playhead.testing import Aborted, armed
-from playhead.testing.proxy import LinkProxy
+from playhead.testing.link_proxy import LinkProxy
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.fix_torture import SEED
@@ -351,7 +351,7 @@ def test_a_transaction_that_took_too_long_is_nobodys_fault(
     kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster gives it up and fences its producer, just as if another run had come."""
-    monkeypatch.setattr(commits, "_WORTH_OPENING", 50)
+    monkeypatch.setattr(partition_writer, "_WORTH_OPENING", 50)
     monkeypatch.setattr(transactions, "TRANSACTION_TIMEOUT_S", 1)
     target = KafkaTarget(kafka, topic)
     replay_id = prepared(target)
@@ -448,7 +448,7 @@ def test_copies_behind_an_open_transaction_are_not_missing(
     sent = [Records.of([each for each in records_of(PLANNED[0]) if each.timestamp_ms])]
     with target.open(replay_id) as writer:
         [entry] = target.entries(replay_id)
-        monkeypatch.setattr(comparison, "_SEEN_WITHIN_S", 0.2)
+        monkeypatch.setattr(compare, "_SEEN_WITHIN_S", 0.2)
         with pytest.raises(LedgerWaits, match=f"topic {topic}: a transaction is open at offset 0"):
             writer.compare(entry, sent)
         monkeypatch.undo()
@@ -519,8 +519,8 @@ def test_offset_maps_are_right_while_others_write(kafka: KafkaConnection, topic:
 def test_records_that_come_slowly_hold_no_transaction_open(
     kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "_WORTH_OPENING", 50)
-    monkeypatch.setattr(commits, "_OPEN_AT_MOST_S", 0.0)
+    monkeypatch.setattr(partition_writer, "_WORTH_OPENING", 50)
+    monkeypatch.setattr(partition_writer, "_OPEN_AT_MOST_S", 0.0)
     target = KafkaTarget(kafka, topic)
     replay_id = prepared(target)
     with target.open(replay_id) as writer:
@@ -533,7 +533,7 @@ def test_records_that_come_slowly_hold_no_transaction_open(
 
 
 def test_more_partitions_than_producers(kafka: KafkaConnection, topic: str, monkeypatch) -> None:
-    from playhead.kafka import target as module
+    from playhead.kafka.write import target as module
 
     monkeypatch.setattr(module, "_MOST_PRODUCERS", 2)
     target = KafkaTarget(kafka, topic, partition_rule="key")

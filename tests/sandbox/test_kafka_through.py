@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.cutter import Filter, Limits
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.job import Job, play
-from playhead.kafka.source import KafkaSource
-from playhead.kafka.target import KafkaTarget
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.write.target import KafkaTarget
 from playhead.record import Headers, Record, Slice
 from playhead.source import OutOfBounds
 from playhead.target import Look
+from playhead.task.job import Job, play
+from playhead.task.slicer import Filter, Limits
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
 from tests.sandbox.kafka_log import Log, delete_topic

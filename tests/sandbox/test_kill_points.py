@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 import playhead
-from playhead.connection import KafkaConnection
-from playhead.faults import abort_points
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.faults import abort_points
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 from tests.fix_environment import processes_that_mention
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead.faults import abort_points
+from playhead.host.faults import abort_points
 from playhead.sandbox import Sandbox
 from tests.fix_commands import Playhead
 from tests.fix_live import Show

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from playhead.postgres import decode
+from playhead.postgres.rows import decode
 from playhead.sandbox import Endpoints
 from tests.sandbox.postgres_table import Table, record
 
@@ -268,5 +268,5 @@ def test_both_ways_agree_on_every_value(pair: tuple[Table, Table], values: list[
     one, other = pair
     at_once = outcome(one, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode.fast, "read", lambda *_: None)
+        patch.setattr(decode.arrow_json, "read", lambda *_: None)
         assert outcome(other, values) == at_once

@@ -17,16 +17,16 @@ import pytest
 import playhead
 from playhead.account import Account
 from playhead.errors import Unavailable
-from playhead.faults import abort_points
+from playhead.host.faults import abort_points
 from playhead.ledger import remaining
-from playhead.postgres.failures import SliceNotWritten, TableChanged
+from playhead.postgres.errors import SliceNotWritten, TableChanged
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints, Sandbox
 from playhead.target import AlreadyCommitted, Inspection
 from playhead.testing import Aborted, armed
-from playhead.testing.proxy import LinkProxy
+from playhead.testing.link_proxy import LinkProxy
 from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import Table, record
 

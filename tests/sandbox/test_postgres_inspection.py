@@ -7,9 +7,9 @@ import pytest
 from psycopg import sql
 
 from playhead.errors import PlayheadError, Refused
-from playhead.postgres.failures import NotAllowed
-from playhead.postgres.own import NoLedger
-from playhead.postgres.places import BadTableName, parts_of
+from playhead.postgres.errors import NotAllowed
+from playhead.postgres.own_table import NoLedger
+from playhead.postgres.table_name import BadTableName, parts_of
 from playhead.postgres.target import PostgresTarget
 from playhead.records import Records
 from playhead.sandbox import Endpoints

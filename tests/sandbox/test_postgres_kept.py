@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from playhead.postgres.failures import TableChanged
+from playhead.postgres.errors import TableChanged
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import playhead
 from playhead.account import Account
-from playhead.clock import SystemClock, wait_until
-from playhead.faults import abort_points
-from playhead.postgres import staging
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.faults import abort_points
+from playhead.postgres.stage import stage
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
@@ -258,7 +258,7 @@ def test_partitions_take_turns(
             reached.set()
             assert may_go_on.wait(60)
 
-    monkeypatch.setattr(staging, "abort_point", held)
+    monkeypatch.setattr(stage, "abort_point", held)
     first = Thread(target=commit, args=(table, [_event(1, 0, (1, 2, True))]))
     second = Thread(target=commit, args=(table, [_event(2, 0, (1, 1, False))]))
     first.start()

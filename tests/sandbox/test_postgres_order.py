@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.commit_order import OrderBroken
-from playhead.job import Job, play
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.target import Inspection, Look, OutOfOrder
+from playhead.task.commit_order import OrderBroken
+from playhead.task.job import Job, play
 from playhead.testing import ListSource
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
 from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from playhead.errors import PlayheadError
-from playhead.postgres.failures import NotAllowed, StatementRefused
+from playhead.postgres.errors import NotAllowed, StatementRefused
 from playhead.record import Record
 from playhead.sandbox import Endpoints
 from tests.sandbox.postgres_table import Table, record

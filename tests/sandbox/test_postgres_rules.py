@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from playhead.account import Account, DeadLetter, RecordRefused
 from playhead.ledger import Entry
-from playhead.postgres.staging import ConflictFound
+from playhead.postgres.stage.stage import ConflictFound
 from playhead.record import Record
 from playhead.records import Records
 from playhead.sandbox import Endpoints

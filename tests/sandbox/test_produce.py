@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_commands import COMMAND, RunBytes

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead import paths
+from playhead.host import paths
 from playhead.sandbox import Sandbox
 
 README = Path(__file__).parents[2] / "README.md"

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_STOPPED, PlayheadError, Refused
 from playhead.plan import Plan
 from playhead.record import Record
 from playhead.replay.api import Planned
 from playhead.sandbox import Sandbox
 from playhead.source import OutOfBounds
-from playhead.testing.proxy import LinkProxy
+from playhead.testing.link_proxy import LinkProxy
 from tests.fix_commands import Playhead
 from tests.fix_replay import (
     LONG_TAPE,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead.faults import abort_points
+from playhead.host.faults import abort_points
 from tests.fix_replay import LONG_TAPE, Performance, ended, has_stopped, parent_of, within
 from tests.fix_torture import SEED
 

@@ -13,11 +13,12 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import SandboxError
-from playhead.kafka.admin import Admin
-from playhead.kafka.writer import Writer
-from playhead.sandbox import Endpoints, Sandbox, ground
+from playhead.kafka.admin.client import Admin
+from playhead.sandbox import Endpoints, Sandbox
+from playhead.sandbox import folder as ground
+from playhead.testing.kafka_writer import Writer
 from tests.fix_environment import processes_that_mention
 
 WITHIN_S = 30.0

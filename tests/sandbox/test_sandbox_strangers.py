@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.sandbox import Sandbox, ground
+from playhead.sandbox import Sandbox
+from playhead.sandbox import folder as ground
 
 _PLANTED = {
     "kafka": ["server.properties", "log4j2.yaml", "server.out", "server.pid", "server.pid.new"],

@@ -27,16 +27,16 @@ from simulation.scheduler import Scheduler
 from simulation.statements import execute
 
 from playhead.account import Account, ErrorRule
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka import clients
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups import committed, described
-from playhead.kafka.groups_moving import GroupMover
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.describe import committed, described
+from playhead.kafka.groups.progress import GroupMover
 from playhead.postgres import session
+from playhead.postgres.adbc import Link
 from playhead.postgres.ledger import _TABLE as _LEDGER
-from playhead.postgres.link import Link
 from playhead.postgres.target import PostgresTarget
 from playhead.postgres.terms import _TABLE as _REPLAYS
 from playhead.record import Record, Slice, TimestampType

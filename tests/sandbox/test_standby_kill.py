@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead.faults import abort_points
+from playhead.host.faults import abort_points
 from tests.fix_environment import processes_that_mention
 from tests.fix_replay import (
     LONG_TAPE,

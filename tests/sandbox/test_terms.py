@@ -12,11 +12,11 @@ from psycopg import sql
 from playhead import Replay, files, postgres
 from playhead.account import Account
 from playhead.cli.app import main
-from playhead.context import configure
+from playhead.config.context import configure
 from playhead.errors import PlayheadError, Refused
 from playhead.files.target import FilesTarget
-from playhead.postgres.create import NewTable
-from playhead.postgres.own import NoLedger
+from playhead.postgres.create_table import NewTable
+from playhead.postgres.own_table import NoLedger
 from playhead.postgres.session import Place
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice

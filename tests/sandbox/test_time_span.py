@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from playhead import tail, time_span
-from playhead.connection import KafkaConnection
-from playhead.instant import show_ms
-from playhead.kafka.edges import timeline
-from playhead.kafka.source import KafkaSource
+from playhead import time_span, time_span_tail
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.gaps.search import Question, Search
+from playhead.grammar.instant import show_ms
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.timeline import timeline
 from playhead.record import Record, Slice, TimestampType
-from playhead.replay.gaps import Question, Search
 from playhead.request import Request
 from playhead.source import Source
 from playhead.span import Resolved
@@ -102,10 +102,10 @@ def test_nothing_is_left_out_where_there_are_samples_only(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tail, "WHOLE_OFFSETS", 0)
+    monkeypatch.setattr(time_span_tail, "WHOLE_OFFSETS", 0)
     monkeypatch.setattr(time_span, "WHOLE_OFFSETS", 10**9)
     for name, offsets in (("_NEAR", 100), ("_STRIDE", 10), ("_LAST", 20)):
-        monkeypatch.setattr(tail, name, offsets)
+        monkeypatch.setattr(time_span_tail, name, offsets)
     topic, records = request.getfixturevalue(case)
     found = asked(kafka, topic)
     assert left_out(found, records) == set()
@@ -121,7 +121,7 @@ def test_a_glance_shows_the_records_that_are_there(
     probes = [
         each
         for partition in range(PARTITIONS)
-        for each in tail.probes(Slice(topic, partition, 10, SECONDS), 40)
+        for each in time_span_tail.probes(Slice(topic, partition, 10, SECONDS), 40)
     ]
     seen = list(KafkaSource(kafka, (topic,)).glance(probes, within_s=30, most_bytes=1 << 20))
     assert sorted(part for part, _ in seen) == sorted(probes)
@@ -215,10 +215,10 @@ def test_a_long_rest_is_sampled_and_the_plan_says_so(
     kafka: KafkaConnection, behind: tuple[str, list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, _ = behind
-    monkeypatch.setattr(tail, "WHOLE_OFFSETS", 0)
-    monkeypatch.setattr(tail, "_MOST_PROBES", 15)
+    monkeypatch.setattr(time_span_tail, "WHOLE_OFFSETS", 0)
+    monkeypatch.setattr(time_span_tail, "_MOST_PROBES", 15)
     for name, offsets in (("_NEAR", 50), ("_STRIDE", 10), ("_LAST", 0)):
-        monkeypatch.setattr(tail, name, offsets)
+        monkeypatch.setattr(time_span_tail, name, offsets)
     found = asked(kafka, topic)
     [note] = [each for each in found.notes if each.code == SAMPLED]
     assert "of 14,400 offsets in 3 partitions, nothing of the span, and times in order" in note.text

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin import Admin
-from playhead.kafka.edges import NoTimes, instants, timeline
-from playhead.kafka.offsets import NoSuchTopic, bounds_of
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import NoSuchTopic, bounds_of
+from playhead.kafka.read.timeline import NoTimes, instants, timeline
 from playhead.record import Record, TimestampType
 from playhead.span import Resolved
 from playhead.testing.fixtures import MakeTopic
-from playhead.timeline import Timeline
+from playhead.timeline.timeline import Timeline
 from tests.fix_commands import RunBytes
 from tests.fix_replay import T0_MS, Deck
 from tests.fix_topics import write

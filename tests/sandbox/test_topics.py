@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
-from playhead.kafka.source import KafkaSource
-from playhead.kafka.topics import describe_topics
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.topics import describe_topics
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
 from playhead.testing import LinkProxy

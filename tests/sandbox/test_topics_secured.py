@@ -18,22 +18,22 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from playhead.connection import KafkaConnection
-from playhead.consent import Guard
-from playhead.context import configure
+from playhead.config.context import configure
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
-from playhead.kafka import topics
-from playhead.kafka.admin import Admin
-from playhead.kafka.errors import KafkaRefused, Need, NotAllowed, needing
-from playhead.kafka.lines import Outgoing
-from playhead.kafka.log_dirs import sizes, sizes_at_leaders
-from playhead.kafka.offsets import describe
-from playhead.kafka.sending import Sender
-from playhead.kafka.source import KafkaSource
-from playhead.kafka.wire import Wire
-from playhead.kafka.writer import Writer
+from playhead.kafka.admin import topics
+from playhead.kafka.admin.broker_socket import Wire
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import KafkaRefused, Need, NotAllowed, needing
+from playhead.kafka.admin.log_dirs import sizes, sizes_at_leaders
+from playhead.kafka.admin.offsets import describe
+from playhead.kafka.produce.console_lines import Outgoing
+from playhead.kafka.produce.sender import Sender
+from playhead.kafka.read.source import KafkaSource
 from playhead.sandbox import Sandbox
-from playhead.sandbox.ground import free_port
+from playhead.sandbox.folder import free_port
+from playhead.testing.kafka_writer import Writer
 from tests.spark.test_secured_broker import (
     PASSWORD,
     Secured,

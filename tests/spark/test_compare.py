@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import PlayheadError, Refused, UsageError
-from playhead.replay.verifying import Verification
+from playhead.replay.verify import Verification
 from tests.fix_replay import T0_MS, Deck, ran
 
 COLUMNS = "seq int, car text, speed float8, _topic text, _partition int, _offset bigint"

@@ -18,8 +18,8 @@ from google.protobuf import message_factory
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.record import Headers, Record, TimestampType
-from playhead.schemas.framing import VALUE_HEADER
 from playhead.schemas.registry import RegistryRefused, RegistryUnavailable
+from playhead.schemas.schema_id import VALUE_HEADER
 from tests.fix_archives import everything
 from tests.fix_live import Live
 from tests.fix_registry import TestRegistry

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.writer import Writer
-from playhead.runtime import find_spark_home
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.runtimes import find_spark_home
 from playhead.testing.fixtures import MakeTopic
+from playhead.testing.kafka_writer import Writer
 
 WITHIN_S = 150.0
 RECORDS = 400
 JOB = """
 import sys
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.spark import session
-from playhead.spark.read import topic_frame
+from playhead.spark.stream_reader import topic_frame
 
 where, address, bootstrap_servers, topic = sys.argv[1:]
 spark = session.session("elsewhere", **{where: address}, conf={"spark.executor.memory": "512m"})
@@ -72,7 +72,7 @@ def test_on_a_cluster_of_two_workers(cluster: str, kafka: KafkaConnection, fille
 EXECUTORS = """
 from pathlib import Path
 from playhead.spark import session
-from playhead.spark.handed import handing
+from playhead.spark.task_secrets import handing
 
 spark = session.session("own", master="local-cluster[1,1,600]", conf={"spark.executor.memory": "512m"})
 with handing(spark) as handover:

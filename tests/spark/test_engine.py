@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.writer import Writer
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.spark import session
-from playhead.spark.read import topic_frame
+from playhead.spark.stream_reader import topic_frame
 from playhead.testing.fixtures import MakeTopic
+from playhead.testing.kafka_writer import Writer
 from tests.fix_environment import processes_that_mention
 
 if TYPE_CHECKING:

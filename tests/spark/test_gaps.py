@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from playhead.cli.app import app
 from playhead.errors import PlayheadError, Refused
-from playhead.gap import Gaps
+from playhead.gaps.gap import Gaps
+from playhead.gaps.search import Question, Search
 from playhead.record import Record, Slice, TimestampType
-from playhead.replay.gaps import Question, Search
 from playhead.request import Request
 from tests.fix_replay import T0_MS, Deck, ran, small_slices
 

@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from playhead.checksum import checksum_of
-from playhead.consent import Guard
-from playhead.context import configure
+from playhead.config.context import configure
+from playhead.config.guards import Guard
 from playhead.errors import PlayheadError, Refused
-from playhead.kafka.topics import delete
-from playhead.live.running import PipelineInUse
-from playhead.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.kafka.admin.topics import delete
+from playhead.live.runner import PipelineInUse
 from playhead.records import Records
+from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
 from playhead.terms import OtherTerms
-from playhead.testing.proxy import LinkProxy
+from playhead.testing.link_proxy import LinkProxy
 from tests.fix_live import COLUMNS, Live, Playing, whole
 from tests.fix_replay import T0_MS, Deck, contents, lap, new_name, within
 
@@ -89,8 +89,8 @@ def test_it_begins_where_it_is_told(deck: Deck, live: Live) -> None:
     topic = deck.laps(20, 2)
     group = new_name("g")
     with deck.admin() as admin:
-        from playhead.groups.plan import Committed
-        from playhead.kafka.groups_write import commit
+        from playhead.kafka.groups.commit import commit
+        from playhead.kafka.groups.plan import Committed
 
         commit(admin, group, {(topic, 0): Committed(9), (topic, 1): Committed(10)})
     for number, (start, needed) in enumerate(

@@ -3,8 +3,8 @@
 import pytest
 
 from playhead.account import RecordRefused
-from playhead.kafka.ledger_keys import LEDGER_TOPIC
-from playhead.kafka.origins import COUNT_HEADER
+from playhead.kafka.write.dead_letter_headers import COUNT_HEADER
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.record import Headers, Record, TimestampType
 from tests.fix_replay import T0_MS, Deck, ran, small_slices, totals
 

@@ -20,17 +20,17 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from playhead.clock import SystemClock, wait_until
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin import Admin
-from playhead.kafka.writer import Writer
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
-from playhead.sandbox.ground import free_port
-from playhead.spark.handed import handing
-from playhead.spark.live import Stream, Tape, _options
-from playhead.spark.read import topic_frame
-from playhead.transform import Transform
+from playhead.sandbox.folder import free_port
+from playhead.spark.stream import Stream, Tape, _options
+from playhead.spark.stream_reader import topic_frame
+from playhead.spark.task_secrets import handing
+from playhead.testing.kafka_writer import Writer
+from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,12 +8,12 @@ import pytest
 
 from playhead import Replay, Span, Standby, kafka, postgres
 from playhead.errors import MissingPiece, Refused, UsageError
-from playhead.groups.plan import Committed
-from playhead.kafka.groups import committed
-from playhead.kafka.groups_write import commit
+from playhead.kafka.groups.commit import commit
+from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.plan import Committed
+from playhead.standby.folder_watch import Watch
 from playhead.standby.history import History
-from playhead.standby.saved import Standbys
-from playhead.standby.watching import Watch
+from playhead.standby.store import Standbys
 from tests.fix_replay import T0_MS, Deck, new_name
 
 KEYED = "seq int PRIMARY KEY, car text"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.spark import aot, jvm
+from playhead.spark import jvm, jvm_cache
 from playhead.spark.session import DEFAULT_MEMORY
 
 WITHIN_S = 240.0
@@ -22,11 +22,13 @@ print(spark.range(7).count(), session.uses_cache())
 
 
 @pytest.fixture(scope="module")
-def made(own_environment: None) -> aot.Cache:
+def made(own_environment: None) -> jvm_cache.Cache:
     """The real cache of this machine, made now if it was not there."""
     # In a process of its own: it ends the engine that it has trained, and ours is in use.
-    subprocess.run([sys.executable, "-m", "playhead.warmup"], check=True, timeout=WITHIN_S)
-    cache = aot.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
+    subprocess.run(
+        [sys.executable, "-m", "playhead.replay.engine_warmup"], check=True, timeout=WITHIN_S
+    )
+    cache = jvm_cache.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
     assert cache is not None
     assert cache.is_there()
     return cache
@@ -34,8 +36,8 @@ def made(own_environment: None) -> aot.Cache:
 
 @pytest.fixture
 def private(
-    made: aot.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[aot.Cache]:
+    made: jvm_cache.Cache, servers_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[jvm_cache.Cache]:
     """A copy of it, in a cache folder of this test's own, that may be spoilt."""
     home = servers_folder / f"cache-{os.urandom(4).hex()}"
     folder = home / "playhead"
@@ -47,7 +49,7 @@ def private(
         shutil.copy2(jar, folder / "jars")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     # The name follows from the class path, which now goes through the private folder.
-    cache = aot.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
+    cache = jvm_cache.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
     assert cache is not None
     (folder / "aot" / made.file.name).rename(cache.file)
     (folder / "aot" / made.note.name).rename(cache.note)
@@ -70,19 +72,19 @@ def warnings_of(done: "subprocess.CompletedProcess[str]") -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("playhead:")]
 
 
-def test_it_is_used_and_nothing_is_said(made: aot.Cache) -> None:
+def test_it_is_used_and_nothing_is_said(made: jvm_cache.Cache) -> None:
     done = run_job()
     assert done.stdout.split() == ["7", "True"], done.stderr
     assert done.stderr == ""
 
 
-def test_it_was_trained_on_a_job_like_ours(made: aot.Cache) -> None:
+def test_it_was_trained_on_a_job_like_ours(made: jvm_cache.Cache) -> None:
     note = made.read_note()
     assert note is not None
     assert note.trained_on == ["arrow", "kafka"]
 
 
-def test_a_foreign_one_is_ignored_with_one_line(private: aot.Cache) -> None:
+def test_a_foreign_one_is_ignored_with_one_line(private: jvm_cache.Cache) -> None:
     """The private copy was made for jars of another place: whole, and not for this class path."""
     done = run_job()
     assert done.stdout.split()[0] == "7", done.stderr
@@ -91,11 +93,11 @@ def test_a_foreign_one_is_ignored_with_one_line(private: aot.Cache) -> None:
     assert not private.is_there(), "the next start makes it anew"
 
 
-def garbage(cache: aot.Cache) -> None:
+def garbage(cache: jvm_cache.Cache) -> None:
     cache.file.write_bytes(os.urandom(cache.file.stat().st_size))
 
 
-def flipped(cache: aot.Cache) -> None:
+def flipped(cache: jvm_cache.Cache) -> None:
     with cache.file.open("r+b") as stream:
         stream.seek(40_000_000)
         stream.write(b"\xff" * 4_000_000)
@@ -103,7 +105,7 @@ def flipped(cache: aot.Cache) -> None:
 
 @pytest.mark.parametrize("spoil", [garbage, flipped])
 def test_a_damaged_one_is_ignored_with_one_line(
-    made: aot.Cache, spoil: Callable[[aot.Cache], None]
+    made: jvm_cache.Cache, spoil: Callable[[jvm_cache.Cache], None]
 ) -> None:
     """Right name, right size, other bytes, as a bad disk would leave it.
 
@@ -125,8 +127,8 @@ def test_a_damaged_one_is_ignored_with_one_line(
         made.note.write_bytes(note)
 
 
-def test_a_truncated_one_does_not_count(made: aot.Cache) -> None:
-    copy = aot.Cache(made.file.with_name("truncated.aot"))
+def test_a_truncated_one_does_not_count(made: jvm_cache.Cache) -> None:
+    copy = jvm_cache.Cache(made.file.with_name("truncated.aot"))
     try:
         shutil.copy2(made.note, copy.note)
         copy.file.write_bytes(made.file.read_bytes()[:1_000_000])
@@ -168,12 +170,12 @@ def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     fetch = [sys.executable, "-c", "from playhead import jars; jars.ensure('engine')"]
     subprocess.run(fetch, env=environment, check=True, timeout=WITHIN_S)
     both = [
-        subprocess.Popen([sys.executable, "-m", "playhead.warmup"], env=environment)
+        subprocess.Popen([sys.executable, "-m", "playhead.replay.engine_warmup"], env=environment)
         for _ in range(2)
     ]
     assert [one.wait(WITHIN_S) for one in both] == [0, 0]
     assert len(list(home.glob("playhead/aot/*.aot"))) == 1
     assert not list(home.glob("playhead/aot/*.new*"))
-    found = aot.Cache(next(home.glob("playhead/aot/*.aot")))
-    assert aot.Check(found).is_whole()
+    found = jvm_cache.Cache(next(home.glob("playhead/aot/*.aot")))
+    assert jvm_cache.Check(found).is_whole()
     shutil.rmtree(home)

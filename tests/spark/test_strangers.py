@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from playhead.connection import KafkaConnection
-from playhead.cutter import Filter
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.job import Job
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.source import KafkaSource
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice
-from playhead.sandbox.ground import free_port
-from playhead.spark import habits, run, session
-from playhead.spark.handed import Handover, handing
-from playhead.transform import Transform
+from playhead.sandbox.folder import free_port
+from playhead.spark import process_habits, run, session
+from playhead.spark.task_secrets import Handover, handing
+from playhead.task.job import Job
+from playhead.task.slicer import Filter
+from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +117,7 @@ def replies(heard: bytes) -> list[int]:
 @pytest.fixture
 def doors(spark: "SparkSession") -> dict[int, str]:
     """Every port of the engine: its JVM's, its Python workers', and ours for what it calls back."""
-    habits.start_callbacks()
+    process_habits.start_callbacks()
     spark.range(4).mapInArrow(lambda parts: parts, "id long").count()
     ours = spark.sparkContext._gateway._callback_server.get_listening_port()
     jvm = session.jvm_pid()
@@ -275,7 +275,7 @@ def test_tasks_elsewhere_get_all_of_it_in_the_job() -> None:
 def test_what_a_killed_engine_left_is_removed_by_the_next(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
-        "from playhead.spark.folder import EngineFolder\n"
+        "from playhead.spark.engine_folder import EngineFolder\n"
         "folder = EngineFolder()\n"
         "(folder.path / 'secret').touch()\n"
         "print(folder.path, flush=True)\n"

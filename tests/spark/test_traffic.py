@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Stopped
-from playhead.job import Job
-from playhead.kafka.source import KafkaSource
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Record
 from playhead.replay.engine import Engine
 from playhead.source import UNREAD
+from playhead.task.job import Job
 from playhead.traffic.source import OtherCapture
 from tests.capturing import DATA, SNAPSHOT, fetch, save
 from tests.fix_archives import everything as archived

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from playhead.expression import BadExpression
-from playhead.spark.functions import ALLOWED, sections
+from playhead.spark.allowed_functions import ALLOWED, sections
 from playhead.spark.transform import COLUMNS, apply, check, forgiving
-from playhead.transform import Transform
+from playhead.transform.tokens import BadExpression
+from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -424,10 +424,10 @@ def test_no_allowed_function_says_that_it_is_not_deterministic(spark):
 
 REMOTE = """
 import sys
-from playhead.expression import BadExpression
+from playhead.transform.tokens import BadExpression
 from playhead.spark import session
 from playhead.spark.transform import apply, check, forgiving
-from playhead.transform import Transform
+from playhead.transform.transform import Transform
 from tests.spark.test_transform import frame_of
 
 spark = session.session("elsewhere", remote=sys.argv[1])

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from playhead.expression import BadExpression, Kind, Token
-from playhead.path_sql import OWN_FUNCTIONS
 from playhead.spark import transform as transforms
-from playhead.spark.complaint import COLUMNS
-from playhead.spark.functions import ALLOWED, check_calls, sections
+from playhead.spark.allowed_functions import ALLOWED, check_calls, sections
+from playhead.spark.plan_check import refuse_read
+from playhead.spark.sql_errors import COLUMNS
 from playhead.spark.transform import apply, check, forgiving
-from playhead.spark.vetting import refuse_read
-from playhead.transform import Transform
-from playhead.translation import Expression, Piece
+from playhead.transform.path_sql import OWN_FUNCTIONS
+from playhead.transform.spark_sql import Expression, Piece
+from playhead.transform.tokens import BadExpression, Kind, Token
+from playhead.transform.transform import Transform
 from tests.spark import attacks
 from tests.spark.test_transform import frame_of
 

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from playhead.cutter import Limits
-from playhead.job import Job, play
-from playhead.journal import Journal
 from playhead.ledger import Entry
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.replay.build import Ends
-from playhead.replay.running import Runner
+from playhead.replay.assemble import Ends
+from playhead.replay.journal import Journal
+from playhead.replay.runner import Runner
 from playhead.request import Request
 from playhead.source import Source, SourceFacts, TopicFacts
 from playhead.target import Inspection, Target
+from playhead.task.job import Job, play
+from playhead.task.slicer import Limits
 
 TOPIC = "laps"
 

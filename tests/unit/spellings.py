@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 
 Properties = dict[str, str]
 JAAS = "org.apache.kafka.common.security."

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from playhead.context import configure
+from playhead.config.context import configure
 from playhead.files.target import FilesTarget
-from playhead.job import Job
 from playhead.ledger import Entry
 from playhead.proof import Proof
 from playhead.record import Slice
 from playhead.replay.api import Planned
 from playhead.replay.engine import Engine
 from playhead.request import Request
-from playhead.standby.making import make
-from playhead.standby.saved import Standby, Standbys
-from playhead.standby.watching import Watch
+from playhead.standby.create import make
+from playhead.standby.folder_watch import Watch
+from playhead.standby.store import Standby, Standbys
+from playhead.task.job import Job
 from tests.fix_archives import commit, everything, record
 from tests.unit.replaying import play_all
 

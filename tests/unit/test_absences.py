@@ -9,24 +9,24 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from playhead.absence import Explained, absent_between, total
-from playhead.connection import KafkaConnection
-from playhead.cutter import Filter, Limits
-from playhead.job import Job, play
-from playhead.kafka import log_heads
-from playhead.kafka.absences import (
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.read import log_heads
+from playhead.kafka.read.absences import (
     ABORTED,
     COMPACTED,
     MARKER,
     LogExplainer,
     RecordsNotGiven,
 )
-from playhead.kafka.log_heads import Head, Heads, heads_in
+from playhead.kafka.read.log_heads import Head, Heads, heads_in
 from playhead.ledger import Entry
 from playhead.proof import prove
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.rounds import Round, let_go, write
 from playhead.source import Bounds
+from playhead.task.job import Job, play
+from playhead.task.round import Round, let_go, write
+from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, partition_plan, plan_of, record
 

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from playhead.allocation import give_back, keep_memory
+from playhead.task.malloc import give_back, keep_memory
 
 # What a task does with each slice: one text of all its values, and away with it.
 _SLICE_AFTER_SLICE = """
 import resource
-from playhead.allocation import keep_memory
+from playhead.task.malloc import keep_memory
 {}
 values = [b"%0130d" % n for n in range(50_000)]
 def work():
@@ -36,7 +36,7 @@ def test_memory_that_was_freed_is_not_cleared_again():
 
 _GIVES_BACK = """
 from pathlib import Path
-from playhead.allocation import give_back, keep_memory
+from playhead.task.malloc import give_back, keep_memory
 def held_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
 keep_memory()
@@ -59,7 +59,7 @@ def test_what_was_kept_is_given_back():
 _THREAD_AFTER_THREAD = """
 import ctypes
 from threading import Barrier, Thread
-from playhead.allocation import keep_memory
+from playhead.task.malloc import keep_memory
 {}
 side_by_side = Barrier(4)
 def work():

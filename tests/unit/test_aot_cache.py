@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.spark.aot import Cache, Check, Note
+from playhead.spark.jvm_cache import Cache, Check, Note
 
 DATA = bytes(range(256)) * 40_000  # more than one block of the check
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.account import Account, DeadLetter
-from playhead.connection import KafkaConnection
-from playhead.kafka.burials import DETAIL, Burials, packed, unpacked
-from playhead.kafka.dead_letters import _Sexton
-from playhead.kafka.ledger import Ledger
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.write.dead_letters import _Sexton
+from playhead.kafka.write.ledger import Ledger
+from playhead.kafka.write.written_dead_letters import DETAIL, Burials, packed, unpacked
 from playhead.ledger import Entry
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records

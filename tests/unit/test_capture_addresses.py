@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.capture.addresses import has_addresses, rewritten
-from playhead.capture.offered import UNSUPPORTED_VERSION, offered, refusal, restricted
+from playhead.capture.address_rewrite import has_addresses, rewritten
+from playhead.capture.api_versions import UNSUPPORTED_VERSION, offered, refusal, restricted
 from playhead.capture.protocol import (
     API_VERSIONS,
     SASL_HANDSHAKE,

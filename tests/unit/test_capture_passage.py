@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.capture.pair import Captured, Connection
-from playhead.capture.passage import Ended, Unpacker, packed_connection, packed_end, packed_head
+from playhead.capture.pair_document import Captured, Connection
+from playhead.capture.pipe_format import Ended, Unpacker, packed_connection, packed_end, packed_head
 
 NUMBERS = st.integers(0, 2**32 - 1)
 TIMES = st.integers(0, 2**63)

@@ -20,13 +20,13 @@ import pytest
 import playhead.capture.proxy
 import playhead.capture.relay
 from playhead.capture.address import HostPort
-from playhead.capture.addresses import rewritten
+from playhead.capture.address_rewrite import rewritten
 from playhead.capture.counts import Counts
 from playhead.capture.frames import framed
 from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, as_varint, is_known
 from playhead.capture.proxy import Proxy, Setting
-from playhead.capture.scribe import Order
-from playhead.clock import SystemClock, wait_until
+from playhead.capture.recorder import Order
+from playhead.host.clock import SystemClock, wait_until
 from tests.kafka_bytes import frame_of, request_frame, response_frame, set_of
 from tests.scripted_broker import Answer, Client, ScriptedBroker
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.capture.snapshot import (
+from playhead.capture.snapshot_writer import (
     CURRENT,
     Rotation,
     Snapshot,
@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_leaves_whole_lines(tmp_path):
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from playhead.capture.snapshot import *\n"
+        "from playhead.capture.snapshot_writer import *\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "snapshot = Snapshot(Path(sys.argv[1]), Rotation())\n"

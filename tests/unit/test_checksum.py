@@ -19,10 +19,10 @@ from playhead.checksum import (
     parsed_checksum,
     shown_checksum,
 )
-from playhead.cutter import Cutter, Filter, Limits
 from playhead.ledger import joined
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import UNSUMMED, Records
+from playhead.task.slicer import Cutter, Filter, Limits
 from tests.unit.replaying import TOPIC, record, runs_of
 
 END = 60

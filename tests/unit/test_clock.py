@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.clock import SystemClock, wait_until
+from playhead.host.clock import SystemClock, wait_until
 from playhead.testing import ManualClock
 
 

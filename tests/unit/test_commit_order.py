@@ -5,15 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.commit_order import OrderBroken, follows_in, refuse_broken_order, refuse_wrong_order
-from playhead.cutter import Filter, Limits
-from playhead.job import Job, play
 from playhead.ledger import Entry, remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.replay.sharing import lanes_of
+from playhead.replay.lanes import lanes_of
 from playhead.source import Bounds
 from playhead.target import AlreadyCommitted, OutOfOrder
+from playhead.task.commit_order import (
+    OrderBroken,
+    follows_in,
+    refuse_broken_order,
+    refuse_wrong_order,
+)
+from playhead.task.job import Job, play
+from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
 
 

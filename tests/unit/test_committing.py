@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from playhead.account import ErrorRule
-from playhead.cutter import Filter
 from playhead.errors import Unavailable
-from playhead.job import Job
 from playhead.record import Slice
 from playhead.spark.run import _Committer, _Drawer, _Word
+from playhead.task.job import Job
+from playhead.task.slicer import Filter
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, record
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead import paths
-from playhead.cli import complete
-from playhead.context import Configuration
+from playhead.cli import completion
+from playhead.config.context import Configuration
 from playhead.errors import PlayheadError
+from playhead.host import paths
 
 SOURCE_FOLDER = Path(playhead.__file__).parents[1]
 
@@ -41,7 +41,7 @@ def typed(monkeypatch):
 
     def typed(*words: str) -> Configuration:
         monkeypatch.setenv("_TYPER_COMPLETE_ARGS", " ".join(["playhead", "doctor", *words]))
-        return complete._configuration_so_far()
+        return completion._configuration_so_far()
 
     return typed
 
@@ -59,21 +59,21 @@ def servers(found: Configuration) -> str | None:
 
 
 def test_contexts_are_completed():
-    assert complete.context_names("") == ["production", "staging"]
-    assert complete.context_names("st") == ["staging"]
-    assert complete.context_names("x") == []
+    assert completion.context_names("") == ["production", "staging"]
+    assert completion.context_names("st") == ["staging"]
+    assert completion.context_names("x") == []
 
 
 def test_a_broken_file_completes_nothing_and_says_nothing(capsys):
     paths.config_file().write_text("[contexts")
-    assert complete.context_names("") == []
+    assert completion.context_names("") == []
     assert capsys.readouterr() == ("", "")
 
 
 def test_properties_are_completed_up_to_the_equals_sign():
-    assert "sasl.mechanism=" in complete.property_names("sasl.")
-    assert all(name.startswith("sasl.") for name in complete.property_names("sasl."))
-    assert complete.property_names("nope") == []
+    assert "sasl.mechanism=" in completion.property_names("sasl.")
+    assert all(name.startswith("sasl.") for name in completion.property_names("sasl."))
+    assert completion.property_names("nope") == []
 
 
 @pytest.mark.parametrize("flag", ["-b", "--bootstrap-servers"])
@@ -111,7 +111,7 @@ def test_bashs_pieces_are_put_together_again(monkeypatch):
         "playhead doctor -b h : 9092,i : 9093 -X client.id = me --context = production --topic t"
     )
     monkeypatch.setenv("COMP_WORDS", pieces.replace(" ", "\n"))
-    found = complete._configuration_so_far()
+    found = completion._configuration_so_far()
     assert found.context == "production"
     assert servers(found) == "h:9092,i:9093"
     assert found.kafka().tuning == {"client.id": "me"}
@@ -135,7 +135,7 @@ def test_bash_and_the_command_understand_each_other(place):
     assert (done.stdout.split(), done.stderr) == (["production"], "")
 
 
-@pytest.mark.parametrize("names", [complete.topic_names, complete.group_names])
+@pytest.mark.parametrize("names", [completion.topic_names, completion.group_names])
 def test_a_broker_that_is_not_there_completes_nothing_in_time(names, typed, nobody_there, capfd):
     typed("-b", nobody_there)
     began = time.monotonic()
@@ -144,7 +144,7 @@ def test_a_broker_that_is_not_there_completes_nothing_in_time(names, typed, nobo
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("names", [complete.topic_names, complete.group_names])
+@pytest.mark.parametrize("names", [completion.topic_names, completion.group_names])
 def test_without_any_broker_nothing_is_completed(names, typed, capfd):
     typed()
     assert names("") == []
@@ -153,7 +153,7 @@ def test_without_any_broker_nothing_is_completed(names, typed, capfd):
 
 def test_a_line_that_cannot_be_understood_completes_nothing(typed, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor -c nowhere --topic")
-    assert complete.topic_names("") == []
+    assert completion.topic_names("") == []
 
 
 def test_an_answer_is_kept_for_the_next_tab(typed):
@@ -164,29 +164,29 @@ def test_an_answer_is_kept_for_the_next_tab(typed):
         return ["alpha", "beta"]
 
     typed("-b", "h:1")
-    assert [complete._kept("topics", ask) for _ in range(2)] == [["alpha", "beta"]] * 2
+    assert [completion._kept("topics", ask) for _ in range(2)] == [["alpha", "beta"]] * 2
     assert len(asked) == 1
-    complete._kept("groups", ask)
+    completion._kept("groups", ask)
     typed("-b", "other:1")
-    complete._kept("topics", ask)
+    completion._kept("topics", ask)
     assert len(asked) == 3
 
 
 def test_an_old_answer_is_asked_for_again(typed):
     typed("-b", "h:1")
-    complete._kept("topics", lambda _: ["old"])
+    completion._kept("topics", lambda _: ["old"])
     (file,) = (paths.cache_dir() / "completion").iterdir()
     os.utime(file, (time.time() - 60, time.time() - 60))
-    assert complete._kept("topics", lambda _: ["new"]) == ["new"]
+    assert completion._kept("topics", lambda _: ["new"]) == ["new"]
     assert json.loads(file.read_text()) == ["new"]
 
 
 def test_a_torn_answer_completes_nothing(typed):
     typed("-b", "h:1")
-    complete._kept("topics", lambda _: ["old"])
+    completion._kept("topics", lambda _: ["old"])
     (file,) = (paths.cache_dir() / "completion").iterdir()
     file.write_text("[")
-    assert complete._kept("topics", lambda _: ["new"]) in ([], ["new"])
+    assert completion._kept("topics", lambda _: ["new"]) in ([], ["new"])
 
 
 def test_trouble_is_not_kept(typed):
@@ -194,8 +194,8 @@ def test_trouble_is_not_kept(typed):
         raise PlayheadError("no")
 
     typed("-b", "h:1")
-    assert complete._kept("topics", fail) == []
-    assert complete._kept("topics", lambda _: ["now"]) == ["now"]
+    assert completion._kept("topics", fail) == []
+    assert completion._kept("topics", lambda _: ["now"]) == ["now"]
 
 
 EVIL = (
@@ -225,16 +225,16 @@ EVIL = (
 
 def test_only_names_that_every_shell_takes_as_one_word_are_completed(monkeypatch):
     plain = ["orders", "orders-2", "a.b_c", "10"]
-    monkeypatch.setattr(complete, "_kept", lambda _what, _ask: [*EVIL, *plain])
-    assert complete.group_names("") == complete.topic_names("") == plain
-    assert complete.group_names("zz") == []
+    monkeypatch.setattr(completion, "_kept", lambda _what, _ask: [*EVIL, *plain])
+    assert completion.group_names("") == completion.topic_names("") == plain
+    assert completion.group_names("zz") == []
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash completes for itself")
 @pytest.mark.parametrize("name", EVIL)
 def test_a_group_whose_name_is_a_command_is_not_run_by_bash(place, monkeypatch, name):
     """What bash puts on the line, and runs when somebody presses Enter."""
-    monkeypatch.setattr(complete, "_kept", lambda _what, _ask: [name])
-    line = f"echo {' '.join(complete.group_names(''))}"
+    monkeypatch.setattr(completion, "_kept", lambda _what, _ask: [name])
+    line = f"echo {' '.join(completion.group_names(''))}"
     subprocess.run(["bash", "--norc", "-c", line], cwd=place, check=True, capture_output=True)
     assert not (place / "owned").exists()

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playhead import secrets
-from playhead.connection import KafkaConnection
-from playhead.errors import BadValue, MissingPiece
-from playhead.properties import (
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.config.kafka_properties import (
     BY_NAME,
     KNOWN_PROPERTIES,
     ORDERED,
 )
+from playhead.errors import BadValue, MissingPiece
 from tests.fix_tls import Tls
 from tests.unit.spellings import BROKERS, JAAS, OAUTH, PLAIN, Properties, read, strings
 

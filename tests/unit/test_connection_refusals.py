@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from playhead.errors import BadValue, UnknownKey, UntranslatableProperty
-from playhead.properties import (
+from playhead.config.kafka_properties import (
     BY_SPELLING,
     parse_properties,
 )
+from playhead.errors import BadValue, UnknownKey, UntranslatableProperty
 from tests.fix_tls import Tls
 from tests.unit.spellings import JAAS, OAUTH, PLAIN, SASL, SSL, Properties, read
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from playhead.cli.consent import answer
-from playhead.consent import NotNamed, Question, need_consent
-from playhead.context import Configuration, Resolved
+from playhead.cli.confirm import answer
+from playhead.config.context import Configuration, Resolved
+from playhead.config.guards import NotNamed, Question, need_consent
 from playhead.errors import NeedsConsent, Refused
 
 ACTION, TARGET = "replay 7 records into telemetry", "telemetry"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead import project, secrets, trust
-from playhead.context import (
+from playhead import secrets
+from playhead.config import project, trust
+from playhead.config.context import (
     Configuration,
     UnknownContext,
     alone,
@@ -18,6 +19,8 @@ from playhead.context import (
     contexts,
     current_context_file,
 )
+from playhead.config.project import find_project_file
+from playhead.config.settings import SETTINGS
 from playhead.errors import (
     BadValue,
     MissingPiece,
@@ -25,8 +28,6 @@ from playhead.errors import (
     UntranslatableProperty,
     UsageError,
 )
-from playhead.project import find_project_file
-from playhead.settings import SETTINGS
 
 PLACES = ("flag", "-X", "environment", "project", "context", "default")
 SPELLINGS = ("sasl.mechanism", "sasl.mechanisms")

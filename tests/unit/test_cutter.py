@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.cutter import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, Portion
 from playhead.record import Record, Slice
 from playhead.records import Records
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, Portion
 from tests.unit.replaying import TOPIC, record, runs_of
 
 PLACE = (TOPIC, 0)

@@ -21,21 +21,17 @@ from hypothesis import strategies as some
 
 from playhead import decoding
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
-from playhead.context import configure
-from playhead.cutter import Filter, Limits
+from playhead.config.context import configure
 from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, without_undecoded
 from playhead.errors import BadValue, MissingPiece, UsageError
-from playhead.job import Job, play
 from playhead.ledger import Entry
-from playhead.postgres.create import table_for
+from playhead.postgres.create_table import table_for
 from playhead.postgres.session import Place as TablePlace
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.replay.build import ends
-from playhead.replay.decoded import sampled
-from playhead.schemas.framing import VALUE_HEADER, SchemaId
-from playhead.schemas.proto_values import Values, kinds
-from playhead.schemas.registered import Registered
+from playhead.replay.assemble import ends
+from playhead.replay.decode import sampled
+from playhead.schemas.proto_json import Values, kinds
 from playhead.schemas.registry import (
     Registry,
     RegistryRefused,
@@ -43,7 +39,11 @@ from playhead.schemas.registry import (
     Schema,
     UnknownSchema,
 )
-from playhead.schemas.values import ValueDecoding
+from playhead.schemas.registry_decoder import Registered
+from playhead.schemas.schema_id import VALUE_HEADER, SchemaId
+from playhead.schemas.value_decoder import ValueDecoding
+from playhead.task.job import Job, play
+from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
 from tests.fix_registry import TestRegistry
 from tests.fix_schemas import AVRO, CAR, CAR_TYPE, PROTO

@@ -12,8 +12,8 @@ import pytest
 from typer.main import get_command
 
 from playhead.cli.app import app
-from playhead.properties import KNOWN_PROPERTIES
-from playhead.settings import SETTINGS
+from playhead.config.kafka_properties import KNOWN_PROPERTIES
+from playhead.config.settings import SETTINGS
 from playhead.version import __version__
 
 ROOT = Path(__file__).parents[2]

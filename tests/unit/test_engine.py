@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from playhead.context import configure
+from playhead.config.context import configure
 from playhead.errors import Unavailable
+from playhead.host.runtimes import Java
 from playhead.replay.engine import Engine
-from playhead.runtime import Java
 from playhead.spark import jvm, session
 
 

@@ -7,21 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from playhead import exposed, secrets
+from playhead import secrets
 from playhead.cli.app import _tell_of_thread
+from playhead.config import exposed_logins
 from playhead.errors import DatabaseUnavailable, UsageError
-from playhead.kafka import clients
-from playhead.pipelines import Pipelines
+from playhead.kafka.admin import clients
 from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
+from playhead.replay.pipelines import Pipelines
 from playhead.schemas.registry import Registry
 
 
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(exposed, "_said", set())
-    monkeypatch.setattr(exposed, "teller", heard.append)
+    monkeypatch.setattr(exposed_logins, "_said", set())
+    monkeypatch.setattr(exposed_logins, "teller", heard.append)
     for name in ("PGPASSWORD", "PGHOST", "PGHOSTADDR", "PGSSLMODE"):
         monkeypatch.delenv(name, raising=False)
     return heard
@@ -136,10 +137,10 @@ def test_what_libpq_quotes_of_an_address_it_cannot_read_is_hidden(address: str) 
 
 
 def test_spark_connect_elsewhere_wants_tls(said: list[str]) -> None:
-    exposed.of_connect("sc://spark.example:15002/;use_ssl=true;token=abcd")
-    exposed.of_connect("sc://127.0.0.1:15002")
+    exposed_logins.of_connect("sc://spark.example:15002/;use_ssl=true;token=abcd")
+    exposed_logins.of_connect("sc://127.0.0.1:15002")
     assert not said
-    exposed.of_connect("sc://spark.example:15002/;token=abcd")
+    exposed_logins.of_connect("sc://spark.example:15002/;token=abcd")
     assert len(said) == 1
     assert "abcd" not in said[0]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import playhead.faults
-from playhead.faults import EXIT_ABORTED, Aborted, abort_point, abort_points, armed
+import playhead.host.faults
+from playhead.host.faults import EXIT_ABORTED, Aborted, abort_point, abort_points, armed
 
-PACKAGE = Path(playhead.faults.__file__).parent
+PACKAGE = Path(playhead.host.faults.__file__).parent
 THREE_PASSINGS = """
-from playhead.faults import abort_point
+from playhead.host.faults import abort_point
 for number in (1, 2, 3):
     abort_point("test.other")
     print("before", number, flush=True)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import BadValue
-from playhead.files import names
-from playhead.files.source import FilesSource
-from playhead.files.target import FilesTarget
-from playhead.files.trouble import (
+from playhead.files import file_names
+from playhead.files.errors import (
     ArchiveGap,
     OtherRecords,
 )
+from playhead.files.source import FilesSource
+from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
 from playhead.target import Look
@@ -57,9 +57,9 @@ def test_a_root_means_the_same_wherever_it_is_opened(
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20), st.integers(0, 2**31))
 def test_names_can_be_read_back_and_lead_nowhere_else(topic, replay_id, offset):
     place = Slice(topic, 3, offset, offset + 5)
-    path = names.entry_path(replay_id, place)
-    assert names.entry_name(path) == names.EntryName(replay_id, place, path)
-    for each in (path, names.data_path(place, "csv"), names.about_path(replay_id)):
+    path = file_names.entry_path(replay_id, place)
+    assert file_names.entry_name(path) == file_names.EntryName(replay_id, place, path)
+    for each in (path, file_names.data_path(place, "csv"), file_names.about_path(replay_id)):
         assert os.path.normpath(each) == each
         assert not each.startswith(("/", ".."))
         assert each.isascii()

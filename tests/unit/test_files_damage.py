@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.files import local, names
-from playhead.files.source import FilesSource
-from playhead.files.target import FilesTarget
-from playhead.files.trouble import (
+from playhead.files import file_names
+from playhead.files.errors import (
     AccessDenied,
     Damaged,
     LinkInside,
@@ -21,6 +19,9 @@ from playhead.files.trouble import (
     StoreFailed,
     StoreUnavailable,
 )
+from playhead.files.source import FilesSource
+from playhead.files.stores import local
+from playhead.files.target import FilesTarget
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import AlreadyCommitted
@@ -119,7 +120,7 @@ def test_what_a_dead_writer_left_is_gone_when_its_offsets_are_written(tmp_path: 
     with target.open("other") as writer:
         commit(writer, slice_(0, 20), [record(1), record(9)])
     found = [
-        names.data_slice(str(file.relative_to(tmp_path)), "parquet")
+        file_names.data_slice(str(file.relative_to(tmp_path)), "parquet")
         for file in data_files(tmp_path)
     ]
     assert found == [slice_(0, 5), slice_(0, 20), slice_(5, 20)]
@@ -152,7 +153,7 @@ def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
     monkeypatch.setattr(local, "_PATIENCE_S", 0.2)
     archive_of = FilesTarget(str(tmp_path))._archive()
     with (
-        archive_of.store.alone(names.place_folder("t", 0)),
+        archive_of.store.alone(file_names.place_folder("t", 0)),
         FilesTarget(str(tmp_path)).open("r") as writer,
     ):
         commit(writer, slice_(0, 5, 1), [])
@@ -206,7 +207,7 @@ def test_an_archive_in_another_format(tmp_path: Path) -> None:
 
 def test_an_archive_of_a_later_version(tmp_path: Path) -> None:
     archive(str(tmp_path))
-    (tmp_path / names.ABOUT).write_text('{"version": 2, "format": "parquet"}')
+    (tmp_path / file_names.ABOUT).write_text('{"version": 2, "format": "parquet"}')
     with pytest.raises(NotAnArchive, match="its version is 2, and 1 is known here"):
         FilesSource(str(tmp_path)).bounds()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.files.target import FilesTarget
-from playhead.files.typed import filled, inferred
+from playhead.files.typed_columns import filled, inferred
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Look

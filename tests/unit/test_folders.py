@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from playhead import jars, locks
-from playhead.capture.snapshot import Rotation, Snapshot
+from playhead.capture.snapshot_writer import Rotation, Snapshot
 from playhead.errors import PlayheadError, Refused, SandboxError
-from playhead.files.local import LocalStore
-from playhead.files.trouble import LinkInside
-from playhead.folders import exposed, open_plain, opened, read_plain
+from playhead.files.errors import LinkInside
+from playhead.files.stores.local import LocalStore
+from playhead.host import file_lock, jars
+from playhead.host.folders import exposed, open_plain, opened, read_plain
 from playhead.sandbox import Sandbox
-from playhead.spark.folder import EngineFolder
+from playhead.spark.engine_folder import EngineFolder
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 # --- who else can change it
@@ -103,7 +103,7 @@ def test_the_end_of_a_long_file(tmp_path):
 def test_a_lock_that_is_a_link_writes_nothing_where_it_leads(tmp_path):
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "lock").symlink_to(tmp_path / "victim")
-    with pytest.raises(OSError), locks.held(tmp_path / "lock", Refused):
+    with pytest.raises(OSError), file_lock.held(tmp_path / "lock", Refused):
         pass
     assert (tmp_path / "victim").read_text() == "precious"
 
@@ -112,7 +112,7 @@ def test_a_lock_that_is_a_link_writes_nothing_where_it_leads(tmp_path):
 def test_a_lock_is_its_owners_whatever_the_umask(tmp_path, mask):
     before = os.umask(mask)
     try:
-        with locks.held(tmp_path / "made" / "lock", Refused):
+        with file_lock.held(tmp_path / "made" / "lock", Refused):
             pass
     finally:
         os.umask(before)

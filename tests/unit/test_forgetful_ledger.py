@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from playhead.cutter import Limits
 from playhead.errors import Unavailable
-from playhead.job import Job
-from playhead.journal import DONE, Journal
-from playhead.replay import running
-from playhead.replay.replaced import LedgerForgot
+from playhead.replay import runner as running
+from playhead.replay.guards import LedgerForgot
+from playhead.replay.journal import DONE, Journal
+from playhead.task.job import Job
+from playhead.task.slicer import Limits
 from playhead.testing import Aborted, ListSource, ListTarget
 from tests.unit.replaying import Small, record, runner, whole_plan
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.gap import Gap, Gaps, Settling, Sighting, share, touching
+from playhead.gaps.gap import Gap, Gaps, Settling, Sighting, share, touching
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 

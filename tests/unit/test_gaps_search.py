@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from playhead.absence import Explained
 from playhead.errors import BadValue, Refused, UsageError
-from playhead.gap import Gap, Gaps, Settling
+from playhead.gaps import log_scan
+from playhead.gaps import missing as lacking
+from playhead.gaps import search as gaps
+from playhead.gaps.gap import Gap, Gaps, Settling
+from playhead.gaps.search import Question, Search
 from playhead.ledger import Entry
 from playhead.record import Slice
-from playhead.replay import gaps, lacking, sighting
-from playhead.replay.begun import NotBegun
-from playhead.replay.gaps import Question, Search
+from playhead.replay.begun_replays import NotBegun
 from playhead.source import Bounds, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.terms import NO_TERMS, OtherTerms, Terms, Whereto
@@ -53,15 +55,15 @@ def test_every_missing_record_is_in_one_gap_and_nothing_else_is(there, lost, rea
     """With whatever is read over to get from one missing run to the next."""
     missing = runs(*((each, each + 1) for each in sorted(lost)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sighting, "_READ_OVER", read_over)
-        found = sighting.seen(log(*there), missing, NEVER)
+        patch.setattr(log_scan, "_READ_OVER", read_over)
+        found = log_scan.seen(log(*there), missing, NEVER)
     assert [each.slice.from_offset for each in found.gaps] == sorted(there & lost)
     assert sum(each.records or 0 for each in found.gaps) == len(there & lost)
     assert found.absent.get(TOPIC, 0) == len(lost - there)
 
 
 def test_offsets_that_hold_no_record_are_counted_and_are_no_gap():
-    found = sighting.seen(log(1, 2, 3, 9), runs((0, 3), (4, 8), (9, 12)), NEVER)
+    found = log_scan.seen(log(1, 2, 3, 9), runs((0, 3), (4, 8), (9, 12)), NEVER)
     assert told(found.gaps) == [(1, 3, "missing", 2), (9, 10, "missing", 1)]
     assert found.absent == {TOPIC: 1 + 4 + 2}
 
@@ -71,7 +73,7 @@ def test_nothing_is_read_when_nothing_is_missing():
         def open(self):
             raise AssertionError("it was opened")
 
-    assert sighting.seen(Closed([record(0)]), [], LATER).gaps == []
+    assert log_scan.seen(Closed([record(0)]), [], LATER).gaps == []
 
 
 # --- late or missing
@@ -79,7 +81,7 @@ def test_nothing_is_read_when_nothing_is_missing():
 
 def test_what_is_younger_than_the_settling_time_is_no_gap_yet():
     source = log(*range(20), o10=NOW - 29_000, o11=T, o15=NOW)
-    found = sighting.seen(source, runs((3, 6), (8, 14), (18, 20)), LATER)
+    found = log_scan.seen(source, runs((3, 6), (8, 14), (18, 20)), LATER)
     # Offset 11 has an old time and came after 10 all the same.
     assert told(found.gaps) == [
         (3, 6, "missing", 3),
@@ -92,7 +94,7 @@ def test_what_is_younger_than_the_settling_time_is_no_gap_yet():
 
 def test_a_time_of_the_future_does_not_hide_gaps_behind_it():
     source = log(*range(20), o5=NOW + 10**10)
-    found = sighting.seen(source, runs((3, 4), (8, 14)), LATER)
+    found = log_scan.seen(source, runs((3, 4), (8, 14)), LATER)
     assert told(found.gaps) == [(3, 4, "missing", 1), (8, 14, "missing", 6)]
     [note] = found.notes
     assert "offset 5 has a time of the future" in note.text
@@ -100,7 +102,7 @@ def test_a_time_of_the_future_does_not_hide_gaps_behind_it():
 
 def test_behind_a_time_of_the_future_the_young_ones_are_still_found():
     source = log(*range(20), o5=NOW + 10**10, o12=NOW - 1_000)
-    found = sighting.seen(source, runs((8, 14), (16, 17)), LATER)
+    found = log_scan.seen(source, runs((8, 14), (16, 17)), LATER)
     assert told(found.gaps) == [
         (8, 12, "missing", 4),
         (12, 14, "settling", 2),
@@ -109,7 +111,7 @@ def test_behind_a_time_of_the_future_the_young_ones_are_still_found():
 
 
 def test_with_a_settling_time_of_zero_nothing_settles():
-    found = sighting.seen(log(*range(5), o4=NOW), runs((3, 5)), NEVER)
+    found = log_scan.seen(log(*range(5), o4=NOW), runs((3, 5)), NEVER)
     assert told(found.gaps) == [(3, 5, "missing", 2)]
 
 
@@ -338,7 +340,7 @@ def test_counts_of_a_transform_count_where_a_gap_is_whole():
 
 
 def test_notes_of_absent_offsets_say_why():
-    found = sighting.seen(log(1, 2, 5, end=9), runs((0, 9)), NEVER)
+    found = log_scan.seen(log(1, 2, 5, end=9), runs((0, 9)), NEVER)
     assert found.absences == {TOPIC: {"not in the list": 6}}
     [note] = found.absent_notes()
     assert (note.code, note.weight) == ("absent", "info")
@@ -354,6 +356,6 @@ def test_offsets_for_which_there_is_no_reason_are_named():
             return Explained({}, tuple(blanks))
 
     silent = Silent([record(5)], bounds={(TOPIC, 0): Bounds(0, 9, 9)})
-    [note] = sighting.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
+    [note] = log_scan.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
     assert (note.code, note.weight) == ("unexplained", "warn")
     assert note.text.endswith("3 offsets gave no record, and no reason was found: 2-4, 6-7")

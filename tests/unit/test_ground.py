@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import SandboxError
-from playhead.sandbox import ground
-from playhead.sandbox.ground import Memory
+from playhead.sandbox import folder as ground
+from playhead.sandbox.folder import Memory
 from playhead.sandbox.process import User
 
 MEMORY = Memory("cluster", "password", 20_001, 20_002, 20_003)

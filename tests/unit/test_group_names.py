@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from playhead.errors import BadValue
-from playhead.kafka.admin import Admin
-from playhead.kafka.groups import committed, delete, described
-from playhead.kafka.groups_write import commit
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.commit import commit
+from playhead.kafka.groups.describe import committed, delete, described
 
 NOBODY = cast(Admin, type("Nobody", (), {"timeout_s": 1.0})())
 

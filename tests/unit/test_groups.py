@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
-from playhead.groups.mode import (
+from playhead.grammar.cursor import NotUnderstood
+from playhead.kafka.groups.consumer_offsets_topic import partition_of
+from playhead.kafka.groups.offsets_csv import BadOffsetsFile, read, write
+from playhead.kafka.groups.plan import Committed, GroupPlan, Move, decide
+from playhead.kafka.groups.position import (
     AtInstant,
     AtOffset,
     Current,
@@ -19,15 +23,11 @@ from playhead.groups.mode import (
     ShiftBy,
     read_mode,
 )
-from playhead.groups.offsets_csv import BadOffsetsFile, read, write
-from playhead.groups.plan import Committed, GroupPlan, Move, decide
-from playhead.groups.scope import NoSuchPartition, Scope
-from playhead.groups.snapshot import NothingToUndo, Snapshot, Snapshots
-from playhead.kafka.groups_log import partition_of
-from playhead.kafka.groups_through import translate
-from playhead.kafka.offset_map import MapMaker
+from playhead.kafka.groups.scope import NoSuchPartition, Scope
+from playhead.kafka.groups.snapshot import NothingToUndo, Snapshot, Snapshots
+from playhead.kafka.groups.translate import translate
+from playhead.kafka.write.offset_map import MapMaker
 from playhead.ledger import Entry
-from playhead.phrase import NotUnderstood
 from playhead.record import Slice
 from playhead.source import Bounds
 

@@ -10,22 +10,22 @@ import pytest
 
 import playhead
 from playhead import Replay, files
-from playhead.consent import Consent, Guard, NotNamed, Question, ReadOnly, need_consent
-from playhead.context import Configuration, configure
+from playhead.config.context import Configuration, configure
+from playhead.config.guards import Consent, Guard, NotNamed, Question, ReadOnly, need_consent
+from playhead.config.saved_servers import configuration_of
 from playhead.errors import Refused
-from playhead.groups.plan import GroupPlan
 from playhead.ingest.loop import Ingest
-from playhead.kafka import topics
-from playhead.kafka.groups_change import Desk
-from playhead.kafka.sending import Sender
-from playhead.kafka.topics import Alteration, NewShape
-from playhead.kafka.trim import Trim, carry_out
-from playhead.live.running import Runner
-from playhead.live.wish import Wish
+from playhead.kafka.admin import topics
+from playhead.kafka.admin.topics import Alteration, NewShape
+from playhead.kafka.admin.trim import Trim, carry_out
+from playhead.kafka.groups.changes import Desk
+from playhead.kafka.groups.plan import GroupPlan
+from playhead.kafka.produce.sender import Sender
+from playhead.live.pipeline_spec import Wish
+from playhead.live.runner import Runner
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.request import Request
-from playhead.servers import configuration_of
 from tests.unit.standbys import NoEngine, Room, furnished
 from tests.unit.test_consent import configuration
 

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.cli import shown
 from playhead.cli.app import main
-from playhead.context import configure
+from playhead.cli.replay import render
+from playhead.config.context import configure
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
-from playhead.expression import BadExpression
-from playhead.kafka.inspection import topics_made
+from playhead.kafka.write.inspect import topics_made
 from playhead.plan import Plan
-from playhead.postgres.create import NewTable
+from playhead.postgres.create_table import NewTable
 from playhead.postgres.session import Place
-from playhead.replay import api, begun
-from playhead.replay.begun import NotBegun, PlanNotKept, plan_from_ledger
+from playhead.replay import api, begun_replays
+from playhead.replay.begun_replays import NotBegun, PlanNotKept, plan_from_ledger
 from playhead.target import Inspection
 from playhead.terms import Terms
+from playhead.transform.tokens import BadExpression
 from tests.unit.replaying import partition_plan, plan_of, request
 from tests.unit.standbys import Room, furnished
 
@@ -47,7 +47,7 @@ Ledger = Callable[[Terms | None], None]
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     def says(terms: Terms | None) -> None:
-        monkeypatch.setattr(begun, "target_at", lambda *_: Kept(terms))
+        monkeypatch.setattr(begun_replays, "target_at", lambda *_: Kept(terms))
 
     return says
 
@@ -138,7 +138,7 @@ def test_what_would_be_made_is_said_by_who_makes_it(tmp_path: Path) -> None:
     plan = api.planned(plan_of(partition_plan(0, 5), request=asked, target=written), configure({}))
     [creates] = plan.plan.target.creates
     assert creates.startswith("an archive in json at ")
-    assert any(creates in line for line in shown.plan_lines(plan.plan))
+    assert any(creates in line for line in render.plan_lines(plan.plan))
 
 
 @pytest.mark.parametrize("needs", [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}])
@@ -199,7 +199,7 @@ def test_every_rule_of_a_plan_is_shown() -> None:
         "max_gap_ms": 5,
         "partition": "any",
     }
-    lines = "\n".join(shown.plan_lines(plan_of(partition_plan(0, 5), request=request(**rules))))
+    lines = "\n".join(render.plan_lines(plan_of(partition_plan(0, 5), request=request(**rules))))
     for name in rules.keys() - {"where", "select", "on_error"}:
         assert name.replace("_", "-") in lines
     for value in ("add:a=b, drop:c", "car", "update", "delete", "a=b", "dlq:elsewhere", "any"):

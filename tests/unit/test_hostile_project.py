@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead import paths, project, secrets, trust
-from playhead.cli import complete
+from playhead import secrets
+from playhead.cli import completion
 from playhead.cli.app import main
-from playhead.context import configure
+from playhead.config import project, trust
+from playhead.config.context import configure
+from playhead.config.project import NotTrusted, find_project_file
 from playhead.errors import Refused, UsageError
-from playhead.folders import why_not_ours
-from playhead.project import NotTrusted, find_project_file
-from playhead.runtime import command_of, workers_path
+from playhead.host import paths
+from playhead.host.folders import why_not_ours
+from playhead.host.runtimes import command_of, workers_path
 from tests.empty_listener import EmptyListener
 
 SECRET = "a-private-key-of-the-users"
@@ -116,21 +118,21 @@ def test_no_command_reaches_what_it_names(repository, listener, run, field):
 def test_the_tab_key_reaches_nobody(repository, listener, monkeypatch, field):
     write(repository, HOSTILE[field], listener.address)
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor --topic ")
-    assert complete.topic_names("") == complete.group_names("") == []
+    assert completion.topic_names("") == completion.group_names("") == []
     assert listener.brought() == []
 
 
 def test_the_tab_key_reaches_nobody_for_a_trusted_file_either(repository, listener, monkeypatch):
     trust.trust(project.read(write(repository, HOSTILE["bootstrap_servers"], listener.address)))
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor --topic ")
-    assert complete.topic_names("") == complete.group_names("") == []
+    assert completion.topic_names("") == completion.group_names("") == []
     assert listener.brought() == []
 
 
 def test_the_tab_key_reaches_the_users_own_servers(repository, listener, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor -c prod --topic ")
     write(repository, 'timezone = "UTC"\n')
-    complete.topic_names("")
+    completion.topic_names("")
     assert listener.brought(), "or the tests above would show nothing"
 
 
@@ -353,7 +355,7 @@ def test_whoever_looks_there_anyway_has_workers_that_do(monkeypatch):
 def test_every_program_of_ours_is_started_so():
     source = Path(playhead.__file__).parent
     texts = {file: file.read_text(encoding="utf-8") for file in source.rglob("*.py")}
-    assert [file.name for file, text in texts.items() if '"-m"' in text] == ["runtime.py"]
+    assert [file.name for file, text in texts.items() if '"-m"' in text] == ["runtimes.py"]
     starts_spark = [file.name for file, text in texts.items() if '"PYSPARK_PYTHON"' in text]
     assert starts_spark
     assert all("workers_path()" in texts[source / "spark" / name] for name in starts_spark)

@@ -93,7 +93,8 @@ def test_a_command_loads_neither_a_validation_library_nor_one_for_tables(tmp_pat
 
 def test_the_domain_loads_no_client():
     program = (
-        "import playhead.context, playhead.jars, playhead.runtime, playhead.source, playhead.target"
+        "import playhead.config.context, playhead.host.jars, playhead.host.runtimes\n"
+        "import playhead.source, playhead.target"
     )
     loaded = loaded_after(program)
     assert not loaded & (HEAVY | {"typer"})

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.connection import KafkaConnection
-from playhead.consent import Guard
-from playhead.context import configure
+from playhead.config.context import configure
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.ingest.counts import Counts
+from playhead.ingest.json_path import Unfit
 from playhead.ingest.loop import Ingest, lines_of
-from playhead.ingest.path import Unfit
-from playhead.ingest.shape import Shape
-from playhead.kafka.outlet import Memory, Outlet
-from playhead.sandbox.ground import free_port
-from playhead.udp.address import Address
-from playhead.udp.listener import Listener
+from playhead.ingest.record_shape import Shape
+from playhead.ingest.udp_address import Address
+from playhead.ingest.udp_socket import Listener
+from playhead.kafka.produce.nonblocking_sender import Memory, Outlet
+from playhead.sandbox.folder import free_port
 
 MIB = 1 << 20
 BY_CAR = Shape.parse("car", None, "UTC")

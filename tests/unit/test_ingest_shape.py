@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import BadValue
-from playhead.ingest.moment import timestamp_ms
-from playhead.ingest.path import Unfit, parse_path, show_path, value_at
-from playhead.ingest.shape import Cut, Shape
-from playhead.phrase import NotUnderstood
+from playhead.grammar.cursor import NotUnderstood
+from playhead.ingest.json_path import Unfit, parse_path, show_path, value_at
+from playhead.ingest.record_shape import Cut, Shape
+from playhead.ingest.timestamp import timestamp_ms
 
 T0 = 1_628_080_200_123
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(

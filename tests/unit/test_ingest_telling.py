@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from playhead.ingest.counts import Counts
 from playhead.ingest.loop import lines_of
-from playhead.ingest.teller import Figures, Heard, NotAllArrived, Teller
+from playhead.ingest.status_lines import Figures, Heard, NotAllArrived, Teller
 
 MIB = 1 << 20
 

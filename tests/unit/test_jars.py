@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead import jars
 from playhead.errors import NotFetched
+from playhead.host import jars
 
 ONE = "org.example:one:1.0"
 TWO = "org.example.deep:two:2.1-b"

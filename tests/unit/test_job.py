@@ -10,15 +10,15 @@ from threading import Event, Thread
 import pytest
 
 from playhead.account import ErrorRule, RecordRefused
-from playhead.clock import SystemClock, wait_until
-from playhead.cutter import KEPT, OUTSIDE, Filter, Limits
 from playhead.errors import Stopped, Unavailable
-from playhead.job import Job, Lane, Pacing, Report, play
-from playhead.meeting import Meeting
+from playhead.host.clock import SystemClock, wait_until
 from playhead.pace import Pace, ScheduleError
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds
+from playhead.task.job import Job, Lane, Pacing, Report, play
+from playhead.task.slicer import KEPT, OUTSIDE, Filter, Limits
+from playhead.task.start_barrier import Meeting
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
 from tests.unit.replaying import TOPIC, entry, record
 

@@ -9,10 +9,11 @@ from threading import Thread
 
 import pytest
 
-from playhead import journal as module
 from playhead import secrets
-from playhead.clock import SystemClock, wait_until
-from playhead.journal import (
+from playhead.host.clock import SystemClock, wait_until
+from playhead.plan import Plan
+from playhead.replay import journal as module
+from playhead.replay.journal import (
     DONE,
     FAILED,
     PLANNED,
@@ -23,14 +24,13 @@ from playhead.journal import (
     JournalDamaged,
     UnknownReplay,
 )
-from playhead.plan import Plan
 from playhead.target import InUse
 from tests.unit.replaying import partition_plan, plan_of
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from playhead.journal import Journal
+from playhead.replay.journal import Journal
 with Journal(Path(sys.argv[1])).held(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
@@ -38,7 +38,7 @@ with Journal(Path(sys.argv[1])).held(sys.argv[2]):
 _WRITER = """
 import sys
 from pathlib import Path
-from playhead.journal import Journal, DONE, RUNNING
+from playhead.replay.journal import Journal, DONE, RUNNING
 from tests.unit.replaying import partition_plan, plan_of
 journal = Journal(Path(sys.argv[1]))
 for number in range(20):

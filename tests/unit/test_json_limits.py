@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from playhead.json_limits import LimitedJson
 from playhead.records import Records
+from playhead.transform.json_limits import LimitedJson
 from tests.unit.replaying import record
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from playhead.errors import Unavailable
-from playhead.kafka import offsets
-from playhead.kafka.offsets import LogChanged, bounds_of
+from playhead.kafka.admin import offsets
+from playhead.kafka.admin.offsets import LogChanged, bounds_of
 from playhead.source import Bounds, Place
 
 _PLACE = ("laps", 0)

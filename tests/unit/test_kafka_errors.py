@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 import playhead.kafka
 from playhead.errors import BrokerUnavailable
-from playhead.kafka import clients
-from playhead.kafka.errors import (
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.errors import (
     _CODES,
     KafkaRefused,
     Meaning,

@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 
 from playhead.account import DeadLetter
 from playhead.errors import BadValue
-from playhead.kafka.headers import HeaderRules, unsendable
-from playhead.kafka.origins import COUNT_HEADER, Origin, letter_headers, origin_of, without_errors
+from playhead.kafka.write.dead_letter_headers import (
+    COUNT_HEADER,
+    Origin,
+    letter_headers,
+    origin_of,
+    without_errors,
+)
+from playhead.kafka.write.headers import HeaderRules, unsendable
 from playhead.record import Record, TimestampType
 
 HEADERS = st.lists(

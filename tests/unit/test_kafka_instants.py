@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaError
 
-from playhead.kafka import instants
+from playhead.kafka.read import time_lookup
 
 PLACE = ("src", 2)
 LOG = {0: 1_000, 1: 1_000, 5: 3_000, 6: 3_000}
@@ -78,9 +78,9 @@ class Lying:
 def test_an_end_that_is_told_too_early_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, lies: Sequence[int], answer: int
 ) -> None:
-    monkeypatch.setattr(instants, "Intake", Lying)
+    monkeypatch.setattr(time_lookup, "Intake", Lying)
     Lying.lies = lies
-    found = instants.first_records_at(
+    found = time_lookup.first_records_at(
         None,  # type: ignore[arg-type]
         {PLACE: 0},
         {PLACE: END},

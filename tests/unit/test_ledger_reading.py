@@ -8,10 +8,11 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connection import KafkaConnection
-from playhead.kafka import clients, ledger_reading
-from playhead.kafka.ledger import folded
-from playhead.kafka.ledger_keys import (
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin import clients
+from playhead.kafka.write import ledger_reading
+from playhead.kafka.write.ledger import folded
+from playhead.kafka.write.ledger_keys import (
     former_transactional_id,
     key_of,
     names_key,
@@ -20,7 +21,7 @@ from playhead.kafka.ledger_keys import (
     terms_key,
     transactional_id,
 )
-from playhead.kafka.ledger_reading import LedgerUnsteady, read_ledger
+from playhead.kafka.write.ledger_reading import LedgerUnsteady, read_ledger
 from playhead.ledger import Entry
 from playhead.record import Slice
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from playhead.account import ErrorRule
-from playhead.cutter import Filter, Limits
-from playhead.job import Job
 from playhead.record import Record
-from playhead.replay.build import Ends
-from playhead.replay.verifying import Verification, verify
+from playhead.replay.assemble import Ends
+from playhead.replay.verify import Verification, verify
 from playhead.source import Place
-from playhead.testing.lists import ListSource, ListTarget
+from playhead.task.job import Job
+from playhead.task.slicer import Filter, Limits
+from playhead.testing.memory import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, play_all, record, whole_plan
 
 

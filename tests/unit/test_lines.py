@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from playhead.cli import jsonl
-from playhead.cli.outgoing import Reading, unescaped
-from playhead.kafka.lines import FIELDS, BadLine, LineReader, LineWriter, Separators
+from playhead.cli.records import jsonl
+from playhead.cli.records.record_lines import Reading, unescaped
+from playhead.kafka.produce.console_lines import FIELDS, BadLine, LineReader, LineWriter, Separators
 from playhead.records import Records
 
 bodies = some.none() | some.binary(max_size=12) | some.text(max_size=6).map(str.encode)

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
-from playhead.journal import Journal
 from playhead.ledger import Entry
-from playhead.live.beginning import (
+from playhead.live.backoff import Told, Waits
+from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
+from playhead.live.progress import LedgerWentBack, Standing, still_lost
+from playhead.live.start_offsets import (
     BeyondTheEnd,
     Expired,
     Known,
@@ -22,10 +24,9 @@ from playhead.live.beginning import (
     ledger_ends,
     refuse_forgotten,
 )
-from playhead.live.standing import LedgerWentBack, Standing, still_lost
-from playhead.live.waiting import Told, Waits
-from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
-from playhead.pipelines import (
+from playhead.record import Slice
+from playhead.replay.journal import Journal
+from playhead.replay.pipelines import (
     RUNNING,
     STOPPED,
     MarkDamaged,
@@ -35,11 +36,10 @@ from playhead.pipelines import (
     UnknownPipeline,
     pipeline_id,
 )
-from playhead.record import Slice
 from playhead.request import Request
-from playhead.rounds import Outcome, Written
 from playhead.source import Bounds, Place
-from playhead.spark.live import RoundUnreadable, ends_in, last_ends
+from playhead.spark.stream import RoundUnreadable, ends_in, last_ends
+from playhead.task.round import Outcome, Written
 
 PLACE = ("laps", 0)
 OTHER = ("laps", 1)

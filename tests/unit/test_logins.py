@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from playhead import Replay, kafka, paths, postgres
+from playhead import Replay, kafka, postgres
 from playhead.cli.app import main
-from playhead.clusters import connection_of, guards_of
-from playhead.consent import ReadOnly
-from playhead.context import UnknownContext, configure
+from playhead.config.clusters import connection_of, guards_of
+from playhead.config.context import UnknownContext, configure
+from playhead.config.guards import ReadOnly
+from playhead.config.logins import LoginElsewhere
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, PlayheadError, Refused, UsageError
-from playhead.logins import LoginElsewhere
-from playhead.replay import begun, build
+from playhead.host import paths
+from playhead.replay import assemble, begun_replays
 from playhead.request import Request
-from playhead.schemas.framing import SchemaId
 from playhead.schemas.registry import Registry
+from playhead.schemas.schema_id import SchemaId
 from tests.empty_listener import EmptyListener
 
 HOME = "127.0.0.1:9"
@@ -221,8 +222,8 @@ def test_a_context_brings_its_servers_and_its_login(monkeypatch):
     )
 
 
-def ends(**said: Any) -> build.Ends:
-    return build.ends(Request(**said), configure({}, context="home"))
+def ends(**said: Any) -> assemble.Ends:
+    return assemble.ends(Request(**said), configure({}, context="home"))
 
 
 def test_source_target_and_dead_letters_each_have_their_own():
@@ -238,7 +239,9 @@ def test_dead_letters_go_beside_the_topic_that_they_come_from():
 
 
 def test_a_ledger_is_asked_for_where_the_target_is():
-    found: Any = build.target_at(Endpoint.parse("kafka:away/copy"), configure({}, context="home"))
+    found: Any = assemble.target_at(
+        Endpoint.parse("kafka:away/copy"), configure({}, context="home")
+    )
     assert (found.connection.bootstrap_servers, found.connection.username) == ("away:1", "you")
 
 
@@ -283,7 +286,7 @@ def test_a_context_that_is_not_there_is_named():
 def test_a_context_that_is_written_to_has_its_guards_heeded(guard, target, on_error, is_guarded):
     paths.config_file().write_text(CONTEXTS + f"[contexts.safe]\n{guard} = true\n")
     request = Request(source="kafka:safe/s", target=target, on_error=on_error)
-    found = build.guards(request, configure({}, context="home"))
+    found = assemble.guards(request, configure({}, context="home"))
     assert found.is_on(guard) is is_guarded
     assert not is_guarded or found.context == "safe"
 
@@ -340,10 +343,12 @@ def test_a_registry_that_sends_us_elsewhere_gets_nothing_there(listener, status)
 @pytest.mark.parametrize("on_error", ["dlq://evil:1/t", "dlq:away/t"])
 def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
     plan = SimpleNamespace(request=Request(source="kafka:s", target="kafka:t", on_error=on_error))
-    monkeypatch.setattr(begun, "_plan", lambda *_: plan)
-    monkeypatch.setattr(begun, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept"))
-    with pytest.raises(begun.PlanNotKept, match="which nobody named"):
-        begun.plan_from_ledger("r", Endpoint.parse("kafka:t"), configure({}))
+    monkeypatch.setattr(begun_replays, "_plan", lambda *_: plan)
+    monkeypatch.setattr(
+        begun_replays, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept")
+    )
+    with pytest.raises(begun_replays.PlanNotKept, match="which nobody named"):
+        begun_replays.plan_from_ledger("r", Endpoint.parse("kafka:t"), configure({}))
 
 
 @pytest.mark.parametrize(
@@ -361,12 +366,14 @@ def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
 )
 def test_the_plan_in_a_ledger_chooses_no_server(monkeypatch, there, named, is_it):
     plan = SimpleNamespace(request=Request(source="kafka:s", target=there))
-    monkeypatch.setattr(begun, "_plan", lambda *_: plan)
-    monkeypatch.setattr(begun, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept"))
+    monkeypatch.setattr(begun_replays, "_plan", lambda *_: plan)
+    monkeypatch.setattr(
+        begun_replays, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept")
+    )
     end, found = Endpoint.parse(named), configure({})
     if is_it:
-        assert begun.plan_from_ledger("r", end, found).request is plan.request
+        assert begun_replays.plan_from_ledger("r", end, found).request is plan.request
         return
     with pytest.raises(UsageError, match="was named") as caught:
-        begun.plan_from_ledger("r", end, found)
+        begun_replays.plan_from_ledger("r", end, found)
     assert PASSWORD not in str(caught.value) + str(caught.value.hint)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from threading import Thread
 
-from playhead.clock import SystemClock
-from playhead.meeting import Meeting
+from playhead.host.clock import SystemClock
+from playhead.task.start_barrier import Meeting
 from playhead.testing import ManualClock
 
 SOON = 100_000_000

@@ -14,12 +14,12 @@ from playhead.cli.app import app
 _SOURCE = Path(playhead.__file__).parent
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _OF_OTHERS = {
-    "kafka/errors.py": {"--add", "--allow-principal", "--operation"},
-    "kafka/groups_forget.py": {"--force-reinstall"},
+    "kafka/admin/errors.py": {"--add", "--allow-principal", "--operation"},
+    "kafka/groups/delete_offsets.py": {"--force-reinstall"},
     "sandbox/database.py": {"--auth", "--locale", "--pwfile"},
-    "spark/aot.py": {"--background"},
+    "spark/jvm_cache.py": {"--background"},
     "spark/session.py": {"--conf"},
-    "warmup.py": {"--background"},
+    "replay/engine_warmup.py": {"--background"},
 }
 """Those of Kafka's tools, of pip, of PostgreSQL's, of Spark's, and of a program that only we start."""
 _OF_JAVA = "spark/jvm.py"

@@ -7,12 +7,12 @@ import pytest
 
 from playhead.capture.address import HostPort
 from playhead.capture.proxy import Proxy, Setting
-from playhead.capture.scribe import Order
-from playhead.clock import SystemClock, wait_until
+from playhead.capture.recorder import Order
 from playhead.errors import BadValue, UsageError
-from playhead.networks import Networks, need_allowed
-from playhead.udp.address import Address
-from playhead.udp.listener import Listener
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.networks import Networks, need_allowed
+from playhead.ingest.udp_address import Address
+from playhead.ingest.udp_socket import Listener
 from tests.scripted_broker import Client, ScriptedBroker
 
 OTHERS = Networks.parse(["192.0.2.0/24"])

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.kafka.offset_map import MOST_RUNS, MapMaker, OffsetMap, spans
+from playhead.kafka.write.offset_map import MOST_RUNS, MapMaker, OffsetMap, spans
 
 
 def laid_out(steps: list[tuple[int, int]], piece_sizes: list[int]):

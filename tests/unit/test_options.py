@@ -18,8 +18,8 @@ from playhead.cli.options import (
     Run,
     with_options,
 )
+from playhead.config.settings import BY_NAME
 from playhead.errors import BadValue
-from playhead.settings import BY_NAME
 
 GROUPS = {
     "CONNECTION": CONNECTION,

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
+from playhead.grammar.cursor import NotUnderstood
 from playhead.pace import Pace, ScheduleError, Share, silences_of
-from playhead.phrase import NotUnderstood
 from playhead.schedule import joined
 
 MS, SECOND = 1_000_000, 1_000_000_000

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.account import Account
-from playhead.clock import Clock, SystemClock, wait_until
-from playhead.cutter import FILTERED, KEPT, OUTSIDE, Cutter, Drawn, Filter, Limits
+from playhead.host.clock import Clock, SystemClock, wait_until
 from playhead.pace import Pace, ScheduleError, Share
-from playhead.paced import COMMIT_EVERY_NS, Pacer, ahead
 from playhead.record import Record, Slice
 from playhead.records import Records
+from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Drawn, Filter, Limits
 from playhead.testing import ManualClock
 from tests.unit.replaying import TOPIC, record, runs_of
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from playhead.kafka.partitioner import KeyPartitioner, murmur2
+from playhead.kafka.write.partitioner import KeyPartitioner, murmur2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead import paths
+from playhead.host import paths
 
 PLACES = {
     "XDG_CACHE_HOME": paths.cache_dir,

@@ -2,8 +2,8 @@
 
 import time
 
-from playhead.cli.incoming import Picked
-from playhead.traffic.regexes import Pattern
+from playhead.cli.records.record_output import Picked
+from playhead.traffic.filter.regex import Pattern
 
 
 def test_a_value_that_is_a_bomb_for_backtracking_is_searched_in_no_time():

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
-from playhead.journal import Journal
 from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Slice
+from playhead.replay.journal import Journal
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Inspection
 from tests.unit.replaying import partition_plan, plan_of, request

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import Refused
-from playhead.kafka.scan import stretches
+from playhead.kafka.read.scan import stretches
 from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
-from playhead.replay.build import Ends
-from playhead.replay.notes import MixedTimes
-from playhead.replay.planning import NothingThere, Planner, shown_span
+from playhead.replay.assemble import Ends
+from playhead.replay.plan_notes import MixedTimes
+from playhead.replay.planner import NothingThere, Planner, shown_span
 from playhead.source import Bounds, Place, SourceFacts, TimesDisagree, TopicFacts
 from playhead.span import Span
 from playhead.target import Inspection, Look

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from playhead.errors import PlayheadError
-from playhead.journal import Journal
-from playhead.kafka import clients
+from playhead.kafka.admin import clients
+from playhead.replay.journal import Journal
 from playhead.sandbox import Sandbox
 from playhead.spark import session
 from tests import poison

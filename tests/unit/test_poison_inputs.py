@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from playhead.cli import app as cli_app
-from playhead.cli import jsonl
+from playhead.cli.records import jsonl
+from playhead.config.layers import parse_toml
 from playhead.errors import PlayheadError, UsageError
-from playhead.groups import snapshot
-from playhead.groups.mode import read_mode
-from playhead.kafka.lines import BadLine
-from playhead.layers import parse_toml
+from playhead.kafka.groups import snapshot
+from playhead.kafka.groups.position import read_mode
+from playhead.kafka.produce.console_lines import BadLine
 from playhead.note import Note
 from playhead.plan import Plan
-from playhead.postgres.places import BadTableName, parts_of
+from playhead.postgres.table_name import BadTableName, parts_of
 from tests import poison
 from tests.unit.replaying import partition_plan, plan_of
 

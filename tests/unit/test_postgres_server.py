@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from playhead.cli.doctor import Finding, _examine
+from playhead.cli.setup.doctor import Finding, _examine
 from playhead.errors import BrokerUnavailable, DatabaseUnavailable, PlayheadError
 from playhead.postgres.server import connect
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from playhead.context import configure
+from playhead.config.context import configure
+from playhead.config.project import find_project_file
 from playhead.errors import UsageError
-from playhead.project import find_project_file
 
 
 @pytest.fixture(autouse=True)

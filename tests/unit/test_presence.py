@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.presence import BITS, Words, missing, pieces
+from playhead.offset_bitmap import BITS, Words, missing, pieces
 from playhead.record import Slice
 
 TOPIC = "laps"

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli import app as cli_app
-from playhead.cli.decoding import Decoded
-from playhead.cli.incoming import Json, Lines
 from playhead.cli.output import Output, Progress, csv_text, prompt, tell
+from playhead.cli.records.decode import Decoded
+from playhead.cli.records.record_output import Json, Lines
 from playhead.errors import PlayheadError
-from playhead.kafka.lines import LineWriter, Separators
+from playhead.kafka.produce.console_lines import LineWriter, Separators
 from playhead.printable import indented, json_text, one_line, printable
 from playhead.record import Record, TimestampType
 from playhead.records import Records
@@ -204,13 +204,13 @@ def test_a_stdout_that_knows_no_such_letter_takes_json_and_tables(monkeypatch):
 # Who else writes to a standard stream: programs whose stdout is a pipe to us, and two sentences of our
 # own that are said below the command line, through the same filter.
 BESIDE = {
-    "capture/scribe.py": "a pipe to its parent",
-    "traffic/worker.py": "a pipe to its parent",
-    "sandbox/cars.py": "a pipe to its parent",
+    "capture/recorder.py": "a pipe to its parent",
+    "traffic/scan_worker.py": "a pipe to its parent",
+    "demo/cars.py": "a pipe to its parent",
     "spark/session.py": "filtered",
-    "warmup.py": "filtered",
+    "replay/engine_warmup.py": "filtered",
     "secrets.py": "filtered",
-    "exposed.py": "filtered",
+    "config/exposed_logins.py": "filtered",
 }
 _CALLS = {"print", "echo", "secho", "Console", "getpass", "input", "warn"}
 _WRITES = {"write", "writelines", "buffer", "fileno"}

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from playhead.clock import SystemClock, wait_until
 from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.host.clock import SystemClock, wait_until
 from playhead.sandbox import process as module
 from playhead.sandbox.process import Server, User, await_server, environment, run_to_end, tail
 from tests.fix_strangers import NEEDS_A_STRANGER

@@ -3,7 +3,7 @@
 import pytest
 
 from playhead import secrets
-from playhead.context import configure
+from playhead.config.context import configure
 from playhead.errors import BadValue
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead import secrets
-from playhead.errors import BadValue, UnknownKey, UntranslatableProperty, UsageError
-from playhead.properties import (
+from playhead.config.kafka_properties import (
     BY_NAME,
     BY_SPELLING,
     KNOWN_PROPERTIES,
@@ -21,6 +20,7 @@ from playhead.properties import (
     pem_blocks,
     read_properties,
 )
+from playhead.errors import BadValue, UnknownKey, UntranslatableProperty, UsageError
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"))
 

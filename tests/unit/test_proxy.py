@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.clock import SystemClock, wait_until
+from playhead.host.clock import SystemClock, wait_until
 from playhead.testing import LinkProxy
 
 DEADLINE_S = 10.0

@@ -8,9 +8,9 @@ import pytest
 from playhead.cli.app import main
 from playhead.errors import UsageError
 from playhead.files.target import FilesTarget
-from playhead.journal import Journal
 from playhead.record import Slice
 from playhead.replay import api
+from playhead.replay.journal import Journal
 from playhead.testing import ListSource, ListTarget
 from tests.fix_archives import commit, record
 from tests.unit.replaying import plan_of, request, runner

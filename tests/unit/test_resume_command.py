@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from playhead.cli import playing
 from playhead.cli.app import main
-from playhead.journal import Journal
+from playhead.cli.replay import run_replay
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.replay.journal import Journal
 from tests.unit.standbys import NoEngine, Room, furnished
 
 WORDS = ("replay", "json:tape", "json:copy", "--offsets", "t:0:0-2", "--id", "laps", "--yes")
@@ -30,7 +30,7 @@ def dies(planned: Planned, **_: Any) -> None:
 def begun(monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
     """A replay whose process is gone before the first slice."""
     with monkeypatch.context() as patch:
-        patch.setattr(playing.Planned, "run", dies)
+        patch.setattr(run_replay.Planned, "run", dies)
         assert code_of(*WORDS, *more) == 130
 
 
@@ -61,7 +61,7 @@ def test_it_has_the_servers_that_the_environment_named_then(room, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:2")
     told: list[str] = []
     monkeypatch.setattr(
-        playing.api,
+        run_replay.api,
         "planned",
         lambda _, configuration, **__: (
             told.append(configuration.get("bootstrap_servers")) or exit()

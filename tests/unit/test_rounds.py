@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead import rounds
 from playhead.account import Bury, ErrorRule, RecordRefused
-from playhead.cutter import FILTERED, KEPT, Drawn, Limits
 from playhead.decoding import Kinds
 from playhead.errors import Unavailable
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.rounds import Outcome, Round, write
+from playhead.task import round as rounds
+from playhead.task.round import Outcome, Round, write
+from playhead.task.slicer import FILTERED, KEPT, Drawn, Limits
 from playhead.testing import Aborted, ListTarget
 from tests.unit.replaying import TOPIC, record
 

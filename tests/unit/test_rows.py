@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.cutter import FILTERED, KEPT, OUTSIDE
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.spark import rows
-from playhead.spark.rows import Begin, End, Run
+from playhead.spark import arrow_rows
+from playhead.spark.arrow_rows import Begin, End, Run
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE
 
 body = st.none() | st.binary(max_size=5)
 headers = st.lists(st.tuples(st.text(max_size=3), body), max_size=3).map(tuple)
@@ -56,21 +56,23 @@ def test_the_schema_is_told_to_spark_as_arrow_has_it():
         "string": "string",
         "binary": "binary",
     }
-    said = dict(each.split(" ", 1) for each in rows.SCHEMA.replace(": ", ":").split(", ")[:-1])
-    for field in rows.begin(0, 0).schema:
+    said = dict(
+        each.split(" ", 1) for each in arrow_rows.SCHEMA.replace(": ", ":").split(", ")[:-1]
+    )
+    for field in arrow_rows.begin(0, 0).schema:
         if field.name != "headers":
             assert said[field.name] == names[str(field.type)]
-    assert rows.SCHEMA.endswith("headers array<struct<name: string, value: binary>>")
-    last = list(rows.end(0, 0, is_decoded=True).schema)[-2:]
+    assert arrow_rows.SCHEMA.endswith("headers array<struct<name: string, value: binary>>")
+    last = list(arrow_rows.end(0, 0, is_decoded=True).schema)[-2:]
     more = [f"{each.name} {names[str(each.type)]}" for each in last]
-    assert ", ".join([rows.SCHEMA, *more]) == rows.DECODED_SCHEMA
+    assert ", ".join([arrow_rows.SCHEMA, *more]) == arrow_rows.DECODED_SCHEMA
 
 
 @given(st.data())
 def test_records_come_back_as_they_were(data):
     records = data.draw(some())
     verdicts = verdicts_for(data.draw, records)
-    found = list(rows.read(rows.of(records, 7, verdicts)))
+    found = list(arrow_rows.read(arrow_rows.of(records, 7, verdicts)))
     if not len(records):
         assert found == []
         return
@@ -97,7 +99,7 @@ def test_what_was_decoded_comes_back_beside_its_bytes(data):
     """Of what cannot be decoded and lies outside, nobody need know why."""
     records = data.draw(decoded())
     verdicts = verdicts_for(data.draw, records) or [KEPT] * len(records)
-    found = list(rows.read(rows.of(records, 7, verdicts)))
+    found = list(arrow_rows.read(arrow_rows.of(records, 7, verdicts)))
     outside = {at for at, v in zip(records.offsets, verdicts, strict=True) if v == OUTSIDE}
     inside = {at: why for at, why in records.undecoded.items() if at not in outside}
     assert found == ([Run(replace(records, undecoded=inside), verdicts)] if len(records) else [])
@@ -105,17 +107,17 @@ def test_what_was_decoded_comes_back_beside_its_bytes(data):
 
 def test_a_record_that_cannot_be_decoded_is_neither_filtered_nor_outside():
     records = replace(three(), decoded=[b"1", None, None], undecoded={2: "why", 3: "so"})
-    part = kept(rows.of(records, 0, [KEPT, KEPT, OUTSIDE]), [False, True, True])
-    [run] = rows.read(part)
+    part = kept(arrow_rows.of(records, 0, [KEPT, KEPT, OUTSIDE]), [False, True, True])
+    [run] = arrow_rows.read(part)
     assert run.verdicts == [FILTERED, KEPT, OUTSIDE]
     assert (run.records.undecoded, run.records.values[1]) == ({2: "why"}, b"x")
 
 
 def test_a_value_that_was_selected_has_no_other_bytes():
     records = replace(three(), decoded=[b"1", b"2", b"3"])
-    part = rows.of(records, 0, None)
+    part = arrow_rows.of(records, 0, None)
     part = part.set_column(part.schema.get_field_index("raw"), "raw", pa.nulls(3, pa.binary()))
-    [run] = rows.read(part)
+    [run] = arrow_rows.read(part)
     assert run.records.values == run.records.readable == [b"1", b"2", b"3"]
 
 
@@ -126,13 +128,15 @@ def test_regrouped_rows_are_the_same_slices(data):
     parts = []
     for number, runs in enumerate(slices):
         parts += [
-            rows.begin(5, number),
-            *(rows.of(run, number, None) for run in runs),
-            rows.end(5, number),
+            arrow_rows.begin(5, number),
+            *(arrow_rows.of(run, number, None) for run in runs),
+            arrow_rows.end(5, number),
         ]
     table = pa.Table.from_batches(parts).combine_chunks()
     size = data.draw(st.integers(1, 12))
-    found = [each for part in table.to_batches(max_chunksize=size) for each in rows.read(part)]
+    found = [
+        each for part in table.to_batches(max_chunksize=size) for each in arrow_rows.read(part)
+    ]
     for number, runs in enumerate(slices):
         assert found.pop(0) == Begin(5, number)
         held = []
@@ -163,8 +167,8 @@ def three() -> Records:
 )
 def test_what_an_expression_says_counts_for_records_of_the_span(keep, found):
     """Null is not true; and what lies outside stays outside, whatever is said of it."""
-    part = kept(rows.of(three(), 0, [KEPT, OUTSIDE, KEPT]), keep)
-    [run] = rows.read(part)
+    part = kept(arrow_rows.of(three(), 0, [KEPT, OUTSIDE, KEPT]), keep)
+    [run] = arrow_rows.read(part)
     assert run.verdicts == found
 
 
@@ -172,10 +176,10 @@ def test_a_row_of_control_is_told_from_a_record_outside_the_span():
     records = three()
     records.offsets[:] = [0, 1, 2]
     part = pa.Table.from_batches(
-        [rows.begin(0, 0), rows.of(records, 0, [OUTSIDE] * 3), rows.end(0, 0)]
+        [arrow_rows.begin(0, 0), arrow_rows.of(records, 0, [OUTSIDE] * 3), arrow_rows.end(0, 0)]
     ).combine_chunks()
     [batch] = part.to_batches()
-    assert list(rows.read(batch)) == [Begin(0, 0), Run(records, [OUTSIDE] * 3), End(0)]
+    assert list(arrow_rows.read(batch)) == [Begin(0, 0), Run(records, [OUTSIDE] * 3), End(0)]
 
 
 @pytest.mark.parametrize(
@@ -188,18 +192,20 @@ def test_a_row_of_control_is_told_from_a_record_outside_the_span():
 def test_headers_that_an_expression_made_null_are_none(
     written: list[list[tuple[str, bytes]] | None], found: list[Headers]
 ):
-    part = rows.of(three(), 0, None)
+    part = arrow_rows.of(three(), 0, None)
     at = part.schema.get_field_index("headers")
     pairs = [
         None if each is None else [{"name": n, "value": v} for n, v in each] for each in written
     ]
-    [run] = rows.read(part.set_column(at, "headers", pa.array(pairs, part.schema.field(at).type)))
+    [run] = arrow_rows.read(
+        part.set_column(at, "headers", pa.array(pairs, part.schema.field(at).type))
+    )
     assert run.records.headers == found
 
 
 @given(some(), st.integers(0, 8), st.integers(0, 8))
 def test_a_part_cut_out_of_the_middle_is_read_as_it_is(records, start, length):
-    part = rows.of(records, 0, None).slice(start, length)
-    found = joined(list(rows.read(part)))[0]
+    part = arrow_rows.of(records, 0, None).slice(start, length)
+    found = joined(list(arrow_rows.read(part)))[0]
     assert found.headers == records.headers[start : start + length]
     assert found.offsets == records.offsets[start : start + length]

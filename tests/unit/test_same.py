@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead import rounds
 from playhead.absence import NOT_RECORDED, OneReason
-from playhead.cutter import Drawn
 from playhead.errors import Unavailable
-from playhead.live.standing import Standing
-from playhead.live.watching import Watch
+from playhead.live.lag_watch import Watch
+from playhead.live.progress import Standing
 from playhead.record import Record
 from playhead.records import Records
-from playhead.rounds import write
-from playhead.same import SameTopics
 from playhead.source import Bounds
+from playhead.task import round as rounds
+from playhead.task.round import write
+from playhead.task.same_topics import SameTopics
+from playhead.task.slicer import Drawn
 from playhead.terms import OtherTerms
 from playhead.testing import ListTarget
 from tests.unit.replaying import TOPIC

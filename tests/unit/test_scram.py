@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from playhead.connection import KafkaConnection
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.errors import KafkaRefused
-from playhead.kafka.scram import MOST_ITERATIONS, NotScram, Scram
-from playhead.kafka.wire import Wire
+from playhead.kafka.admin.broker_socket import Wire
+from playhead.kafka.admin.errors import KafkaRefused
+from playhead.kafka.admin.scram import MOST_ITERATIONS, NotScram, Scram
 from tests.scripted_broker import ScriptedBroker
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

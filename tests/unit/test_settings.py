@@ -3,10 +3,10 @@
 import pytest
 
 from playhead import secrets
-from playhead.context import Configuration, Resolved, configure
+from playhead.config.context import Configuration, Resolved, configure
+from playhead.config.settings import SETTINGS, as_switch
 from playhead.errors import BadValue, MissingPiece, PlayheadError, UsageError
 from playhead.replay.engine import Engine
-from playhead.settings import SETTINGS, as_switch
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ import pytest
 
 from playhead.cli.options import Run
 from playhead.cli.output import Output
-from playhead.cli.sentence import share
-from playhead.context import configure
+from playhead.cli.replay.replay_options import share
+from playhead.config.context import configure
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue
-from playhead.pipelines import Pipelines, pipeline_id
 from playhead.replay.engine import Engine
+from playhead.replay.pipelines import Pipelines, pipeline_id
 from tests.unit.test_live import PIPELINE
 
 TARGET = Endpoint.parse(PIPELINE.target)

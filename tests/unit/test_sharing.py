@@ -5,11 +5,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.job import Lane
 from playhead.pace import Share
 from playhead.record import Slice
-from playhead.replay.sharing import lanes_of, shared_out, shares_of, silences, split, times_of
+from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.source import Bounds
+from playhead.task.job import Lane
 from playhead.testing import ListSource
 from tests.unit.replaying import TOPIC, partition_plan, plan_of, record
 

@@ -18,7 +18,7 @@ from simulation.oracle import Outcome
 from simulation.scheduler import Scheduler
 from simulation.shrink import shrunk
 
-from playhead.files.local import LocalStore
+from playhead.files.stores.local import LocalStore
 
 _ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,7 @@ def _lists(stores: Sequence[Any]) -> Iterator[list[Any]]:
 def test_a_mutant_still_fits_the_product(mutant: mutants.Mutant, tmp_path: Path) -> None:
     for each in mutant.changes:
         file = tmp_path / each.file
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists():
             shutil.copy(_ROOT / "src" / "playhead" / each.file, file)
     mutant.apply(tmp_path)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from playhead.phrase import NotUnderstood
-from playhead.size import parse_size_bytes, show_size
+from playhead.grammar.cursor import NotUnderstood
+from playhead.grammar.size import parse_size_bytes, show_size
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.duration import (
+from playhead.errors import UsageError
+from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.duration import (
     parse_duration_ms,
     show_duration_ms,
     show_duration_ns,
 )
-from playhead.errors import UsageError
-from playhead.instant import ClockTime, FromNow, Instant, show_ms, show_ns
-from playhead.phrase import NotUnderstood, Phrase
+from playhead.grammar.instant import ClockTime, FromNow, Instant, show_ms, show_ns
+from playhead.grammar.zone import zone_name
 from playhead.span import (
     ContradictorySpan,
     EndsBeforeStart,
@@ -26,7 +27,6 @@ from playhead.span import (
     Resolved,
     Span,
 )
-from playhead.zone import zone_name
 
 MS, SECOND = 1_000_000, 1_000_000_000
 HOUR = 3600 * SECOND

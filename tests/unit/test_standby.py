@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead import Replay, Span, Standby, files
-from playhead.context import configure
+from playhead.config.context import configure
+from playhead.config.saved_servers import configuration_of, kept_servers, not_kept
 from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.host.atomic_file import write_new, write_whole
 from playhead.request import Request
-from playhead.servers import configuration_of, kept_servers, not_kept
+from playhead.standby.create import make
 from playhead.standby.history import NOT_RUN, History
-from playhead.standby.making import make
-from playhead.standby.running import (
+from playhead.standby.runner import (
     Face,
     OtherServers,
     StandbyBusy,
@@ -28,20 +29,19 @@ from playhead.standby.running import (
     plan,
     run,
 )
-from playhead.standby.saved import (
+from playhead.standby.store import (
     BadName,
     StandbyExists,
     Standbys,
     StandbyUnreadable,
     UnknownStandby,
 )
-from playhead.whole import write_new, write_whole
 from tests.unit.standbys import COUNT, Room, furnished, played
 
 ROOT = Path(__file__).parents[2]
 _HOLDER = """
 import sys
-from playhead.standby.running import held
+from playhead.standby.runner import held
 with held("laps"):
     print("held", flush=True)
     sys.stdin.read()
@@ -50,7 +50,7 @@ PLAYED = Face(play=played)
 _ADDER = """
 import sys
 from playhead.request import Request
-from playhead.standby.saved import Standby, StandbyExists, Standbys
+from playhead.standby.store import Standby, StandbyExists, Standbys
 made = 0
 for number in range(20):
     standby = Standby(name=f"n{number}", request=Request(source="kafka:a", target=f"kafka:{sys.argv[1]}"))

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from playhead.cli import playing, runs
 from playhead.cli.app import main
+from playhead.cli.replay import run_replay, runs
+from playhead.config.saved_servers import configuration_of
 from playhead.errors import Unavailable
 from playhead.files.target import FilesTarget
-from playhead.journal import STOPPED, Journal
 from playhead.replay.api import Planned
-from playhead.servers import configuration_of
-from playhead.standby.running import held
-from playhead.standby.saved import Standbys
+from playhead.replay.journal import STOPPED, Journal
+from playhead.standby.runner import held
+from playhead.standby.store import Standbys
 from tests.unit.standbys import COUNT, NoEngine, Room, furnished
 
 Call = Callable[..., "Said"]
@@ -236,7 +236,7 @@ def test_a_run_that_stopped_is_resumed_when_it_is_its_turn(laps, room, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(playing.Planned, "run", dies)
+        patch.setattr(run_replay.Planned, "run", dies)
         assert laps("run", "laps", "--offsets", "t:0:0-2", "--yes").code == 130
     [row] = laps("history", "laps", "-o", "json").data()["runs"]
     with held("laps"), pytest.raises(SystemExit) as end:

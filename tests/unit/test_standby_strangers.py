@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.standby import watching
-from playhead.standby.watching import FolderLost, Watch
+from playhead.standby import folder_watch
+from playhead.standby.folder_watch import FolderLost, Watch
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger
 from tests.unit.standbys import Room, furnished, played
 
@@ -19,8 +19,8 @@ REQUEST = '{"offsets": "t:0:1-2"}'
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    monkeypatch.setattr(watching, "_SETTLES_WITHIN_S", 0.1)
-    monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(folder_watch, "_SETTLES_WITHIN_S", 0.1)
+    monkeypatch.setattr(folder_watch, "_LOOK_EVERY_S", 0.01)
     found = furnished(tmp_path, monkeypatch)
     found.standby()
     return found
@@ -125,7 +125,7 @@ def test_a_file_that_may_not_be_read_is_its_own_trouble(room, monkeypatch):
     def denied(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("playhead.standby.dropped.open_plain", denied)
+    monkeypatch.setattr("playhead.standby.trigger_file.open_plain", denied)
     room.drop("laps.json", REQUEST)
     [outcome] = room.watch()
     assert (outcome["outcome"], outcome["error"]) == ("failed", "laps.json: Permission denied")

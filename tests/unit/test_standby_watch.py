@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import playhead
 from playhead.errors import Stopped, Unavailable, UsageError
-from playhead.faults import abort_points
-from playhead.standby import watching
-from playhead.standby.dropped import Claim, read_words, span_of, standby_of
+from playhead.host.faults import abort_points
+from playhead.standby import folder_watch
+from playhead.standby.folder_watch import FolderLost, Watch, WatchedAlready, WatchStopped
 from playhead.standby.history import History
-from playhead.standby.running import Face, held, plan, run
-from playhead.standby.saved import Standby, Standbys
-from playhead.standby.watching import FolderLost, Watch, WatchedAlready, WatchStopped
+from playhead.standby.runner import Face, held, plan, run
+from playhead.standby.store import Standby, Standbys
+from playhead.standby.trigger_file import Claim, read_words, span_of, standby_of
 from tests.unit.standbys import COUNT, Room, furnished, played
 
 ROOT = Path(__file__).parents[2]
@@ -36,9 +36,9 @@ POINTS = sorted(
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    monkeypatch.setattr(watching, "_SETTLES_WITHIN_S", 0.1)
-    monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(watching, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(folder_watch, "_SETTLES_WITHIN_S", 0.1)
+    monkeypatch.setattr(folder_watch, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(folder_watch, "_FIRST_WAIT_S", 0.02)
     found = furnished(tmp_path, monkeypatch)
     found.standby()
     return found
@@ -217,7 +217,7 @@ def test_a_name_that_is_no_text(room):
 
 
 def test_a_file_that_is_written_in_place_gets_a_moment_to_be_whole(room, monkeypatch):
-    monkeypatch.setattr(watching, "_SETTLES_WITHIN_S", 5.0)
+    monkeypatch.setattr(folder_watch, "_SETTLES_WITHIN_S", 5.0)
     file = room.folder / "laps.json"
     stream = file.open("w")
     stream.write('{"offsets":')
@@ -260,7 +260,7 @@ def test_a_run_that_dies_of_our_own_fault_is_told_and_the_next_is_taken(room):
 
 def test_a_source_that_is_away_is_waited_for(room, monkeypatch):
     from playhead.errors import BrokerUnavailable
-    from playhead.standby import running
+    from playhead.standby import runner as running
 
     tries, known = [], running.plan
 

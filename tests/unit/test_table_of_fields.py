@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from playhead.errors import Refused
-from playhead.postgres.create import table_for
+from playhead.postgres.create_table import table_for
 from playhead.postgres.session import Place
 from playhead.records import Records
 from tests import poison

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead import Replay, files
-from playhead.cli import playing
 from playhead.cli.app import main
-from playhead.files.description import archive_of
+from playhead.cli.replay import run_replay
+from playhead.files.open_archive import archive_of
 from playhead.files.target import FilesTarget
 from playhead.files.terms import agree
-from playhead.journal import Journal, OtherPlan
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.replay.journal import Journal, OtherPlan
 from playhead.request import Request
 from playhead.span import Span
 from playhead.target import Inspection
@@ -78,7 +78,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(playing.Planned, "run", dies)
+        patch.setattr(run_replay.Planned, "run", dies)
         assert code_of(*WORDS) == 130
 
 

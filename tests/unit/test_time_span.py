@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead import tail, time_span
+from playhead import time_span, time_span_tail
 from playhead.errors import BadValue
-from playhead.gap import Settling
-from playhead.kafka.scan import stretches
+from playhead.gaps import search
+from playhead.gaps.gap import Settling
+from playhead.kafka.read.scan import stretches
 from playhead.record import Record, Slice, TimestampType
-from playhead.replay import gaps
 from playhead.source import Bounds, Reader, TopicFacts
 from playhead.span import Resolved
-from playhead.tail import Times
 from playhead.testing import ListSource
 from playhead.time_span import LOOKED, READ_ON, SAMPLED, ReadOn, SpanGoesOn, TimeSpan
+from playhead.time_span_tail import Times
 from tests.unit.replaying import TOPIC, record, request
 
 T = 1_600_000_000_000
@@ -121,12 +121,12 @@ def test_samples_are_all_in_it_or_the_rest_is_said_to_be_unseen(
 ):
     resolved = between(start, length)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail, "WHOLE_OFFSETS", 0)
-        patch.setattr(tail, "_NEAR", near)
-        patch.setattr(tail, "_STRIDE", 1)
-        patch.setattr(tail, "_LAST", 1)
-        patch.setattr(tail, "_STRIDES", strides)
-        patch.setattr(tail, "_FEW", 1)
+        patch.setattr(time_span_tail, "WHOLE_OFFSETS", 0)
+        patch.setattr(time_span_tail, "_NEAR", near)
+        patch.setattr(time_span_tail, "_STRIDE", 1)
+        patch.setattr(time_span_tail, "_LAST", 1)
+        patch.setattr(time_span_tail, "_STRIDES", strides)
+        patch.setattr(time_span_tail, "_FEW", 1)
         found = time_span.time_span(log, log.bounds(), resolved, read_on=ReadOn(is_least=is_least))
     is_whole = all(is_in(found, *each) for each in of_the_span(log, resolved))
     assert is_whole or SAMPLED in codes(found)
@@ -155,7 +155,7 @@ def test_every_missing_record_of_a_span_is_a_gap_and_no_other_is(log, start, len
         if (place[1], offset) not in there
     ]
     joined = _joined(missing)
-    seen = gaps.seen(log, joined, Settling(T, 0), gaps.Filter(resolved.from_ms, resolved.to_ms))
+    seen = search.seen(log, joined, Settling(T, 0), search.Filter(resolved.from_ms, resolved.to_ms))
     told = {
         (each.slice.partition, offset)
         for each in seen.gaps
@@ -211,10 +211,10 @@ def test_a_record_that_is_hours_behind_at_the_far_end_is_read():
 
 
 def sampled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tail, "WHOLE_OFFSETS", 0)
+    patch.setattr(time_span_tail, "WHOLE_OFFSETS", 0)
     patch.setattr(time_span, "WHOLE_OFFSETS", 10**9)
     for name, offsets in (("_NEAR", 100), ("_STRIDE", 10), ("_LAST", 20)):
-        patch.setattr(tail, name, offsets)
+        patch.setattr(time_span_tail, name, offsets)
 
 
 def test_where_samples_are_out_of_order_all_partitions_are_read_to_the_end(monkeypatch):
@@ -307,7 +307,7 @@ class Watched(ListSource):
 
 
 def test_a_tail_with_large_records_is_not_read_wholly(monkeypatch):
-    monkeypatch.setattr(tail, "WHOLE_BYTES", 10_000)
+    monkeypatch.setattr(time_span_tail, "WHOLE_BYTES", 10_000)
     large = [record(number, T + number * MINUTE, size=1_000) for number in range(19_000)]
     log = ListSource(large)
     found = time_span.time_span(log, log.bounds(), between(0, 10))
@@ -335,7 +335,7 @@ def test_many_short_tails_are_seen_at_once_and_doubted_where_an_offset_is_absent
 
 @given(st.integers(1, 10**7), st.integers(1, 40))
 def test_probes_lie_in_the_tail_and_hold_both_of_its_ends(length, strides):
-    found = tail.probes(Slice(TOPIC, 0, 100, 100 + length), strides)
+    found = time_span_tail.probes(Slice(TOPIC, 0, 100, 100 + length), strides)
     assert found[0].from_offset == 100
     assert any(each.to_offset == 100 + length for each in found)
     assert all(100 <= each.from_offset < each.to_offset <= 100 + length for each in found)

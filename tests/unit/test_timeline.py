@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.histogram import Paper, fitted, histogram, legend
-from playhead.picture import picture
 from playhead.record import Slice
-from playhead.timeline import Bucket, Timeline, edges_between, labels
+from playhead.timeline.svg_chart import picture
+from playhead.timeline.text_chart import Paper, fitted, histogram, legend
+from playhead.timeline.timeline import Bucket, Timeline, edges_between, labels
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "timeline"
 UPDATE = bool(os.environ.get("PLAYHEAD_UPDATE_GOLDEN"))

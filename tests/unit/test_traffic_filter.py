@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.phrase import NotUnderstood
-from playhead.traffic.filters import TrafficFilter
-from playhead.traffic.pairs import instant_ns
+from playhead.grammar.cursor import NotUnderstood
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.pair import instant_ns
 from tests.capturing import SNAPSHOT
 
 PAIRS = [json.loads(line) for line in SNAPSHOT.read_text().splitlines()]
@@ -173,7 +173,7 @@ def test_any_text_is_read_or_pointed_into(text):
 
 @given(st.text(max_size=30))
 def test_any_value_can_be_quoted(value):
-    from playhead.traffic.conditions import quoted
+    from playhead.traffic.filter.conditions import quoted
 
     read = TrafficFilter.parse(f"(location IS {quoted(value)})")
     assert read.matches({"location": value})

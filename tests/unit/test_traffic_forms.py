@@ -9,21 +9,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead.cli.extract import _written
 from playhead.cli.options import Run
 from playhead.cli.output import Output
-from playhead.context import configure
+from playhead.cli.traffic.extract import _written
+from playhead.config.context import configure
 from playhead.errors import BadValue, Refused, UsageError
-from playhead.kafka.headers import HeaderRules
-from playhead.kafka.routes import CopyRoute, Shape
-from playhead.kafka.target_topics import TargetTopic
+from playhead.kafka.write.headers import HeaderRules
+from playhead.kafka.write.routing import CopyRoute, Shape
+from playhead.kafka.write.target_topics import TargetTopic
 from playhead.record import Record, TimestampType
 from playhead.records import Records
-from playhead.replay.build import ends, refuse_idle_rules
+from playhead.replay.assemble import ends, refuse_idle_rules
 from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
-from playhead.traffic import cataloguing
+from playhead.traffic import build_catalog
 from playhead.traffic.snapshot import LONGEST, NoSnapshot
 from playhead.traffic.source import TrafficSource
 from tests.capturing import DATA, SNAPSHOT, everything, fetch, save
@@ -254,17 +254,17 @@ def test_a_large_file_is_gone_through_in_parts(
     file.write_text("\n".join([*lines, pretty, "{broken", *lines[:2], "", "broken too", lines[5]]))
     whole = TrafficSource("rrpair", str(file), "(command NOT Metadata)")
     needed, facts = everything(whole), whole.facts()
-    monkeypatch.setattr(cataloguing, "_PART_BYTES", 5_000)
-    cataloguing._remembered.clear()
-    monkeypatch.setattr(cataloguing, "_kept", lambda key: None)
+    monkeypatch.setattr(build_catalog, "_PART_BYTES", 5_000)
+    build_catalog._remembered.clear()
+    monkeypatch.setattr(build_catalog, "_kept", lambda key: None)
     again = TrafficSource("rrpair", str(file), "(command NOT Metadata)")
-    assert len([*cataloguing._parts(find(file))]) > 2
+    assert len([*build_catalog._parts(find(file))]) > 2
     assert everything(again) == needed
     assert again.facts() == facts
 
 
-def find(file: Path) -> cataloguing.Snapshot:
-    return cataloguing.Snapshot("x", (file,))
+def find(file: Path) -> build_catalog.Snapshot:
+    return build_catalog.Snapshot("x", (file,))
 
 
 # --- requests

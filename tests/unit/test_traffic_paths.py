@@ -9,10 +9,10 @@ from pathlib import Path as File
 
 import pytest
 
-from playhead.phrase import NotUnderstood
+from playhead.grammar.cursor import NotUnderstood
 from playhead.traffic.extract import Extract
-from playhead.traffic.filters import TrafficFilter
-from playhead.traffic.paths import MISSING, Path, canonical_uuid, shown
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.pair_path import MISSING, Path, canonical_uuid, shown
 from playhead.traffic.snapshot import NoSnapshot, find_snapshot
 from tests.capturing import DATA, SNAPSHOT
 

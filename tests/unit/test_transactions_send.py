@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connection import KafkaConnection
-from playhead.kafka import clients
-from playhead.kafka.transactions import Columns, Transactions
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin import clients
+from playhead.kafka.write.transactions import Columns, Transactions
 
 
 class Crowded:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.expression import BadExpression, tokens_of
-from playhead.transform import Transform
-from playhead.translation import Expression
+from playhead.transform.spark_sql import Expression
+from playhead.transform.tokens import BadExpression, tokens_of
+from playhead.transform.transform import Transform
 
 JSON = "get_json_object(value, '{}')"
 

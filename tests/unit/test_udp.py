@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from playhead.sandbox.cars import Cars, Race
-from playhead.udp.address import Address, BadAddress, NotLoopback, need_loopback
-from playhead.udp.listener import CannotListen, Listener
+from playhead.demo.cars import Cars, Race
+from playhead.ingest.udp_address import Address, BadAddress, NotLoopback, need_loopback
+from playhead.ingest.udp_socket import CannotListen, Listener
 
 HERE = "udp://127.0.0.1:0"
 HAS_IPV6 = os.path.exists("/proc/net/if_inet6")  # noqa: PTH110
@@ -109,8 +109,8 @@ def test_a_port_that_needs_rights() -> None:
     """Root may take it: a process that is nobody tries."""
     program = (
         "import os\n"
-        "from playhead.udp.address import Address\n"
-        "from playhead.udp.listener import CannotListen, Listener\n"
+        "from playhead.ingest.udp_address import Address\n"
+        "from playhead.ingest.udp_socket import CannotListen, Listener\n"
         "address = Address.parse('udp://127.0.0.1:77')\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "try: Listener(address, buffer_bytes=1)\n"
@@ -240,7 +240,7 @@ def test_a_race_is_the_same_for_the_same_seed_and_another_for_another() -> None:
 def test_cars_end_with_whoever_started_them(listener: Listener) -> None:
     program = (
         "import os\n"
-        "from playhead.sandbox.cars import Cars\n"
+        "from playhead.demo.cars import Cars\n"
         f"cars = Cars({listener.address.port}, rate_per_second=100)\n"
         "cars.start()\n"
         "print(cars._process.pid, flush=True)\n"

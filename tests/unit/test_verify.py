@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from playhead.cli.app import app
 from playhead.errors import UsageError
-from playhead.replay.verifying import PartitionCheck, Verification
+from playhead.replay.verify import PartitionCheck, Verification
 
 
 def refused(*words: str) -> UsageError:

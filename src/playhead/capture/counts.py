@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from playhead.errors import PlayheadError
-from playhead.size import show_size
+from playhead.grammar.size import show_size
 
 
 @dataclass(frozen=True, slots=True)

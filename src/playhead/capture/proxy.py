@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
-from playhead.capture.doors import Doors
-from playhead.capture.halves import Halves
+from playhead.capture.frame_memory import Halves
+from playhead.capture.listeners import Doors
 from playhead.capture.protocol import apis
+from playhead.capture.recorder import Order
+from playhead.capture.recorder_queue import OnSlow, Tap
 from playhead.capture.relay import Relay
-from playhead.capture.scribe import Order
-from playhead.capture.tap import OnSlow, Tap
-from playhead.networks import Networks
-from playhead.runtime import command_of
+from playhead.host.networks import Networks
+from playhead.host.runtimes import command_of
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
@@ -204,7 +204,7 @@ class Proxy:
         with there:
             self._scribe = subprocess.Popen(
                 [
-                    *command_of("playhead.capture.scribe"),
+                    *command_of("playhead.capture.recorder"),
                     json.dumps(asdict(self._setting.order)),
                 ],
                 stdin=there.fileno(),

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from json import decoder
 from typing import Any, Final
 
-from playhead.capture.pair import partitions_of
-from playhead.capture.records import Document
-from playhead.phrase import Phrase
+from playhead.capture.decode_records import Document
+from playhead.capture.pair_document import partitions_of
+from playhead.grammar.cursor import Phrase
 
 REDACTED: Final = "[redacted]"
 FORMS: Final = 'written $.card.number, $.items[*].price, $["odd name"], key, value or header:NAME'

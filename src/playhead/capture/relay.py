@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from playhead.capture.addresses import has_addresses, rewritten
+from playhead.capture.address_rewrite import has_addresses, rewritten
+from playhead.capture.api_versions import refusal, restricted
+from playhead.capture.frame_memory import Halves
 from playhead.capture.frames import SIZE_BYTES, Framer, NotKafka
-from playhead.capture.halves import Halves
-from playhead.capture.offered import refusal, restricted
-from playhead.capture.pair import Connection
+from playhead.capture.pair_document import Connection
 from playhead.capture.protocol import (
     API_VERSIONS,
     FETCH,
@@ -27,7 +27,7 @@ from playhead.capture.protocol import (
     past_tags,
     varint,
 )
-from playhead.capture.tap import Exchange, Tap
+from playhead.capture.recorder_queue import Exchange, Tap
 
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")

@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from playhead import exposed
+from playhead.cli.commands import Tree
 from playhead.cli.output import Output, ReaderGone, tell
 from playhead.cli.signals import Ending, Terminated
-from playhead.cli.tree import Tree
+from playhead.config import exposed_logins
 from playhead.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
-    exposed.teller = lambda text: tell(f"warning: {text}")
+    exposed_logins.teller = lambda text: tell(f"warning: {text}")
     threading.excepthook = _tell_of_thread
     ending = Ending()
     with ending.listening():
@@ -121,7 +121,7 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
 def _run_command(words: list[str]) -> int:
     try:
         if _asks_for_properties(words):
-            from playhead.cli.config import list_properties
+            from playhead.cli.setup.config import list_properties
 
             return list_properties()
         code = app(words, prog_name="playhead", standalone_mode=False)

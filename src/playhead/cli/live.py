@@ -4,17 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
-from playhead.cli.complete import topic_names
-from playhead.cli.consent import answer
+from playhead.cli.completion import topic_names
+from playhead.cli.confirm import answer
 from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.playing import stopping, with_servers
-from playhead.cli.sentence import RULES, TRANSFORM, request
-from playhead.cli.shown import sample_lines
+from playhead.cli.replay.render import sample_lines
+from playhead.cli.replay.replay_options import RULES, TRANSFORM, request
+from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
-from playhead.live.wish import Wish, group_for, name_for, start_of, trigger_of
-from playhead.pipelines import Pipelines, pipeline_id
+from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
 from playhead.replay.api import Planned
+from playhead.replay.pipelines import Pipelines, pipeline_id
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _OF_A_REPLAY = ("pace", "max_gap", "redrive", "typed")
@@ -126,7 +126,7 @@ def _wish(run: Run, source: str, target: str) -> Wish:
 
 def _play(run: Run, wish: Wish) -> None:
     from playhead.live import api
-    from playhead.live.running import Runner
+    from playhead.live.runner import Runner
 
     pipelines = Pipelines()
     values = run.values
@@ -207,7 +207,7 @@ def _ask_or_stop(run: Run, name: str | None, more: str | None) -> None:
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:
-    from playhead.instant import show_ms
+    from playhead.grammar.instant import show_ms
 
     last = found.get("last_commit_ms")
     lag_s = found.get("lag_s")

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from playhead.cli.output import FORMATS, PROGRESS, Output
-from playhead.context import Configuration, configure
+from playhead.config.context import Configuration, configure
+from playhead.config.settings import BY_NAME
 from playhead.endpoint import check_topic
 from playhead.errors import BadValue
-from playhead.settings import BY_NAME
 
 Parameters = dict[str, Any]
 
@@ -59,13 +59,13 @@ def only_topics(found: Any) -> Any:
 
 
 def _complete_contexts(incomplete: str) -> list[str]:
-    from playhead.cli.complete import context_names
+    from playhead.cli.completion import context_names
 
     return context_names(incomplete)
 
 
 def _complete_properties(incomplete: str) -> list[str]:
-    from playhead.cli.complete import property_names
+    from playhead.cli.completion import property_names
 
     return property_names(incomplete)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from playhead.absence import Blank, Explained, total, within
 from playhead.files.archive import Committed
-from playhead.files.index import Index
+from playhead.files.archive_index import Index
 from playhead.record import Slice
 from playhead.source import Place
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.faults import abort_point
-from playhead.files import names
+from playhead.files import file_names
 from playhead.files.codec import Codec
-from playhead.files.names import EntryName, Format
-from playhead.files.store import Store
-from playhead.files.trouble import Damaged, NotAnArchive, OtherFormat
+from playhead.files.errors import Damaged, NotAnArchive, OtherFormat
+from playhead.files.file_names import EntryName, Format
+from playhead.files.stores.store import Store
+from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE, Entry
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
@@ -71,7 +71,7 @@ class Archive:
 
     def is_there(self) -> bool:
         """Whether the folder is an archive already; one of another format is refused."""
-        about = self._document(names.ABOUT)
+        about = self._document(file_names.ABOUT)
         if about is not None and about["format"] != self.format:
             raise OtherFormat(self.store.identity, found=about["format"], needed=self.format)
         return about is not None
@@ -80,38 +80,38 @@ class Archive:
         """Say what the folder is; again does no harm."""
         if not self.is_there():
             abort_point("files.before_archive")
-            self._publish(names.ABOUT, {"format": self.format})
+            self._publish(file_names.ABOUT, {"format": self.format})
             abort_point("files.archive_made")
 
     def need(self) -> None:
         """Refuse what is no archive, or one of another format."""
         if not self.is_there():
-            raise NotAnArchive(self.store.identity, reason=f"it has no {names.ABOUT}")
+            raise NotAnArchive(self.store.identity, reason=f"it has no {file_names.ABOUT}")
 
     def write_about(self, replay_id: str, topics: Mapping[str, Any]) -> None:
         """Keep what a replay knows of its topics beside their records."""
         abort_point("files.before_about")
-        self._publish(names.about_path(replay_id), {"topics": dict(topics)})
+        self._publish(file_names.about_path(replay_id), {"topics": dict(topics)})
         abort_point("files.about_written")
 
     def about(self, replay_id: str) -> Mapping[str, Any]:
         """What the replay knew of its topics; nothing of a replay that nobody prepared."""
-        document = self._document(names.about_path(replay_id))
+        document = self._document(file_names.about_path(replay_id))
         topics: Mapping[str, Any] = document["topics"] if document else {}
         return topics
 
     def abouts(self) -> list[Mapping[str, Any]]:
         """What each replay knew of its topics, in the order of the replays' ids."""
-        paths = sorted(filter(names.is_about, self.store.files(names.LEDGER)))
+        paths = sorted(filter(file_names.is_about, self.store.files(file_names.LEDGER)))
         documents = map(self._document, paths)
         return [document["topics"] for document in documents if document is not None]
 
-    def entry_names(self, folder: str = names.LEDGER) -> list[EntryName]:
+    def entry_names(self, folder: str = file_names.LEDGER) -> list[EntryName]:
         """The ledger files below a folder of the ledger, none of them read."""
-        parsed = map(names.entry_name, self.store.files(folder))
+        parsed = map(file_names.entry_name, self.store.files(folder))
         return [each for each in parsed if each is not None]
 
-    def committed(self, folder: str = names.LEDGER) -> list[Committed]:
+    def committed(self, folder: str = file_names.LEDGER) -> list[Committed]:
         """The entries below a folder of the ledger, in the order of their slices."""
         return self.read_entries(self.entry_names(folder))
 
@@ -132,10 +132,10 @@ class Archive:
 
         Writers that died have left them; where writers cannot be alone, one may be at work still.
         """
-        folder = names.place_folder(slice_.topic, slice_.partition)
+        folder = file_names.place_folder(slice_.topic, slice_.partition)
         strays = []
         for path in self.store.files(folder):
-            other = names.data_slice(path, self.format)
+            other = file_names.data_slice(path, self.format)
             if other is None or not other.overlaps(slice_):
                 continue
             if not self.read_entries(_entries_of(self.replays(), other)):
@@ -144,7 +144,7 @@ class Archive:
 
     def data(self, slice_: Slice, kept: Kept) -> bytes:
         """The bytes of a slice's file, which are those that the ledger knows."""
-        path = names.data_path(slice_, self.format)
+        path = file_names.data_path(slice_, self.format)
         data = self.store.read(path)
         if data is None:
             raise Damaged(self._where(path), reason="the file is gone")
@@ -169,11 +169,11 @@ class Archive:
             OSError,
             RecursionError,
         ) as error:
-            path = self._where(names.data_path(slice_, self.format))
+            path = self._where(file_names.data_path(slice_, self.format))
             raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
 
     def replays(self) -> list[str]:
-        found = map(names.replay_of, self.store.folders(names.LEDGER))
+        found = map(file_names.replay_of, self.store.folders(file_names.LEDGER))
         return sorted(each for each in found if each is not None)
 
     def _entry(self, name: EntryName, text: bytes) -> Committed:
@@ -219,4 +219,4 @@ def _whole(records: Records) -> Records:
 
 
 def _entries_of(replay_ids: Iterable[str], slice_: Slice) -> list[EntryName]:
-    return [EntryName(each, slice_, names.entry_path(each, slice_)) for each in replay_ids]
+    return [EntryName(each, slice_, file_names.entry_path(each, slice_)) for each in replay_ids]

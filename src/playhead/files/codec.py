@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from playhead.account import Account
-from playhead.files.groups import Group
-from playhead.files.names import Format
-from playhead.files.store import Piece
+from playhead.files.file_names import Format
+from playhead.files.regroup import Group
+from playhead.files.stores.store import Piece
 from playhead.record import Slice
 from playhead.records import Records
 

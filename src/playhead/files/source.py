@@ -8,9 +8,9 @@ from typing import Any
 
 from playhead.files.absences import ArchiveExplainer
 from playhead.files.archive import Archive, Committed, Kept
-from playhead.files.description import archive_of, checked_format, settled
-from playhead.files.index import Index, Segment
-from playhead.files.names import Format
+from playhead.files.archive_index import Index, Segment
+from playhead.files.file_names import Format
+from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records

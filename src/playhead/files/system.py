@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from playhead.context import Configuration
+from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import Request
 from playhead.source import Source
@@ -12,7 +12,7 @@ from playhead.systems import System
 from playhead.target import Target
 
 if TYPE_CHECKING:
-    from playhead.files.names import Format
+    from playhead.files.file_names import Format
 
 FORMATS = ("parquet", "json", "csv")
 

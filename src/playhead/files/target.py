@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from playhead.errors import BadValue
-from playhead.files import names
+from playhead.files import file_names
 from playhead.files.archive import Archive
 from playhead.files.codec import shown_times
-from playhead.files.description import archive_of, checked_format, settled
-from playhead.files.jsonl import bytes_as_json, headers_as_json
-from playhead.files.names import Format
-from playhead.files.parquet import ParquetCodec
-from playhead.files.survey import archive_made, surveyed
+from playhead.files.file_names import Format
+from playhead.files.formats.jsonl import bytes_as_json, headers_as_json
+from playhead.files.formats.parquet import ParquetCodec
+from playhead.files.inspect import archive_made, surveyed
+from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.files.terms import agree, kept_terms
-from playhead.files.typed import shown_fields
+from playhead.files.typed_columns import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
 from playhead.note import Note
@@ -98,14 +98,14 @@ class FilesTarget(Target):
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
         """One run at a time, by a lock on a local disk; S3 has no locks, and needs none (see Delivery)."""
-        return self._archive().store.held(replay_id, names.replay_folder(replay_id))
+        return self._archive().store.held(replay_id, file_names.replay_folder(replay_id))
 
     def replays(self) -> list[str]:
         """Those that have a ledger here."""
         return self._archive().replays()
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
-        found = self._archive().committed(names.replay_folder(replay_id))
+        found = self._archive().committed(file_names.replay_folder(replay_id))
         return [each.entry for each in found]
 
     @contextmanager
@@ -124,7 +124,7 @@ class FilesTarget(Target):
 
 def _row(record: Record, shown: str | None) -> dict[str, Any]:
     return {
-        "folder": names.place_folder(record.topic, record.partition),
+        "folder": file_names.place_folder(record.topic, record.partition),
         "offset": record.offset,
         "timestamp": shown,
         "key": json.loads(bytes_as_json(record.key)),

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Sequence
 
-from playhead.faults import abort_point
-from playhead.files import names
+from playhead.files import file_names
 from playhead.files.archive import Archive
+from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE
 from playhead.note import Note
 from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, without_terms
@@ -32,7 +32,7 @@ def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
     looks again: who sees other terms beside its own takes them back, so that never do two go on. Who
     sees none says so in a file, or one that died before it took its own back would stop them all.
     """
-    folder = names.replay_folder(replay_id)
+    folder = file_names.replay_folder(replay_id)
     with archive.store.alone(folder):
         kept = kept_terms(archive, replay_id)
         if kept is not None:
@@ -55,12 +55,12 @@ def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
 
 
 def _path(replay_id: str, terms: Terms) -> str:
-    return names.terms_path(replay_id, hashlib.sha256(terms.as_json().encode()).hexdigest())
+    return file_names.terms_path(replay_id, hashlib.sha256(terms.as_json().encode()).hexdigest())
 
 
 def _go_on(archive: Archive, path: str) -> None:
     """Say that it is these terms; once."""
-    agreed_path = names.agreed_path(path)
+    agreed_path = file_names.agreed_path(path)
     if archive.store.read(agreed_path) is None:
         archive.store.publish(agreed_path, [b"{}"])
         abort_point("files.terms_agreed")
@@ -68,13 +68,13 @@ def _go_on(archive: Archive, path: str) -> None:
 
 def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
     """What the files say, in the order of their names, and whether somebody went on with it."""
-    there = {*archive.store.files(names.replay_folder(replay_id))}
-    paths = sorted(filter(names.is_terms, there))
+    there = {*archive.store.files(file_names.replay_folder(replay_id))}
+    paths = sorted(filter(file_names.is_terms, there))
     texts = archive.store.read_all(paths)
     found = []
     for path, text in zip(paths, texts, strict=True):
         try:
-            is_agreed = names.agreed_path(path) in there
+            is_agreed = file_names.agreed_path(path) in there
             found += [] if text is None else [(Terms.from_json(text), is_agreed)]
         except UNREADABLE as exc:
             where = f"{archive.store.identity}/{path}"

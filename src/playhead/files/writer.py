@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.account import Account
-from playhead.faults import abort_point
-from playhead.files import names
+from playhead.files import file_names
 from playhead.files.archive import Archive, Kept
 from playhead.files.codec import Codec
-from playhead.files.comparison import compared
-from playhead.files.groups import Group, regrouped
-from playhead.files.store import Piece
-from playhead.files.trouble import OtherRecords
+from playhead.files.compare import compared
+from playhead.files.errors import OtherRecords
+from playhead.files.regroup import Group, regrouped
+from playhead.files.stores.store import Piece
+from playhead.host.faults import abort_point
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.records import Records
@@ -43,8 +43,8 @@ class FilesWriter:
         self._refuse_overlap(slice_)
         file = encoded(self._archive, account, records)
         place = (slice_.topic, slice_.partition)
-        ledger = names.entries_folder(self._replay_id, *place)
-        with self._archive.store.alone(names.place_folder(*place), ledger):
+        ledger = file_names.entries_folder(self._replay_id, *place)
+        with self._archive.store.alone(file_names.place_folder(*place), ledger):
             self._refuse_overlap(slice_)
             self._publish(account, file)
 
@@ -57,7 +57,7 @@ class FilesWriter:
 
     def _publish(self, account: Account, file: File | None) -> None:
         slice_, store = account.slice, self._archive.store
-        path = names.data_path(slice_, self._archive.format)
+        path = file_names.data_path(slice_, self._archive.format)
         kept = file and self._kept_by_others(slice_, file)
         entry = account.close(kept.as_details(path) if kept else None)
         if store.excludes:
@@ -70,14 +70,14 @@ class FilesWriter:
             store.publish(path, file.pieces, aside=lambda: abort_point("files.data_aside"))
         abort_point("files.data_published")
         store.publish(
-            names.entry_path(self._replay_id, slice_),
+            file_names.entry_path(self._replay_id, slice_),
             [entry.as_json().encode()],
             aside=lambda: abort_point("files.ledger_aside"),
         )
         abort_point("files.ledger_published")
 
     def _refuse_overlap(self, slice_: Slice) -> None:
-        folder = names.entries_folder(self._replay_id, slice_.topic, slice_.partition)
+        folder = file_names.entries_folder(self._replay_id, slice_.topic, slice_.partition)
         for name in self._archive.entry_names(folder):
             if name.slice.overlaps(slice_):
                 raise AlreadyCommitted(self._replay_id, found=slice_, committed=name.slice)
@@ -92,7 +92,7 @@ class FilesWriter:
             theirs = self._archive.codec.decode(self._archive.data(slice_, other.kept), slice_)
             if list(regrouped(ours)) == list(regrouped(theirs)):
                 return other.kept
-            path = names.data_path(slice_, self._archive.format)
+            path = file_names.data_path(slice_, self._archive.format)
             raise OtherRecords(path, replay_id=self._replay_id, other=other.replay_id)
         return file.kept
 

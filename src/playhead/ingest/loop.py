@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Literal
 
-from playhead.consent import Guard
-from playhead.faults import abort_point
+from playhead.config.guards import Guard
+from playhead.host.faults import abort_point
 from playhead.ingest.counts import Counts
-from playhead.ingest.path import Unfit
-from playhead.ingest.shape import Shape
-from playhead.ingest.teller import Heard
-from playhead.kafka.origins import refusal_headers
-from playhead.kafka.outlet import Outlet
+from playhead.ingest.json_path import Unfit
+from playhead.ingest.record_shape import Shape
+from playhead.ingest.status_lines import Heard
+from playhead.ingest.udp_socket import Listener
+from playhead.kafka.produce.nonblocking_sender import Outlet
+from playhead.kafka.write.dead_letter_headers import refusal_headers
 from playhead.record import Headers
-from playhead.udp.listener import Listener
 
 Rule = Literal["fail", "skip", "dlq"]
 PEER_HEADER = "peer"

@@ -3,8 +3,8 @@
 import re
 from typing import ClassVar, cast
 
-from playhead.clusters import connection_of
-from playhead.context import Configuration
+from playhead.config.clusters import connection_of
+from playhead.config.context import Configuration
 from playhead.endpoint import BAD_PATTERN, BadEndpoint, Endpoint, check_pattern
 from playhead.errors import UsageError
 from playhead.pace import Pace
@@ -59,7 +59,7 @@ class KafkaSystem(System):
         return servers[0] == servers[1]
 
     def source(self, end: Endpoint, _request: Request, configuration: Configuration) -> Source:
-        from playhead.kafka.source import KafkaSource
+        from playhead.kafka.read.source import KafkaSource
 
         if not end.name:
             raise BadEndpoint(str(end), reason="a source needs a topic")
@@ -69,8 +69,8 @@ class KafkaSystem(System):
         return KafkaSource(connection, topics=tuple(end.name.split(",")))
 
     def target(self, end: Endpoint, request: Request, configuration: Configuration) -> Target:
-        from playhead.kafka.routes import PartitionRule
-        from playhead.kafka.target import KafkaTarget
+        from playhead.kafka.write.routing import PartitionRule
+        from playhead.kafka.write.target import KafkaTarget
 
         if not end.name and not request.redrive:
             raise UsageError(

@@ -4,19 +4,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from playhead.clock import SystemClock, wait_until
-from playhead.context import Configuration
+from playhead.config.context import Configuration
 from playhead.errors import PlayheadError, Unavailable, UsageError
-from playhead.groups.plan import Reach
-from playhead.kafka.groups_times import first_times
-from playhead.kafka.source import KafkaSource
-from playhead.live.beginning import group_offsets, ledger_ends
-from playhead.live.waiting import Told, Waits
-from playhead.live.wish import Wish
-from playhead.pipelines import Pipeline, Pipelines, pipeline_id
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.groups.plan import Reach
+from playhead.kafka.groups.record_times import first_times
+from playhead.kafka.read.source import KafkaSource
+from playhead.live.backoff import Told, Waits
+from playhead.live.pipeline_spec import Wish
+from playhead.live.start_offsets import group_offsets, ledger_ends
 from playhead.replay import api
 from playhead.replay.api import Planned
-from playhead.replay.build import ends
+from playhead.replay.assemble import ends
+from playhead.replay.pipelines import Pipeline, Pipelines, pipeline_id
 from playhead.request import Request
 from playhead.source import Bounds, Place
 

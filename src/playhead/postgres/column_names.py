@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 from playhead.errors import Refused
-from playhead.postgres.layout import EXTRA, METADATA
-from playhead.postgres.routes import LONGEST_NAME
+from playhead.postgres.rows.column_layout import EXTRA, METADATA
+from playhead.postgres.rows.column_types import LONGEST_NAME
 
 _MOST_COLUMNS = 1_600
 # Every table has them already, as what the server itself knows of a row.

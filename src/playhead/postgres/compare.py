@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from playhead.account import Account, ErrorRule
 from playhead.ledger import Entry
-from playhead.postgres.conflict import named
-from playhead.postgres.decode import ORDER
 from playhead.postgres.ledger import Ledger
+from playhead.postgres.merge_sql import named
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
-from playhead.postgres.skipped import Skipped
-from playhead.postgres.staging import Stage
-from playhead.postgres.tables import OpenTable
-from playhead.postgres.wanted import (
+from playhead.postgres.skipped_records import Skipped
+from playhead.postgres.stage.stage import Stage
+from playhead.postgres.wanted_rows import (
     PLACE,
     WANTED,
     checksum,

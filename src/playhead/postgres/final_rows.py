@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from playhead.ledger import Entry
 from playhead.postgres.compare import accounted, written
-from playhead.postgres.conflict import AT, GONE, named
-from playhead.postgres.decode import ORDER
-from playhead.postgres.forms import FORM
+from playhead.postgres.merge_sql import AT, GONE, named
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.session import Session
-from playhead.postgres.skipped import Skipped
-from playhead.postgres.staging import Stage
-from playhead.postgres.tables import OpenTable
-from playhead.postgres.wanted import (
+from playhead.postgres.skipped_records import Skipped
+from playhead.postgres.stage.stage import Stage
+from playhead.postgres.wanted_rows import (
     BITS,
     LAYER,
     WANTED,

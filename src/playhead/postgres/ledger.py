@@ -4,16 +4,16 @@ import json
 from collections.abc import Sequence
 
 from playhead.account import Account
-from playhead.commit_order import refuse_wrong_order
 from playhead.ledger import Entry, entry_at, joined
-from playhead.postgres.conflict import literal, named
-from playhead.postgres.layout import OFFSET, PARTITION, TOPIC
-from playhead.postgres.own import OwnTable
+from playhead.postgres.merge_sql import literal, named
+from playhead.postgres.own_table import OwnTable
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC
 from playhead.postgres.session import Place, Session
 from playhead.postgres.table import Table
-from playhead.postgres.wanted import number
+from playhead.postgres.wanted_rows import number
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
+from playhead.task.commit_order import refuse_wrong_order
 
 # Not "playhead": a user of that name would find its own unqualified tables in there.
 DEFAULT = Place("playhead_ledger", "entries")

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 from psycopg import conninfo
 
-from playhead import exposed, secrets
+from playhead import secrets
+from playhead.config import exposed_logins
 from playhead.errors import DatabaseUnavailable, UsageError
 
 APPLICATION = "playhead"
@@ -54,7 +55,7 @@ def checked(url: str) -> dict[str, Any]:
 
     if said("password", "PGPASSWORD"):
         hosts = said("hostaddr", "PGHOSTADDR") or said("host", "PGHOST")
-        exposed.of_postgres(hosts.split(","), said("sslmode", "PGSSLMODE") or "prefer")
+        exposed_logins.of_postgres(hosts.split(","), said("sslmode", "PGSSLMODE") or "prefer")
     return given
 
 

@@ -12,8 +12,8 @@ from psycopg import conninfo, sql
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
-from playhead.postgres.failures import translated
-from playhead.postgres.link import Error, Link
+from playhead.postgres.adbc import Error, Link
+from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked
 
 # Found out within so long that the other side is gone; the URL may say otherwise.

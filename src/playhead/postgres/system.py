@@ -4,7 +4,7 @@ from typing import ClassVar, cast
 from urllib.parse import quote, unquote
 
 from playhead import secrets
-from playhead.context import Configuration
+from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import Request
 from playhead.systems import System
@@ -44,7 +44,7 @@ class PostgresSystem(System):
         return f"{end.address}{glue}table={quote(end.name, safe='{}')}"
 
     def target(self, end: Endpoint, request: Request, configuration: Configuration) -> Target:
-        from playhead.postgres.conflict import Rule
+        from playhead.postgres.merge_sql import Rule
         from playhead.postgres.target import PostgresTarget
 
         url = (

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.errors import PlayheadError, Refused, Unavailable
-from playhead.instant import show_ms
+from playhead.grammar.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.postgres import held
-from playhead.postgres.conflict import Rule
-from playhead.postgres.create import KINDS_OF_WHOLE, NewTable, table_for
-from playhead.postgres.inspection import Subject, refuse
-from playhead.postgres.inspection import notes as inspection_notes
-from playhead.postgres.latest import RIGHTS, Latest, is_needed, not_remembered
-from playhead.postgres.layout import Layout, layout_of
+from playhead.postgres import offsets_held
+from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
+from playhead.postgres.inspect import Subject, refuse
+from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
-from playhead.postgres.places import parts_of, place_of
+from playhead.postgres.merge_sql import Rule
+from playhead.postgres.open_table import Habits, OpenTable, depends_on_order
+from playhead.postgres.rows.column_layout import Layout, layout_of
 from playhead.postgres.session import Place, Session, open_session
+from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
-from playhead.postgres.tables import Habits, OpenTable, depends_on_order
+from playhead.postgres.table_name import parts_of, place_of
 from playhead.postgres.terms import Beginning, Replays, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
@@ -221,16 +221,16 @@ class PostgresTarget(Target):
             return any(needs_all_slices(self._open_table(session, each)) for each in topics)
 
     def held_offsets(self, spans: Sequence[Slice], /) -> HeldOffsets:
-        return held.held_offsets(self.url, self.table, spans)
+        return offsets_held.held_offsets(self.url, self.table, spans)
 
     def has_offsets(self, topics: Sequence[str], /) -> bool:
-        return held.has_offsets(self.url, self.table, topics)
+        return offsets_held.has_offsets(self.url, self.table, topics)
 
     def columns_there(self, topics: Sequence[str], wanted: Sequence[str], /) -> tuple[str, ...]:
-        return held.columns_there(self.url, self.table, topics, wanted)
+        return offsets_held.columns_there(self.url, self.table, topics, wanted)
 
     def safest_conflict_rule(self, topics: Sequence[str], key: Sequence[str], /) -> Rule | None:
-        return held.gentle_rule(self.url, self.table, topics, key)
+        return offsets_held.gentle_rule(self.url, self.table, topics, key)
 
     def known_by_columns(self, columns: tuple[str, ...], /) -> "PostgresTarget":
         return replace(self, known_by=columns)

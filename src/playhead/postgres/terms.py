@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from playhead.faults import abort_point
+from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE
 from playhead.note import Note
 from playhead.postgres.ledger import Ledger
-from playhead.postgres.own import OwnTable
+from playhead.postgres.own_table import OwnTable
 from playhead.postgres.session import Place, Session
 from playhead.terms import OtherTerms, Terms, UnknownTerms, Whereto, agreed, without_terms
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
-from playhead.faults import abort_point
+from playhead.host.faults import abort_point
 from playhead.ledger import Entry
-from playhead.postgres import apart
-from playhead.postgres.absence import Absence
-from playhead.postgres.appended import AppendedRows
+from playhead.postgres import split_existing
 from playhead.postgres.compare import Comparison, rows_by
-from playhead.postgres.decode import Decoded
-from playhead.postgres.failures import UNIQUE_VIOLATION, DataError, StatementRefused
+from playhead.postgres.compare_appended import AppendedRows
+from playhead.postgres.compare_rows import Judgement
+from playhead.postgres.errors import UNIQUE_VIOLATION, DataError, StatementRefused
 from playhead.postgres.final_rows import FinalRows
-from playhead.postgres.judged import Judgement
+from playhead.postgres.find_missing import Absence
 from playhead.postgres.ledger import Ledger
+from playhead.postgres.open_table import OpenTable, copied
+from playhead.postgres.rows.decode import Decoded
 from playhead.postgres.session import Place as TablePlace
 from playhead.postgres.session import Session
-from playhead.postgres.staging import Stage
-from playhead.postgres.tables import OpenTable, copied
+from playhead.postgres.stage.stage import Stage
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Place
@@ -188,7 +188,7 @@ class PostgresWriter:
             with self._begun(table, account):
                 if table.latest is not None and not table.latest.is_empty():
                     raise _TooMany
-                parts = apart.part(self._session, table.merge(decoded), decoded)
+                parts = split_existing.part(self._session, table.merge(decoded), decoded)
                 if parts is None:
                     raise _TooMany
                 new, met = parts

@@ -5,29 +5,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playhead.consent import Consent, need_consent
-from playhead.context import Configuration, configure
+from playhead.config.context import Configuration, configure
+from playhead.config.guards import Consent, need_consent
+from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint, system_of
 from playhead.errors import UsageError
-from playhead.job import Job
-from playhead.journal import Journal
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.begun import begun_plan, plan_from_ledger, refuse_other_terms
-from playhead.replay.build import as_source, ends, guards, refuse_idle_rules
-from playhead.replay.comparing import against_archive, against_table, against_topics
+from playhead.replay.assemble import as_source, ends, guards, refuse_idle_rules
+from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
+from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
-from playhead.replay.planning import Planner
-from playhead.replay.replaced import refuse_another_target
-from playhead.replay.running import Progress, Runner
-from playhead.replay.verifying import Verification, verify
+from playhead.replay.guards import refuse_another_target
+from playhead.replay.journal import Journal
+from playhead.replay.planner import Planner
+from playhead.replay.runner import Progress, Runner
+from playhead.replay.verify import Verification, verify
 from playhead.request import Request
-from playhead.servers import kept_servers
 from playhead.span import Span
 from playhead.target import Inventory
+from playhead.task.job import Job
 from playhead.time_span import ReadOn
-from playhead.transform import Transform
+from playhead.transform.transform import Transform
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from playhead.context import Configuration
+from playhead.config.context import Configuration
 from playhead.errors import PlayheadError
-from playhead.job import Job
 from playhead.records import Records
-from playhead.transform import Transform
+from playhead.task.job import Job
+from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ class Engine:
     def check_words(self) -> None:
         """Refuse what must not be in a transform, as far as its words tell; the engine is not asked."""
         if self._transform is not None:
-            from playhead.spark.functions import check_calls
+            from playhead.spark.allowed_functions import check_calls
 
             for expression in self._transform.expressions():
                 check_calls(expression)

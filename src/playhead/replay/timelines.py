@@ -3,19 +3,19 @@
 import time
 from dataclasses import replace
 
-from playhead.clusters import connection_of
-from playhead.context import Configuration
+from playhead.config.clusters import connection_of
+from playhead.config.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.span import Resolved
-from playhead.timeline import Timeline
+from playhead.timeline.timeline import Timeline
 
 
 def timeline_of(
     end: Endpoint, configuration: Configuration, resolved: Resolved, *, buckets: int
 ) -> Timeline:
     """The span of a topic in so many buckets; a span by offsets counts as none, for it has no times."""
-    from playhead.kafka.edges import timeline
+    from playhead.kafka.read.timeline import timeline
 
     if end.system != "kafka" or not end.name:
         raise UsageError(

@@ -7,12 +7,12 @@ import signal
 import subprocess
 from pathlib import Path
 
-from playhead import jars
 from playhead.errors import SandboxError
-from playhead.faults import abort_point
-from playhead.folders import opened, read_plain
-from playhead.runtime import Java, find_java
-from playhead.sandbox.ground import (
+from playhead.host import jars
+from playhead.host.faults import abort_point
+from playhead.host.folders import opened, read_plain
+from playhead.host.runtimes import Java, find_java
+from playhead.sandbox.folder import (
     LOOPBACK,
     Memory,
     give,

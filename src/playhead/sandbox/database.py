@@ -6,10 +6,10 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from playhead.faults import abort_point
-from playhead.folders import opened, read_plain
-from playhead.runtime import find_postgres
-from playhead.sandbox.ground import (
+from playhead.host.faults import abort_point
+from playhead.host.folders import opened, read_plain
+from playhead.host.runtimes import find_postgres
+from playhead.sandbox.folder import (
     LOOPBACK,
     Memory,
     give,

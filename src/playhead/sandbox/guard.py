@@ -5,23 +5,10 @@ other end; nothing has to be polled and no signal can be missed.
 """
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
-from playhead.runtime import command_of
 from playhead.sandbox.sandbox import Sandbox
-
-
-def start_guard(directory: Path) -> "subprocess.Popen[bytes]":
-    """A guard over the sandbox of `directory` that acts when this process ends or closes its stdin."""
-    return subprocess.Popen(
-        [*command_of("playhead.sandbox.guard"), str(directory)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from playhead.clock import SystemClock, wait_until
-from playhead.detached import Detached
 from playhead.errors import SandboxError, ServerDidNotStart
-from playhead.folders import open_plain, read_plain
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.detached import Detached
+from playhead.host.folders import open_plain, read_plain
 
 # The shell writes its own pid and start time before it becomes the server. Written by anyone else, a
 # crash between start and note would leave a server that nobody knows of. The note is its open stdin:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import SandboxError, ServerDidNotStart
-from playhead.faults import abort_point
-from playhead.sandbox import ground
+from playhead.host.atomic_file import write_whole
+from playhead.host.faults import abort_point
+from playhead.host.runtimes import command_of
+from playhead.sandbox import folder as ground
 from playhead.sandbox.broker import Broker
 from playhead.sandbox.database import Database, database_url
-from playhead.sandbox.ground import LOOPBACK, Memory
-from playhead.whole import write_whole
+from playhead.sandbox.folder import LOOPBACK, Memory
 
 _STARTS = 4
 """How often a server is started when others keep taking the port between our choice and its use."""
@@ -230,9 +231,14 @@ class Sandbox:
         return [server.title for server, was in zip(servers, stopped, strict=True) if was]
 
     def _guard(self) -> "subprocess.Popen[bytes]":
-        from playhead.sandbox.guard import start_guard
-
-        return start_guard(self.directory)
+        """A process that stops this sandbox when this process ends or closes its stdin."""
+        return subprocess.Popen(
+            [*command_of("playhead.sandbox.guard"), str(self.directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def _bring_up(server: Broker | Database, memory: Memory, say: Callable[[str], None]) -> None:

@@ -1,6 +1,5 @@
 """Decoders by the word that people say, and how what they give is shown."""
 
-import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from playhead import decoding
 from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS, WHOLE, Kinds
-from playhead.errors import BadValue, MissingPiece, PlayheadError
+from playhead.errors import BadValue, MissingPiece
 from playhead.record import Headers
-from playhead.schemas import plain
+from playhead.schemas import plain_forms
+from playhead.schemas.errors import Undecodable
 
 if TYPE_CHECKING:
     from playhead.schemas.registry import Registry
@@ -26,21 +26,6 @@ _KINDS: Final = {
     **dict.fromkeys(("string", "base64", "hex"), decoding.TEXT),
     "uuid": decoding.UUID,
 }
-
-
-class Undecodable(PlayheadError):
-    """Bytes that are not what they were said to be."""
-
-    def __init__(self, form: str, *, reason: str, hint: str | None = None) -> None:
-        self.form, self.reason = form, reason
-        super().__init__(f"cannot be decoded as {form}: {reason}", hint=hint)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.form, self.reason, self.hint)
-
-
-def _again(form: str, reason: str, hint: str | None) -> Undecodable:
-    return Undecodable(form, reason=reason, hint=hint)
 
 
 class Decoder(Protocol):
@@ -84,8 +69,8 @@ class Plain:
 
 def decoder(word: str, *, registry_url: str | None = None, where: str = "--decode") -> Decoder:
     """The decoder that a word means; one of a registry needs to know where that is."""
-    if word in plain.FORMS:
-        return Plain(word, plain.FORMS[word])
+    if word in plain_forms.FORMS:
+        return Plain(word, plain_forms.FORMS[word])
     if word not in REGISTERED:
         raise BadValue(where, found=word, needed=", ".join(WORDS))
     if registry_url is None:
@@ -94,7 +79,7 @@ def decoder(word: str, *, registry_url: str | None = None, where: str = "--decod
             needed_for=f"{where} {word}",
             hint="give --schema-registry https://… or SCHEMA_REGISTRY_URL, or say schema_registry in a context",
         )
-    from playhead.schemas.registered import Registered
+    from playhead.schemas.registry_decoder import Registered
 
     return Registered(_registry(registry_url), REGISTERED[word])
 
@@ -108,19 +93,3 @@ def _registry(url: str) -> "Registry":
 def as_text(decoded: Any) -> str:
     """How a decoded value stands in a line: a text as it is, all else as JSON."""
     return decoded if isinstance(decoded, str) else json.dumps(decoded, ensure_ascii=False)
-
-
-def as_json(value: Any) -> Any:
-    """What a library gave, as JSON can say it: bytes as `{"base64": …}`, times and decimals as text."""
-    if isinstance(value, dict):
-        return {str(name): as_json(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(each) for each in value]
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, float):
-        return plain.finite(value)
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    shown = getattr(value, "isoformat", None)
-    return shown() if shown is not None else str(value)

@@ -9,8 +9,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.message import DecodeError
 
 from playhead.decoding import Kinds
-from playhead.schemas.proto_text import compile_proto
-from playhead.schemas.proto_values import Values, kinds
+from playhead.schemas.proto_compiler import compile_proto
+from playhead.schemas.proto_json import Values, kinds
 from playhead.schemas.registry import Registry, Schema
 
 _BUILT_IN = "google/protobuf/"

@@ -11,9 +11,10 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from playhead import exposed, secrets
+from playhead import secrets
+from playhead.config import exposed_logins
 from playhead.errors import BadValue, PlayheadError, Unavailable
-from playhead.schemas.framing import SchemaId
+from playhead.schemas.schema_id import SchemaId
 
 _WITHIN_S = 10.0
 _TRIES = 3
@@ -88,7 +89,7 @@ class Registry:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             encoded = base64.b64encode(pair.encode()).decode()
             self._login = f"Basic {secrets.remember(encoded)}"
-            exposed.of_http("schema registry", self.url)
+            exposed_logins.of_http("schema registry", self.url)
 
     def schema(self, schema_id: SchemaId) -> Schema:
         """The schema with this id."""

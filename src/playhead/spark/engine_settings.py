@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Mapping
 
-from playhead import jars
+from playhead.host import jars
 
 LOCAL = "local[*]"
 _LOCAL_CLUSTER = "local-cluster"

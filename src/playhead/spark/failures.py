@@ -2,8 +2,8 @@
 
 import json
 
-from playhead.clock import SystemClock, wait_until
 from playhead.errors import PlayheadError, Unavailable
+from playhead.host.clock import SystemClock, wait_until
 
 _MARK = "PLAYHEAD-ERROR "
 OUT_OF_REACH = "PLAYHEAD-TIME-OUT-OF-REACH"

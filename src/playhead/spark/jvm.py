@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from playhead import jars, paths, private
 from playhead.errors import PlayheadError
-from playhead.runtime import Java, find_java, find_spark_home, workers_path
-from playhead.spark.folder import EngineFolder
+from playhead.host import jars, paths, private_files
+from playhead.host.runtimes import Java, find_java, find_spark_home, workers_path
+from playhead.spark.engine_folder import EngineFolder
 
 # Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, less jdk.incubator.vector.
 _MODULE_OPTIONS = (
@@ -163,7 +163,7 @@ def launch(
     options = [*more_options, _ENDS_WHEN_FULL, f"-XX:ErrorFile={log}.crash"]
     options.append(f"-Djava.io.tmpdir={folder.path}")
     try:
-        with private.opened(log, "wb") as output:
+        with private_files.opened(log, "wb") as output:
             process = subprocess.Popen(
                 _command(blueprint, conf, options),
                 # The JVM ends when its stdin does: however we end, it does not stay.
@@ -273,7 +273,7 @@ def _read_connection(info: Path) -> tuple[int, str]:
 
 
 def _new_log() -> Path:
-    folder = private.folder(paths.state_dir() / "logs")
+    folder = private_files.folder(paths.state_dir() / "logs")
     old = sorted(folder.glob("engine-*.log*"), key=lambda file: file.stat().st_mtime)
     for file in old[:-_KEPT_LOGS]:
         file.unlink(missing_ok=True)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from playhead.cutter import Drawn
 from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped
-from playhead.job import Job, Report, play
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
-from playhead.spark.handed import Handover, handing
-from playhead.spark.lean import without_pandas
-from playhead.transform import Transform
+from playhead.spark.no_pandas import without_pandas
+from playhead.spark.task_secrets import Handover, handing
+from playhead.task.job import Job, Report, play
+from playhead.task.slicer import Drawn
+from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,10 +50,10 @@ def _frame(
     indexes = spark.range(0, len(job.works), 1, len(job.works))
     if transform is None:
         return indexes.mapInArrow(handover.task(_Player(job)), REPORT)
-    from playhead.spark import rows
+    from playhead.spark import arrow_rows
     from playhead.spark.transform import apply
 
-    schema = rows.SCHEMA if job.decoding is None else rows.DECODED_SCHEMA
+    schema = arrow_rows.SCHEMA if job.decoding is None else arrow_rows.DECODED_SCHEMA
     word = _Word(uuid4().hex, handover.folder)
     read = indexes.mapInArrow(handover.task(_Drawer(job, word)), schema)
     return apply(read, transform).mapInArrow(handover.task(_Committer(job, word)), REPORT)
@@ -73,21 +73,21 @@ def transformed(
     """Records as the transform leaves them, those that it keeps: for samples and checks."""
     import pyarrow as pa
 
-    from playhead.cutter import KEPT
-    from playhead.spark import rows
+    from playhead.spark import arrow_rows
     from playhead.spark.transform import apply
+    from playhead.task.slicer import KEPT
 
     drawn = []
     for number, records in enumerate(part for each in samples for part in _parts_of(each)):
-        table = pa.Table.from_batches([rows.of(records, number, None)])
+        table = pa.Table.from_batches([arrow_rows.of(records, number, None)])
         try:
             with _rules(spark, transform):
                 arrow = apply(spark.createDataFrame(table), transform).toArrow()
         except Exception as exc:
             raise failure(exc) from exc
         for part in arrow.to_batches():
-            for each in rows.read(part):
-                if isinstance(each, rows.Run):
+            for each in arrow_rows.read(part):
+                if isinstance(each, arrow_rows.Run):
                     kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
                     drawn.append(each.records.pick(kept))
     return drawn
@@ -171,7 +171,7 @@ class _Drawer(Task):
         self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from playhead.spark import rows
+        from playhead.spark import arrow_rows
 
         for index in _indexes(parts):
             slices = [slice_ for lane in self._job.works[index] for slice_ in lane]
@@ -179,12 +179,12 @@ class _Drawer(Task):
             with self._job.source.open() as source:
                 reader = reading(source, self._job.decoding)
                 for number, slice_ in enumerate(slices):
-                    yield rows.begin(index, number, is_decoded=is_decoded)
+                    yield arrow_rows.begin(index, number, is_decoded=is_decoded)
                     for records in reader.read(slice_):
                         if self._job.is_stopped() or self._word.is_given(index):
                             return
-                        yield rows.of(records, number, self._job.filter.verdicts(records))
-                    yield rows.end(index, number, is_decoded=is_decoded)
+                        yield arrow_rows.of(records, number, self._job.filter.verdicts(records))
+                    yield arrow_rows.end(index, number, is_decoded=is_decoded)
 
 
 class _Committer(Task):
@@ -194,11 +194,11 @@ class _Committer(Task):
         self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from playhead.spark import rows
+        from playhead.spark import arrow_rows
 
-        stream = (each for part in parts for each in rows.read(part))
+        stream = (each for part in parts for each in arrow_rows.read(part))
         for first in stream:
-            if not isinstance(first, rows.Begin):
+            if not isinstance(first, arrow_rows.Begin):
                 continue  # what a work that gave up, or was stopped, has left behind
             reports = play(self._job, first.work, _from(stream))
             yield _reported(reports)
@@ -212,7 +212,7 @@ class _Committer(Task):
 
 def _from(stream: Iterator[Any]) -> Any:
     """Draws a work's slices from the stream, whose first control row has been read."""
-    from playhead.spark import rows
+    from playhead.spark import arrow_rows
 
     has_begun = True
 
@@ -222,7 +222,7 @@ def _from(stream: Iterator[Any]) -> Any:
             raise Stopped(f"stopped before {slice_}")
         has_begun = False
         for each in stream:
-            if isinstance(each, rows.End):
+            if isinstance(each, arrow_rows.End):
                 return
             yield each.records, each.verdicts
         # The reader was told to stop: what it had not read is not absent.

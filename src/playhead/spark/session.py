@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playhead import exposed, jars
+from playhead.config import exposed_logins
 from playhead.errors import MissingPiece
+from playhead.host import jars
+from playhead.host.runtimes import workers_path
 from playhead.printable import printable
-from playhead.runtime import workers_path
-from playhead.spark import aot, engine_settings, habits, jvm
+from playhead.spark import engine_settings, jvm, jvm_cache, process_habits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -62,7 +63,7 @@ def session(
         _require("grpc", "grpc_status", "zstandard")
         from pyspark.sql import SparkSession
 
-        exposed.of_connect(remote)
+        exposed_logins.of_connect(remote)
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     spark = _active()
     if spark is None:
@@ -74,7 +75,7 @@ def session(
     if hasattr(spark, "_jsparkSession") and not tasks_are_ours(spark):
         context = spark.sparkContext
         if context.getConf().get("spark.authenticate", "false") != "true":
-            exposed.of_engine(context.master)
+            exposed_logins.of_engine(context.master)
     return spark
 
 
@@ -192,7 +193,7 @@ def _stops(active: "SparkContext") -> bool:
 
     def stop_it() -> None:
         with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
-            habits.stop_accumulators_aside(active)
+            process_habits.stop_accumulators_aside(active)
             active.stop()
 
     stopping = threading.Thread(target=stop_it, name="engine", daemon=True)
@@ -236,15 +237,15 @@ def _start(settings: dict[str, str], memory: str) -> "SparkSession":
     if _has_jvm():
         return _build(settings | engine_settings.executors_secret(settings))
     blueprint = jvm.blueprint_for(memory)
-    cache = aot.cache_for(blueprint)
+    cache = jvm_cache.cache_for(blueprint)
     usable = cache if cache is not None and cache.is_there() else None
     booting = jvm.launch(blueprint, settings, more_options=usable.options if usable else ())
-    check = aot.Check(usable) if usable else None
+    check = jvm_cache.Check(usable) if usable else None
     _import_pyspark()
     engine = _settle(booting, check, usable, blueprint, settings)
     spark = _connect(engine, settings)
     if cache is not None and not cache.is_there():
-        aot.start_training()
+        jvm_cache.start_training()
     return spark
 
 
@@ -256,8 +257,8 @@ def _import_pyspark() -> None:
 
 def _settle(
     booting: jvm.Launch,
-    check: aot.Check | None,
-    cache: aot.Cache | None,
+    check: jvm_cache.Check | None,
+    cache: jvm_cache.Cache | None,
     blueprint: jvm.Blueprint,
     settings: dict[str, str],
 ) -> _Engine:
@@ -271,7 +272,7 @@ def _settle(
     if not check.is_whole():
         gateway.close()
         return _without(cache, "it is damaged", blueprint, settings)
-    if aot.was_refused(gateway.log):
+    if jvm_cache.was_refused(gateway.log):
         _warn(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
         cache.discard()
         return _Engine(gateway, has_cache=False)
@@ -283,7 +284,7 @@ def _warn(text: str) -> None:
 
 
 def _without(
-    cache: aot.Cache, reason: str, blueprint: jvm.Blueprint, settings: dict[str, str]
+    cache: jvm_cache.Cache, reason: str, blueprint: jvm.Blueprint, settings: dict[str, str]
 ) -> _Engine:
     gateway = jvm.launch(blueprint, settings).wait()
     # Only now is it known that the cache was to blame, and not whatever would stop any start.
@@ -325,7 +326,7 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with habits.kept_away():
+    with process_habits.kept_away():
         return builder.getOrCreate()
 
 
@@ -341,7 +342,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     }
     with _environment(handed):
         spark = _build(dict(settings) | engine_settings.executors_secret(settings))
-    habits.quiet(spark.sparkContext)
+    process_habits.quiet(spark.sparkContext)
     atexit.register(shut_down)
     return spark
 

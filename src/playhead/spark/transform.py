@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from playhead.expression import BadExpression, Kind
-from playhead.spark.complaint import COLUMNS, at_all_of, complaint
-from playhead.spark.functions import check_calls, compared_literals
-from playhead.spark.rows import RAW
-from playhead.spark.vetting import can_be_asked, refuse_meant, refuse_read
-from playhead.transform import Output, Transform
-from playhead.translation import Expression
+from playhead.spark.allowed_functions import check_calls, compared_literals
+from playhead.spark.arrow_rows import RAW
+from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
+from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
+from playhead.transform.spark_sql import Expression
+from playhead.transform.tokens import BadExpression, Kind
+from playhead.transform.transform import Output, Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

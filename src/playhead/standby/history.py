@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.instant import show_ms
-from playhead.journal import Journal, Run
+from playhead.grammar.instant import show_ms
+from playhead.replay.journal import Journal, Run
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS triggered (

@@ -8,11 +8,11 @@ point. A new system passes `exercise_source` and `exercise_target`; `sample_reco
 look at.
 """
 
-from playhead.faults import Aborted, abort_points, armed
+from playhead.host.faults import Aborted, abort_points, armed
 from playhead.testing.clock import ManualClock
-from playhead.testing.lists import Abort, ListSource, ListTarget
-from playhead.testing.proxy import LinkProxy
-from playhead.testing.replaying import replay
+from playhead.testing.link_proxy import LinkProxy
+from playhead.testing.memory import Abort, ListSource, ListTarget
+from playhead.testing.replay import replay
 from playhead.testing.source_contract import exercise_source, sample_records
 from playhead.testing.target_contract import exercise_target
 

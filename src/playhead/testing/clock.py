@@ -2,7 +2,7 @@
 
 from threading import Condition
 
-from playhead.clock import Clock
+from playhead.host.clock import Clock
 
 _NOON_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 # Real time. A test whose clock nobody moves should end with a reason, not hang.

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from playhead.connection import KafkaConnection
-from playhead.kafka.admin import Admin
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Endpoints, Sandbox
-from playhead.sandbox.ground import LOOPBACK, free_port
-from playhead.testing.proxy import LinkProxy
+from playhead.sandbox.folder import LOOPBACK, free_port
+from playhead.testing.link_proxy import LinkProxy
 
 MakeTopic = Callable[..., str]
 

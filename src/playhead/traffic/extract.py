@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from playhead.traffic.documents import Document
-from playhead.traffic.extracted import UUID_COLUMN
-from playhead.traffic.filters import TrafficFilter
-from playhead.traffic.lots import lots_of
-from playhead.traffic.pairs import Pair, uuid_of
-from playhead.traffic.paths import MISSING, Path, shown
-from playhead.traffic.rrpairs import pairs
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.formats.extract_csv import UUID_COLUMN
+from playhead.traffic.formats.rrpair import pairs
+from playhead.traffic.json_documents import Document
+from playhead.traffic.pair import Pair, uuid_of
+from playhead.traffic.pair_path import MISSING, Path, shown
+from playhead.traffic.record_sets import lots_of
 from playhead.traffic.snapshot import Snapshot
 
 _MOST_NAMED = 5

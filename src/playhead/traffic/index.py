@@ -7,8 +7,8 @@ from typing import Final
 from playhead.note import Note
 from playhead.source import UNREAD, Bounds, Place
 from playhead.traffic.catalog import Catalog
-from playhead.traffic.lanes import Lane
-from playhead.traffic.lots import ID_MARK
+from playhead.traffic.partition_offsets import Lane
+from playhead.traffic.record_sets import ID_MARK
 
 _SHOWN: Final = 4
 _NOTHING: Final = Bounds(0, 0, 0)

@@ -11,10 +11,10 @@ from playhead.record import Slice, TimestampType
 from playhead.records import Records
 from playhead.source import OutOfBounds, Place
 from playhead.traffic.catalog import Catalog, Row
-from playhead.traffic.columns import Columns
 from playhead.traffic.index import TrafficIndex
-from playhead.traffic.lanes import Held, Lane, Piece
-from playhead.traffic.shapes import Strange
+from playhead.traffic.json_numbers import Strange
+from playhead.traffic.partition_offsets import Held, Lane, Piece
+from playhead.traffic.record_columns import Columns
 from playhead.traffic.snapshot import Snapshot, is_packed, opened
 
 _MOST_RECORDS: Final = 4_096

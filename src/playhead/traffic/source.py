@@ -10,12 +10,12 @@ from playhead.absence import OneReason
 from playhead.errors import Refused
 from playhead.note import Note
 from playhead.source import Bounds, Place, Reader, SourceFacts, TopicFacts
-from playhead.traffic import extracted, gor, har, rrpairs
+from playhead.traffic.build_catalog import index_of
 from playhead.traffic.catalog import Catalog
-from playhead.traffic.cataloguing import index_of
-from playhead.traffic.filters import TrafficFilter
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.formats import extract_csv, goreplay, har, rrpair
 from playhead.traffic.index import TrafficIndex
-from playhead.traffic.lanes import Lane
+from playhead.traffic.partition_offsets import Lane
 from playhead.traffic.reader import Files, Parse, TrafficReader
 from playhead.traffic.snapshot import Snapshot, find_file, find_snapshot
 
@@ -34,9 +34,9 @@ class Form(NamedTuple):
 
 
 FORMS: Final[Mapping[str, Form]] = {
-    "rrpair": Form(find_snapshot, None, rrpairs.read_row, "they were not captured"),
-    "extract": Form(find_file, extracted.scan, extracted.read_row, "rows without a value"),
-    "gor": Form(find_file, gor.scan, gor.read_row, "requests without a body"),
+    "rrpair": Form(find_snapshot, None, rrpair.read_row, "they were not captured"),
+    "extract": Form(find_file, extract_csv.scan, extract_csv.read_row, "rows without a value"),
+    "gor": Form(find_file, goreplay.scan, goreplay.read_row, "requests without a body"),
     "har": Form(find_file, har.scan, har.read_row, "requests without a body"),
 }
 

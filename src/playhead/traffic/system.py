@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from playhead.context import Configuration
+from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import Request
 from playhead.source import Source

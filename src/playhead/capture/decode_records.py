@@ -1,0 +1,208 @@
+"""Reads the records of a Produce or a Fetch, and gives them in the form that captured traffic has.
+
+Kafka keeps records in sets of one or more; each set has a head and is packed as a whole. A number
+that is zero is left out, as everywhere in captured traffic. A key or a value is left out when it is
+null, and is there when it is empty.
+"""
+
+import struct
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from playhead.capture.compression import NAMES, CodecMissing, unpacked
+from playhead.capture.protocol import Malformed
+
+Document = dict[str, Any]
+_HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_BYTES: Final = 12  # the offset and the length, which the length does not count
+_MAGIC_AT: Final = 16
+_CURRENT: Final = 2
+_CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL, _HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
+_FLAGS: Final = {
+    _LOG_APPEND: "ATTRIBUTE_LOG_APPEND_TIME",
+    _TRANSACTIONAL: "ATTRIBUTE_TRANSACTIONAL",
+    _CONTROL: "ATTRIBUTE_CONTROL",
+    _HORIZON: "ATTRIBUTE_DELETE_HORIZON",
+}
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What one request or response may still become: a few bytes of it can mean gigabytes."""
+
+    entries: int = 600_000
+    """Records, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
+    unpacked_bytes: int = 128 << 20
+
+    def take(self, entries: int) -> None:
+        if not 0 <= entries <= self.entries:
+            raise Malformed(f"{entries:,} entries, where {self.entries:,} more are read")
+        self.entries -= entries
+
+
+def record_sets(data: bytes | memoryview, bounds: Bounds) -> tuple[list[Document], list[str], int]:
+    """The sets, why some of them could not be read, and how many bytes are left of one that was cut.
+
+    A broker cuts the last one where its answer is full, and clients leave it out.
+    """
+    view = memoryview(data)
+    sets, reasons, at = list[Document](), list[str](), 0
+    for head_at, end in _places(view):
+        try:
+            sets.append(_set(view[head_at:end], bounds))
+        except (Malformed, CodecMissing, struct.error, IndexError) as exc:
+            reasons.append(str(exc) or type(exc).__name__)
+            sets.append(_as_it_is(view[head_at:end], reasons[-1]))
+        at = end
+    return sets, reasons, len(view) - at
+
+
+def _places(view: memoryview) -> Iterator[tuple[int, int]]:
+    at = 0
+    while len(view) - at > _MAGIC_AT:
+        (length,) = struct.unpack_from(">i", view, at + 8)
+        end = at + _LENGTH_BYTES + length
+        if end > len(view):
+            return
+        if end <= at + _MAGIC_AT:
+            raise Malformed(f"a set of records of {length} bytes")
+        yield at, end
+        at = end
+
+
+def _as_it_is(view: memoryview, reason: str) -> Document:
+    offset, length = struct.unpack_from(">qi", view)
+    document: Document = {"magic": view[_MAGIC_AT], "batchLength": length}
+    if offset:
+        document["baseOffset"] = str(offset)
+    return document | {"undecoded": undecoded(view, reason)}
+
+
+def undecoded(found: bytes | memoryview, reason: str) -> Document:
+    """Bytes that could not be read; an object, which no reader takes for something that it knows."""
+    return {"base64": b64encode(found).decode(), "reason": reason}
+
+
+def _set(view: memoryview, bounds: Bounds) -> Document:
+    if view[_MAGIC_AT] != _CURRENT:
+        raise Malformed(f"records of the old form {view[_MAGIC_AT]}")
+    head = _HEAD.unpack_from(view)
+    offset, length, leader, magic, crc, attributes, last, base, most, pid, epoch, seq, count = head
+    bounds.take(count)
+    plain = unpacked(attributes & _CODEC, view[_HEAD.size :], bounds.unpacked_bytes)
+    if attributes & _CODEC:
+        bounds.unpacked_bytes -= len(plain)
+    is_control = bool(attributes & _CONTROL)
+    document: Document = {
+        "attributes": _attributes(attributes),
+        "baseSequence": seq,
+        "baseTimestamp": str(base),
+        "batchLength": length,
+        "crc32": crc,
+        "magic": magic,
+        "maxTimestamp": str(most),
+        "producerEpoch": epoch,
+        "producerId": str(pid),
+        "records": _records(plain, count, is_control),
+    }
+    if attributes & _LOG_APPEND:
+        for record in document["records"]:
+            record["timestamp"] = str(most)  # the broker's time is one for all of them
+    if offset:
+        document["baseOffset"] = str(offset)
+    if last:
+        document["lastOffsetDelta"] = last
+    if leader:
+        document["partitionLeaderEpoch"] = leader
+    return document
+
+
+def _attributes(attributes: int) -> list[str]:
+    codec = attributes & _CODEC
+    named = NAMES[codec] if codec < len(NAMES) else f"CODEC_{codec}"
+    return [f"ATTRIBUTE_{named}", *(name for flag, name in _FLAGS.items() if attributes & flag)]
+
+
+def _records(data: bytes | memoryview, count: int, is_control: bool) -> list[Document]:
+    found, at = [], 0
+    data = bytes(data)
+    for _ in range(count):
+        size, at = _number(data, at)
+        end = at + size
+        if size < 0 or end > len(data):
+            raise Malformed("a record ends early")
+        found.append(_control(data, at) if is_control else _record(data, at))
+        at = end
+    if at != len(data):
+        raise Malformed(f"{len(data) - at} bytes are left after {count} records")
+    return found
+
+
+def _record(data: bytes, at: int) -> Document:
+    """One record: its lengths and deltas are numbers whose sign is their last bit."""
+    record: Document = {}
+    delta, at = _number(data, at + 1)
+    if delta:
+        record["timestampDelta"] = str(delta)
+    delta, at = _number(data, at)
+    if delta:
+        record["offsetDelta"] = delta
+    at = _put(record, "key", data, at)
+    at = _put(record, "value", data, at)
+    count, at = _number(data, at)
+    if count:
+        record["headers"] = headers = []
+        for _ in range(count):
+            header: Document = {}
+            at = _put(header, "key", data, at)
+            at = _put(header, "value", data, at)
+            headers.append(header)
+    return record
+
+
+def _control(data: bytes, at: int) -> Document:
+    """A marker of a transaction: its kind, as Kafka writes it into the key."""
+    marker = _record(data, at)
+    raw: Document = {
+        name: marker[name] for name in ("timestampDelta", "offsetDelta") if name in marker
+    }
+    _, at = _number(data, at + 1)
+    _, at = _number(data, at)
+    size, at = _number(data, at)
+    kind = struct.unpack_from(">h", data, at + 2)[0] if size >= 4 else -1
+    return raw | {"controlType": {0: "ABORT", 1: "COMMIT"}.get(kind, str(kind))}
+
+
+def _put(record: Document, name: str, data: bytes, at: int) -> int:
+    """A text where the bytes are one, and base64 where they are not."""
+    size, at = _number(data, at)
+    if size < 0:
+        return at
+    end = at + size
+    found = data[at:end]
+    if len(found) != size:
+        raise Malformed("a record ends early")
+    try:
+        record[f"{name}String"] = found.decode()
+    except UnicodeDecodeError:
+        record[name] = b64encode(found).decode()
+    return end
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise Malformed("a number of more than ten bytes")

@@ -1,0 +1,193 @@
+"""The process that writes captured pairs down: it reads them from a line until that ends.
+
+It is a process of its own because to decode takes a processor, and who forwards traffic must not
+wait for one. What it has done it tells on its standard output, one JSON document on each line.
+"""
+
+import json
+import os
+import select
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from playhead.capture.decode_records import Document
+from playhead.capture.pair_document import Captured, Connection, Describer, partitions_of
+from playhead.capture.pipe_format import Ended, Passed, Unpacker
+from playhead.capture.protocol import Malformed, name_of, read_head
+from playhead.capture.redaction import Redaction, parse_rule
+from playhead.capture.snapshot_writer import Rotation, Snapshot, SnapshotNotWritten
+
+_READ_BYTES: Final = 1 << 20
+_TELL_EVERY_S: Final = 0.25
+_GATHER_S: Final = 0.005
+_NICENESS: Final = 5
+_MOST_REASONS: Final = 100
+
+
+@dataclass(slots=True)
+class Order:
+    """What the scribe is to do; travels as JSON on its command line."""
+
+    folder: str
+    rotate_bytes: int | None = None
+    rotate_seconds: float | None = None
+    topics: list[str] = field(default_factory=list)
+    """Patterns of names; none is all topics."""
+    redact: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Written:
+    """What has been done so far."""
+
+    pairs: int = 0
+    left_out: int = 0
+    """Pairs that speak only of topics that were not asked for."""
+    unreadable: int = 0
+    """Pairs with a head that says nothing; none of theirs is written."""
+    records: int = 0
+    written_bytes: int = 0
+    files: int = 0
+    redacted_fields: int = 0
+    redacted_values: int = 0
+    undecodable: dict[str, int] = field(default_factory=dict)
+    """By API, version and reason; what could not be read is there as bytes."""
+    error: str | None = None
+
+    def as_line(self) -> bytes:
+        known = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(known).encode() + b"\n"
+
+
+class Scribe:
+    """Describes pairs, redacts them and writes them down."""
+
+    def __init__(self, order: Order, snapshot: Snapshot) -> None:
+        self._topics = order.topics
+        self._redaction = Redaction([parse_rule(text) for text in order.redact])
+        self._snapshot = snapshot
+        self._describer = Describer()
+        self._reasons: Counter[str] = Counter()
+        self._on_their_way: deque[int] = deque()
+        """How many records each line has that is not written yet."""
+        self.done = Written()
+
+    def take(self, found: Passed) -> None:
+        if isinstance(found, Connection):
+            self._describer.connections[found.number] = found
+        elif isinstance(found, Ended):
+            self._describer.connections.pop(found.connection, None)
+        else:
+            self._write(found)
+
+    def _write(self, found: Captured) -> None:
+        try:
+            document, reasons = self._describer.describe(found)
+        except Malformed as exc:
+            self._count(found, str(exc))
+            self.done.unreadable += 1
+            return
+        for reason in reasons:
+            self._count(found, reason)
+        if self._topics and not self._keep_wanted(document):
+            self.done.left_out += 1
+            return
+        self._redaction.apply(document)
+        line = json.dumps(document, ensure_ascii=False, separators=(",", ":"), check_circular=False)
+        self._snapshot.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        self._on_their_way.append(_records_in(document))
+
+    def told(self) -> Written:
+        done, redaction = self.done, self._redaction
+        while done.pairs < self._snapshot.written_lines:
+            done.pairs += 1
+            done.records += self._on_their_way.popleft()
+        done.written_bytes, done.files = self._snapshot.written_bytes, self._snapshot.files
+        done.redacted_fields, done.redacted_values = redaction.fields, redaction.wholes
+        done.undecodable = dict(self._reasons)
+        return done
+
+    def _count(self, found: Captured, reason: str) -> None:
+        api, version, _ = read_head(found.request[4:])
+        said = f"{name_of(api)} v{version}: {reason}"
+        if said not in self._reasons and len(self._reasons) >= _MOST_REASONS:
+            said = f"{name_of(api)} v{version}: other reasons"
+        self._reasons[said] += 1
+
+    def _keep_wanted(self, document: Document) -> bool:
+        """Leave out records of other topics; False when the pair was about nothing else."""
+        spoke, kept = False, False
+        for name, partition in partitions_of(document):
+            spoke = True
+            if name is not None and any(fnmatchcase(name, wanted) for wanted in self._topics):
+                kept = True
+            else:
+                partition.pop("records", None)
+        return kept or not spoke
+
+
+def _records_in(document: Document) -> int:
+    return sum(
+        len(partition["records"].get("records", ()))
+        for _, partition in partitions_of(document)
+        if "records" in partition
+    )
+
+
+def main(words: Sequence[str]) -> int:
+    order = Order(**json.loads(words[0]))
+    os.nice(_NICENESS)
+    rotation = Rotation(order.rotate_bytes, order.rotate_seconds)
+    snapshot = Snapshot(Path(order.folder), rotation)
+    scribe = Scribe(order, snapshot)
+    try:
+        _take_all(scribe, snapshot)
+        snapshot.close()
+    except SnapshotNotWritten as exc:
+        scribe.done.error = f"{exc.message}; {exc.hint}"
+    _put(scribe.told().as_line())
+    return 0 if scribe.done.error is None else 1
+
+
+def _take_all(scribe: Scribe, snapshot: Snapshot) -> None:
+    unpacker, source = Unpacker(), sys.stdin.fileno()
+    told, told_s = b"", 0.0
+    while True:
+        has_come = bool(select.select([source], [], [], 0)[0])
+        now_s = time.monotonic()
+        if not has_come:
+            snapshot.flush()  # nothing more has come: what is in memory must not wait for it
+        if now_s - told_s >= _TELL_EVERY_S:
+            told_s = now_s
+            snapshot.tick()
+            line = scribe.told().as_line()
+            if line != told:
+                _put(line)
+                told = line
+        if not has_come:
+            select.select([source], [], [], _TELL_EVERY_S)
+            # Who forwards needs the processor more: what comes in a moment is taken at once.
+            time.sleep(_GATHER_S)
+            continue
+        data = os.read(source, _READ_BYTES)
+        if not data:
+            return
+        for found in unpacker.take(data):
+            scribe.take(found)
+
+
+def _put(line: bytes) -> None:
+    # Whoever wanted to know may be gone; what came is written down all the same.
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

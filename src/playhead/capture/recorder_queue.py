@@ -1,0 +1,186 @@
+"""Takes a copy of what passes, in bounded memory, and hands it to the process that writes it down.
+
+Only the thread that forwards calls it. When memory is full, `drop` leaves pairs out and counts them;
+`block` says so, and whoever forwards then takes no more requests until there is room. Responses to
+what was asked before are always taken, or nothing would ever get free again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from playhead.capture.frames import SIZE_BYTES
+from playhead.capture.pair_document import Captured, Connection, is_withheld
+from playhead.capture.pipe_format import packed_connection, packed_end, packed_head
+from playhead.capture.protocol import read_header
+
+OnSlow = Literal["block", "drop"]
+# What a pair costs beside its bytes, in this process: millions of requests of a few bytes are much.
+PAIR_BYTES: Final = 640
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request on its way, and what is kept of it."""
+
+    api: int
+    version: int
+    correlation: int
+    connection: int
+    at_ns: int
+    size: int
+    request: bytes | None
+    """None when memory was full."""
+    was_awaited: bool = True
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of it takes so much memory."""
+        return 0 if self.request is None else PAIR_BYTES + len(self.request)
+
+
+class Tap(asyncio.Protocol):
+    """The end of the line to the scribe; asyncio tells it when the line is full and when it is free."""
+
+    def __init__(self, most_bytes: int, on_slow: OnSlow, hold: Callable[[bool], None]) -> None:
+        self._most, self._on_slow, self._hold = most_bytes, on_slow, hold
+        self._line: asyncio.WriteTransport | None = None
+        self._queue: deque[tuple[int, tuple[bytes, ...]]] = deque()
+        self._untold: dict[int, Connection] = {}
+        self._line_is_full = False
+        self._is_holding = False
+        self.is_broken = False
+        self.held_bytes = 0
+        self.most_held_bytes = 0
+        self.dropped = 0
+        self.handed = 0
+        self.waiting = 0
+        """Pairs that are still here."""
+
+    # --- called by asyncio ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101
+        self._line = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The scribe is gone: traffic goes on, and all that is captured from now on is dropped."""
+        self.is_broken = True
+        self.dropped += self.waiting
+        self.waiting = self.held_bytes = 0
+        self._queue.clear()
+        self._look_at_room()
+
+    def pause_writing(self) -> None:
+        self._line_is_full = True
+
+    def resume_writing(self) -> None:
+        self._line_is_full = False
+        self._pump()
+
+    # --- called by those who forward --------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """The scribe hears of it with its first pair: who comes and goes without one costs nothing."""
+        self._untold[connection.number] = connection
+
+    def gone(self, number: int) -> None:
+        """No further pair of this connection comes."""
+        if self._untold.pop(number, None) is None:
+            self._put(0, (packed_end(number),))
+
+    def begin(self, exchange: Exchange) -> None:
+        """Keep the request, if there is room."""
+        assert exchange.request is not None  # noqa: S101
+        if is_withheld(exchange.api):
+            exchange.request = _head_of(exchange.request)
+        size = exchange.held_bytes
+        if self.is_broken or (self._on_slow == "drop" and self.held_bytes + size > self._most):
+            exchange.request = None
+            return
+        self._grow(size)
+
+    def end(self, exchange: Exchange, response: bytes, now_ns: int) -> None:
+        """Hand the pair over; an empty response is one that never came."""
+        held = exchange.held_bytes
+        request, exchange.request = exchange.request, None
+        if request is None:
+            self.dropped += 1
+            return
+        size = len(response)
+        kept = b"" if is_withheld(exchange.api) else response
+        full = self._on_slow == "drop" and self.held_bytes + len(kept) > self._most
+        if self.is_broken or full:
+            self.held_bytes = max(self.held_bytes - held, 0)
+            self.dropped += 1
+            self._look_at_room()
+            return
+        self._grow(len(kept))
+        found = Captured(
+            exchange.connection,
+            exchange.at_ns,
+            max(now_ns - exchange.at_ns, 0),
+            request,
+            kept,
+            exchange.size,
+            size,
+            exchange.was_awaited,
+        )
+        first = self._untold.pop(exchange.connection, None)
+        told = () if first is None else (packed_connection(first),)
+        self._put(held + len(kept), (*told, packed_head(found), request, kept))
+
+    async def finish(self) -> None:
+        """Return when all that was handed over is on the line, and the line is closed."""
+        while self._queue and not self.is_broken:
+            await asyncio.sleep(0.01)
+        if self._line is not None:
+            self._line.close()  # what it still holds goes out first
+
+    def give_up(self) -> None:
+        """End the line at once, whatever is on it."""
+        if self._line is not None:
+            self._line.abort()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _put(self, size: int, parts: tuple[bytes, ...]) -> None:
+        if self.is_broken:
+            return
+        self._queue.append((size, parts))
+        self.waiting += bool(size)
+        self._pump()
+
+    def _pump(self) -> None:
+        line = self._line
+        while self._queue and line is not None and not self._line_is_full and not self.is_broken:
+            size, parts = self._queue.popleft()
+            line.write(b"".join(parts))
+            self.held_bytes = max(self.held_bytes - size, 0)
+            self.handed += bool(size)
+            self.waiting -= bool(size)
+        self._look_at_room()
+
+    def _grow(self, size: int) -> None:
+        self.held_bytes += size
+        self.most_held_bytes = max(self.most_held_bytes, self.held_bytes)
+        self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        """Hold requests back when memory is full, and let them come when half of it is free."""
+        if self._on_slow != "block":
+            return
+        if self._is_holding:
+            if self.held_bytes <= self._most // 2 or self.is_broken:
+                self._is_holding = False
+                self._hold(False)
+        elif self.held_bytes > self._most and not self.is_broken:
+            self._is_holding = True
+            self._hold(True)
+
+
+def _head_of(frame: bytes) -> bytes:
+    """What says which request it is, and nothing of what it holds."""
+    return frame[: SIZE_BYTES + read_header(frame[SIZE_BYTES:]).body_at]

@@ -1,0 +1,161 @@
+"""A snapshot on disk: a folder with `raw.jsonl`, one pair on each line, and those files that were full before it."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playhead.errors import PlayheadError, Refused
+from playhead.host import private_files
+from playhead.host.faults import abort_point
+from playhead.host.folders import move, open_plain
+
+CURRENT: Final = "raw.jsonl"
+_AT_ONCE_BYTES: Final = 1 << 20
+
+
+class SnapshotThere(Refused):
+    """The folder holds captured traffic already."""
+
+    def __init__(self, folder: Path, *, found: str) -> None:
+        self.folder, self.found = folder, found
+        super().__init__(
+            f"{folder} holds captured traffic already: {found}",
+            hint="--out takes a folder that is empty or not there yet",
+        )
+
+
+class SnapshotNotWritten(PlayheadError):
+    """The disk would not take it."""
+
+    def __init__(self, path: Path, *, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(
+            f"{path} cannot be written: {reason}",
+            hint="what was written before is whole; make room, then capture into another folder",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a file is full; None is never."""
+
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+def claim(folder: Path) -> None:
+    """Make the folder, and refuse one that holds captured traffic."""
+    try:
+        if not folder.is_dir():
+            private_files.folder(folder)
+        found = sorted(path.name for path in folder.glob("raw*.jsonl"))
+    except OSError as exc:
+        raise SnapshotNotWritten(folder, reason=exc.strerror or str(exc)) from exc
+    if found:
+        raise SnapshotThere(folder, found=found[0])
+
+
+class Snapshot:
+    """Appends lines; a file that is full gets a number, by a rename, when it is whole and on the disk."""
+
+    def __init__(
+        self, folder: Path, rotation: Rotation, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder, self._rotation, self._now = folder, rotation, now
+        self._held = bytearray()
+        self._file: int | None = None
+        # Of the folder, from the first line on: its path may lead somewhere else by then.
+        self._handle: int | None = None
+        self._begun = 0.0
+        self._size = 0
+        self._held_lines = 0
+        self.files = 0
+        self.written_bytes = self.written_lines = 0
+        """What the system has; what is in memory still is not counted."""
+
+    def write(self, line: bytes) -> None:
+        """A line, with its end; it may stay in memory until `flush`."""
+        size = self._size + len(self._held)
+        most = self._rotation.bytes
+        if most is not None and size and size + len(line) > most:
+            self.rotate()
+        self._held += line
+        self._held_lines += 1
+        if len(self._held) >= _AT_ONCE_BYTES:
+            self.flush()
+
+    def tick(self) -> None:
+        """Called now and then: to the disk with it, and a file that is old enough gets its number."""
+        self.flush()
+        seconds = self._rotation.seconds
+        if seconds is not None and self._size and self._now() - self._begun >= seconds:
+            self.rotate()
+
+    def flush(self) -> None:
+        """Everything to the system; what is there then survives our end."""
+        if not self._held:
+            return
+        try:
+            self._put()
+        except OSError as exc:
+            raise self._translated(exc) from exc
+
+    def _put(self) -> None:
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            if self._handle is None:
+                self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._file = open_plain(CURRENT, flags, folder=self._handle)
+            self._begun, self.files = self._now(), self.files + 1
+        left = memoryview(bytes(self._held))
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            # A disk that is full has taken a part: the last line must not stay a half.
+            os.ftruncate(self._file, self._size)
+            raise
+        abort_point("capture.written")
+        self._size += len(self._held)
+        self.written_bytes += len(self._held)
+        self.written_lines += self._held_lines
+        self._held_lines = 0
+        self._held.clear()
+
+    def rotate(self) -> None:
+        """End this file; the next line begins another."""
+        self.flush()
+        if self._file is None:
+            return
+        try:
+            self._end()
+            abort_point("capture.full")
+            move(CURRENT, f"raw-{self.files:06d}.jsonl", self._handle, self._handle)
+            abort_point("capture.numbered")
+            if self._handle is not None:
+                os.fsync(self._handle)
+        except OSError as exc:
+            raise self._translated(exc) from exc
+
+    def close(self) -> None:
+        """To the disk with all of it; the last file keeps its name."""
+        self.flush()
+        try:
+            self._end()
+        except OSError as exc:
+            raise self._translated(exc) from exc
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _end(self) -> None:
+        if self._file is not None:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file, self._size = None, 0
+
+    def _translated(self, exc: OSError) -> SnapshotNotWritten:
+        return SnapshotNotWritten(self._folder / CURRENT, reason=exc.strerror or str(exc))

@@ -1,0 +1,174 @@
+"""`playhead groups reset` and `clone`: the plan, the question, the snapshot, the write, the look back."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playhead.cli.completion import group_names, replay_ids
+from playhead.cli.groups.options import (
+    CONSENT,
+    MODE,
+    SCOPE,
+    WAIT,
+    Group,
+    Groups,
+    Modes,
+    scope_of,
+    wait_s,
+)
+from playhead.cli.groups.render import report, show_plans
+from playhead.cli.options import CONNECTION, TIME, Parameters, Run, with_options
+from playhead.errors import UsageError
+from playhead.kafka.groups import offsets_csv
+
+if TYPE_CHECKING:
+    from playhead.kafka.groups.changes import Desk
+
+_RESET: Parameters = {
+    "all_groups": (Annotated[bool, typer.Option("--all-groups", help="All groups.")], False),
+    "to_group": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--to-group",
+                help="Write to this group instead.",
+                metavar="GROUP",
+                autocompletion=group_names,
+            ),
+        ],
+        None,
+    ),
+    "create": (
+        Annotated[bool, typer.Option("--create", help="Make a group that is not there.")],
+        False,
+    ),
+    "export": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--export", help="The plan as CSV of Kafka's own tool; writes only with --execute."
+            ),
+        ],
+        False,
+    ),
+    "execute": (
+        Annotated[bool, typer.Option("--execute", help="The same as --yes.")],
+        False,
+    ),
+}
+
+
+@with_options(MODE, SCOPE, _RESET, WAIT, CONSENT, TIME, CONNECTION)
+def reset(run: Run, group: Groups = None) -> None:
+    """Move where groups go on: plan, question, snapshot, write, and a look back.
+
+    The plan shows before and after of every partition, how many records come again or are skipped, and
+    from which times. Only groups for which nobody reads; `playhead groups undo` takes it back.
+    """
+    values = run.values
+    if values["dry_run"] and values["execute"]:
+        raise UsageError("--dry-run and --execute contradict each other")
+    named = list(dict.fromkeys(group or ()))
+    modes, scope = Modes(run, named), scope_of(run)
+    if scope.is_empty and not values["from_file"]:
+        raise UsageError("it is not said which topics", hint="--topic TOPIC, or --all-topics")
+    if values["from_file"] and not scope.is_empty:
+        run.output.say("--topic and --all-topics do not count here: the file names the partitions")
+    from playhead.cli.groups.confirm import desk
+    from playhead.kafka.groups.changes import Reset
+
+    with desk(run) as here:
+        groups = _groups(run, named, modes, here)
+        _need_one_target(values["to_group"], groups)
+        to_group, create = values["to_group"], bool(values["create"])
+        asked = [Reset(each, modes.of(each), scope, to_group, create) for each in groups]
+        plans = [here.plan_reset(each) for each in asked]
+        _carry_out(run, here, plans, is_single=len(groups) == 1 and not values["all_groups"])
+
+
+@with_options(SCOPE, WAIT, CONSENT, CONNECTION)
+def clone(
+    run: Run,
+    group: Group,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The group that gets them.")],
+    through: Annotated[
+        str | None,
+        typer.Option(
+            "--through",
+            help="Onto the topic that this replay copied.",
+            metavar="RUN",
+            autocompletion=replay_ids,
+        ),
+    ] = None,
+) -> None:
+    """Give another group the offsets of GROUP; with --through, those of the copy a replay made."""
+    from playhead.cli.groups.confirm import cloned, desk
+
+    scope = scope_of(run)
+    if through is not None:
+        from playhead.cli.groups.through import through_replay
+
+        with through_replay(run, through, group, scope) as (here, offsets):
+            does = f"clone of {group} through replay {through}"
+            plan = here.plan_copy(group, other, offsets, does=does)
+            _carry_out(run, here, [plan], is_single=True)
+        return
+    if group == other:
+        raise UsageError(f"{group} has its own offsets already", hint="name another group")
+    with desk(run) as here:
+        plan = here.plan_copy(group, other, cloned(here, group, scope), does=f"clone of {group}")
+        _carry_out(run, here, [plan], is_single=True)
+
+
+def _groups(run: Run, named: list[str], modes: Modes, here: "Desk") -> list[str]:
+    """Those that are named, all, or those of a file."""
+    if named and run.values["all_groups"]:
+        raise UsageError("groups by name and --all-groups contradict each other")
+    if run.values["all_groups"]:
+        every = here.names()
+        if run.values["from_file"]:
+            for left in sorted(set(every) - set(modes.named)):
+                run.output.say(f"group {left} is left out: the file has no offsets for it")
+            return [each for each in every if each in modes.named]
+        if run.values["all_topics"]:
+            return [each for each in every if _has_offsets(run, each, here)]
+        return every
+    if named or modes.named:
+        return named or modes.named
+    raise UsageError("no group is named", hint="name some, or --all-groups")
+
+
+def _has_offsets(run: Run, group: str, here: "Desk") -> bool:
+    found = bool(here.committed(group))
+    if not found:
+        run.output.say(f"group {group} is left out: it has committed no offsets")
+    return found
+
+
+def _need_one_target(to_group: str | None, groups: list[str]) -> None:
+    if to_group is not None and len(groups) != 1:
+        raise UsageError(
+            f"--to-group takes the offsets of one group, and there are {len(groups)}",
+            hint="name one group",
+        )
+
+
+def _carry_out(run: Run, here: "Desk", plans: list[Any], *, is_single: bool) -> None:
+    """Show, ask, write; `--export` alone only prints."""
+    from playhead.cli.groups.confirm import is_meant, write_all
+
+    values = run.values
+    is_export = bool(values.get("export"))
+    is_dry = bool(values["dry_run"]) or (is_export and not is_meant(run))
+    show_plans(run, plans)
+    if is_dry:
+        for plan in plans:
+            if not here.is_idle(plan.group):
+                run.output.say(f"group {plan.group} has members now; a reset would be refused")
+    else:
+        write_all(run, here, plans, wait_s=wait_s(run))
+    if is_export:
+        offsets = {plan.group: plan.offsets() for plan in plans}
+        run.output.text(offsets_csv.write(offsets, with_group=not is_single))
+    else:
+        report(run, plans, is_done=not is_dry)

@@ -1,0 +1,50 @@
+"""A group's offsets in the copy that a replay made, on whatever cluster that is."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from playhead.cli.confirm import answer
+from playhead.cli.groups.confirm import is_meant, within
+from playhead.cli.options import Run
+from playhead.cli.replay.run_replay import with_servers
+from playhead.config.clusters import connection_of, guards_of
+from playhead.errors import UsageError
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.changes import Desk
+from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.scope import Scope
+from playhead.kafka.groups.translate import translate
+from playhead.kafka.write.ledger import Ledger
+from playhead.replay.journal import DONE, Journal
+from playhead.source import Place
+
+
+@contextmanager
+def through_replay(
+    run: Run, replay_id: str, group: str, scope: Scope
+) -> Iterator[tuple[Desk, Mapping[Place, Committed]]]:
+    """The groups of the copy's cluster, and the offsets there."""
+    saved = Journal().find(replay_id)
+    request = saved.plan.request
+    source, target = request.source_endpoint, request.target_endpoint
+    if source.system != "kafka" or target.system != "kafka":
+        raise UsageError(
+            f"replay {saved.replay_id} goes from {source.shown()} to {target.shown()}; offsets go "
+            "only through a replay of topics into topics"
+        )
+    if saved.state != DONE:
+        run.output.say(f"replay {saved.replay_id} is {saved.state}: the copy may not be whole")
+    configuration = with_servers(run, dict(saved.servers)).configuration()
+    with Admin(connection_of(source, configuration)) as admin:
+        held = within(group, committed(admin, group), scope)
+    connection = connection_of(target, configuration)
+    ledger = Ledger(connection, saved.replay_id)
+    ledger.catch_up()
+    translated = translate(saved.replay_id, group, ledger.entries(), held)
+    for remark in translated.remarks:
+        run.output.say(remark)
+    with Admin(connection) as admin:
+        guards = guards_of([target], configuration)
+        consent = answer(yes=is_meant(run))
+        yield Desk(admin, guards, connection, run.output.say, consent), translated.offsets

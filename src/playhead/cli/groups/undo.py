@@ -1,0 +1,59 @@
+"""`playhead groups undo`: offsets as they were before the last change, exactly."""
+
+from typing import Annotated, Any
+
+import typer
+
+from playhead.cli.groups.options import CONSENT, WAIT, Group, wait_s
+from playhead.cli.groups.render import report, show_plans
+from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.grammar.instant import show_ms
+
+
+@with_options(WAIT, CONSENT, CONNECTION)
+def undo(
+    run: Run,
+    group: Group,
+    snapshot_id: Annotated[
+        str | None,
+        typer.Option("--snapshot", help="Not the last one, but this.", metavar="ID"),
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Only list the snapshots of the group.")
+    ] = False,
+) -> None:
+    """Put back what a group had committed before its last reset, clone or deletion here.
+
+    Partitions for which nothing was committed have nothing committed again, and a group that the change
+    had made is gone again.
+    """
+    from playhead.cli.groups.confirm import confirm, desk
+
+    with desk(run) as here:
+        if list_:
+            rows = [_row(each) for each in here.snapshots().of(group)]
+            run.output.emit({"group": group, "snapshots": rows}, rows)
+            return
+        known = here.snapshots()
+        snapshot = known.find(group, snapshot_id) if snapshot_id else known.latest(group)
+        plan = here.plan_undo(snapshot)
+        show_plans(run, [plan])
+        if not run.values["dry_run"]:
+            here.need_idle(group, wait_s=wait_s(run))
+            confirm(run, here, [plan], "putting back the offsets of")
+            here.undo(plan, snapshot)
+            run.output.say(
+                f"group {group} is as it was before {show_ms(snapshot.made_at_ms)}, and read back so"
+            )
+        report(run, [plan], is_done=not run.values["dry_run"])
+
+
+def _row(snapshot: Any) -> dict[str, Any]:
+    undone_ms = snapshot.undone_at_ms
+    return {
+        "snapshot": snapshot.snapshot_id,
+        "made": show_ms(snapshot.made_at_ms),
+        "before": snapshot.does,
+        "partitions": len(snapshot.kept),
+        "undone": None if undone_ms is None else show_ms(undone_ms),
+    }

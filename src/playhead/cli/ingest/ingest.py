@@ -1,0 +1,220 @@
+"""`playhead ingest`: datagrams into a topic, by one small process without an engine."""
+
+import time
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.confirm import answer
+from playhead.cli.ingest.options import (
+    LISTENING,
+    RECORDS,
+    SENDING,
+    TELLING,
+    Asked,
+    topic_of,
+    understood,
+)
+from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.signals import first_signal
+from playhead.config.clusters import connection_of, guards_of
+from playhead.config.guards import Guard
+from playhead.endpoint import Endpoint
+from playhead.errors import UsageError
+from playhead.grammar.size import show_size
+
+if TYPE_CHECKING:
+    from playhead.ingest.loop import Ingest
+    from playhead.ingest.udp_socket import Listener
+    from playhead.kafka.produce.nonblocking_sender import Outlet
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_LOOK_EVERY_S = 0.2
+# Dead letters are few, but the largest of them has to fit.
+_LETTERS_SHARE = 4
+
+
+@app.command()
+@with_options(RECORDS, SENDING, LISTENING, TELLING, CONNECTION, TIME)
+def ingest(
+    run: Run,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="udp://HOST:PORT; port 0 takes a free one.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="kafka:TOPIC")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Take the port, look at the topic, and send nothing.")
+    ] = False,
+) -> None:
+    """Datagrams that arrive at a port become records of a topic, until Ctrl-C.
+
+    All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit
+    code 1 when anything that reached the port is in no topic.
+    """
+    from playhead.host.networks import Networks, need_allowed
+    from playhead.ingest.loop import Ingest
+    from playhead.ingest.udp_address import Address, need_loopback
+    from playhead.ingest.udp_socket import Listener
+
+    asked, endpoint = understood(run), topic_of(target)
+    if asked.graveyard == endpoint.name:
+        raise UsageError(f"{endpoint.name} cannot be its own topic for dead letters")
+    listen = Address.parse(address)
+    networks = Networks.parse(run.values["allow"] or ())
+    need_allowed(networks, anywhere=run.values["anywhere"])
+    need_loopback(listen, anywhere=run.values["anywhere"])
+    guard = Guard(guards_of([endpoint], run.configuration()), answer(yes=True))
+    if not dry_run:
+        # To write what arrives is what was asked for; read-only and production can object.
+        guard.agree(f"writing what arrives at {listen} to {endpoint.name}", endpoint.name)
+    # Before the broker is asked anything: what arrives from here on waits for us.
+    with Listener(
+        listen,
+        buffer_bytes=asked.buffer_bytes,
+        most_bytes=asked.datagram_bytes,
+        with_peers=run.values["with_peers"],
+        only=None if listen.is_loopback else networks,
+    ) as listener:
+        _say_what_will_be(run, asked, listener, endpoint)
+        outlets = _outlets(run, asked, endpoint, dry_run=dry_run)
+        if outlets is None:
+            row = {"listen": str(listener.address), "topic": endpoint.name, "dry_run": True}
+            run.output.emit(row, [row])
+        else:
+            ingest = Ingest(
+                listener,
+                asked.shape,
+                outlets[0],
+                guard,
+                on_bad=asked.rule,
+                graveyard=outlets[1],
+                by_lines=run.values["by_lines"],
+                flush_s=asked.flush_s,
+            )
+            _carry(run, asked, ingest)
+
+
+def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: Endpoint) -> None:
+    from playhead.kafka.produce.sender import ACKS
+
+    say = run.output.say
+    given = listener.buffer_bytes
+    say(f"listening at {listener.address}, for {endpoint.shown()}: {asked.shape}")
+    room = f"receive buffer {show_size(given)}"
+    if given < asked.buffer_bytes:
+        wanted = asked.buffer_bytes
+        room += f" and not {show_size(wanted)}: sysctl -w net.core.rmem_max={wanted} allows more"
+    say(f"{room}; memory for records that wait {show_size(asked.memory_bytes)}")
+    say(f"acks {asked.acks}: {ACKS[asked.acks]}")
+
+
+def _outlets(
+    run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool
+) -> "tuple[Outlet, Outlet | None] | None":
+    """Where records go, and dead letters; None when nothing is to be sent."""
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.errors import Need, needing
+    from playhead.kafka.admin.offsets import describe
+    from playhead.kafka.produce.nonblocking_sender import Memory, Outlet
+    from playhead.kafka.write.dead_letters import dig
+    from playhead.kafka.write.target_topics import look_up
+
+    connection = connection_of(endpoint, run.configuration())
+    with Admin(connection) as admin, needing(Need("Describe", "topic", endpoint.name)):
+        describe(admin, [endpoint.name])
+        found = look_up(admin, [endpoint.name])[endpoint.name]
+        if found.sets_log_append_time:
+            run.output.say(
+                f"topic {endpoint.name} sets each record's time itself (LogAppendTime); ours is lost"
+            )
+        if dry_run:
+            return None
+        if asked.graveyard is not None:
+            dig(admin, asked.graveyard)
+    has_headers = bool(run.values["with_peers"])
+    part = asked.memory_bytes // _LETTERS_SHARE if asked.graveyard is not None else 0
+    more = {"acks": asked.acks, "compression": asked.compression}
+    main = Outlet(
+        connection,
+        endpoint.name,
+        Memory(asked.memory_bytes - part, has_headers),
+        set_bytes=found.set_bytes,
+        **more,  # type: ignore[arg-type]
+    )
+    if asked.graveyard is None:
+        return main, None
+    return main, Outlet(connection, asked.graveyard, Memory(part, True))
+
+
+def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
+    began = time.monotonic()
+    with first_signal(lambda _: ingest.stop()):
+        try:
+            # It never speaks: a terminal that takes no more must not stop the receiving.
+            receiving = Thread(target=ingest.run, name="ingest", daemon=True)
+            _say(run, "receiving; Ctrl-C ends")
+            receiving.start()
+            _watch(run, asked, ingest)
+        finally:
+            _report(run, ingest, time.monotonic() - began)
+    _need_all(ingest)
+
+
+def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
+    from playhead.ingest.status_lines import Figures, Teller
+
+    is_json = run.output.progress_form == "json"
+    teller = (
+        Figures(asked.every_s)
+        if is_json
+        else Teller(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
+    )
+    ends_s = None if asked.for_s is None else time.monotonic() + asked.for_s
+    was_stopping = False
+    while not ingest.ended.wait(_LOOK_EVERY_S):
+        counts, now_s = ingest.counts(), time.monotonic()
+        if ingest.is_stopping and not was_stopping:
+            was_stopping = True
+            left = f"{counts.waiting:,} records are on their way, for at most {asked.flush_s:g} s"
+            _say(run, f"ending: {left}; Ctrl-C ends at once")
+        lines = teller.lines(counts, now_s, ingest.heard())
+        if run.output.progress_form != "none":
+            for line in lines:
+                _say(run, line)
+        if ends_s is not None and now_s >= ends_s:
+            ingest.stop()
+
+
+def _say(run: Run, text: str) -> None:
+    # Whoever kept our words may be gone, and datagrams come all the same.
+    with suppress(BrokenPipeError):
+        run.output.say(text)
+
+
+def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
+    """The last figures, whatever ended the run."""
+    counts = ingest.counts()
+    _say(run, counts.shown())
+    row = {
+        "listen": str(ingest.listener.address),
+        "topic": ingest.outlet.topic,
+        "seconds": round(took_s, 3),
+        "receive_buffer_bytes": ingest.listener.buffer_bytes,
+        **counts.as_document(),
+    }
+    plain = {name: value for name, value in row.items() if name != "refusals"}
+    refused = ingest.first_refusal
+    why = {"failures": ingest.failures(), "first_refusal": refused and str(refused)}
+    run.output.emit(row | why, [plain])
+
+
+def _need_all(ingest: "Ingest") -> None:
+    from playhead.ingest.status_lines import NotAllArrived
+
+    if ingest.error is not None:
+        raise ingest.error
+    counts = ingest.counts()
+    if counts.lost:
+        raise NotAllArrived(counts, reasons=ingest.failures())

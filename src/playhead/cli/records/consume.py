@@ -1,0 +1,233 @@
+"""`playhead consume`: records of a span to the terminal or into a pipe."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.options import (
+    CONNECTION,
+    REGISTRY,
+    TIME,
+    Parameters,
+    Run,
+    only_topics,
+    with_options,
+)
+from playhead.cli.output import ReaderGone, tell
+from playhead.cli.records.decode import DECODING, decoders
+from playhead.cli.records.record_output import SHOWN, Picked, Printer, printer
+from playhead.cli.replay.replay_options import SPAN, read_on, span
+from playhead.errors import BadValue, UsageError
+from playhead.grammar.instant import show_ms
+
+if TYPE_CHECKING:
+    from playhead.kafka.read.scan import Scan, Stretch
+    from playhead.kafka.read.source import KafkaSource
+    from playhead.note import Note
+    from playhead.span import Resolved
+    from playhead.traffic.filter.regex import Pattern
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_TELL_TROUBLE_EVERY_S = 15.0
+CONSUME_SPAN: Parameters = SPAN | {
+    "from_beginning": (
+        Annotated[bool, typer.Option("--from-beginning", help="As --from start.")],
+        False,
+    ),
+    "follow": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--follow", "-f", help="Go on as records come; alone, with new ones only."
+            ),
+        ],
+        False,
+    ),
+}
+
+
+@app.command()
+@with_options(CONNECTION, REGISTRY, TIME, CONSUME_SPAN, SHOWN, DECODING)
+def consume(
+    run: Run,
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC…",
+            help="Or /regex/ for all that fit.",
+            callback=only_topics,
+            autocompletion=topic_names,
+        ),
+    ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", help="Only this one; repeatable.", min=0, metavar="N"),
+    ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", help="Only with this regex in the value.", metavar="REGEX"),
+    ] = None,
+    grep_key: Annotated[
+        str | None,
+        typer.Option("--grep-key", help="Only with this regex in the key.", metavar="REGEX"),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option("--max", help="Stop after so many records.", min=1, metavar="N")
+    ] = None,
+) -> None:
+    """Print records: values as lines, --show for more of each; -o jsonl for whole records.
+
+    Without a span, all that the topics hold now. Stops at the end of the span, and says how many
+    offsets it scanned and why it stopped. Joins no group, commits nothing, sees only what is committed.
+    """
+    from playhead.kafka.read.scan import Scan
+
+    picked = Picked(_pattern("--grep", grep), _pattern("--grep-key", grep_key), most)
+    decoded = decoders(run)
+    shown = printer(run, decoded)
+    source = _source(run, topics)
+    resolved = _resolved(run)
+    picked.from_ms, picked.to_ms = resolved.from_ms, resolved.to_ms
+    found, notes = _stretches(run, source, resolved)
+    if partition:
+        found = _only(found, partition)
+    scan = Scan(source.connection, found, source.patience_s)
+    planned = "and what comes" if scan.planned is None else f"{scan.planned:,} offsets"
+    told = _told_span(resolved) if _says_from(run) or not run.values["follow"] else "from now on"
+    run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
+    for note in notes:
+        run.output.say(f"  {note.weight:<5} {note.text}")
+    _read(run, scan, picked, shown)
+
+
+def _read(run: Run, scan: "Scan", picked: Picked, shown: Printer) -> None:
+    began, why = time.monotonic(), "an error"
+    told_at = 0.0
+    try:
+        shown.begin()
+        for records in scan.run():
+            if scan.trouble and time.monotonic() - told_at > _TELL_TROUBLE_EVERY_S:
+                told_at = time.monotonic()
+                tell(f"waiting: {scan.trouble}")
+            indexes, is_full = picked.pick(records, shown.decoded)
+            shown.show(records, indexes)
+            if (trouble := shown.decoded.trouble) is not None:
+                _stop_at(scan, trouble.topic, trouble.partition, trouble.offset)
+                raise trouble
+            if is_full:
+                _stop_at(scan, records.topic, records.partition, records.offsets[indexes[-1]])
+                why = f"--max {picked.most}"
+                break
+        else:
+            why = "the end of the span"
+    except KeyboardInterrupt:
+        why = "interrupted"
+        raise
+    except (BrokenPipeError, ReaderGone):
+        why = "whoever read the output has closed it"
+        raise ReaderGone from None
+    finally:
+        took_s = time.monotonic() - began
+        if why != "whoever read the output has closed it":
+            shown.end(scan.scanned, why)
+        _tell(run, scan, picked, shown, f"stopped: {why} ({took_s:.1f} s)")
+
+
+def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
+    """The rest of the run was read, and not looked at."""
+    for each in scan.stretches:
+        if each.place == (topic, partition):
+            each.at = offset + 1
+
+
+def _tell(run: Run, scan: "Scan", picked: Picked, shown: Printer, stopped: str) -> None:
+    of = "" if scan.planned is None else f" of {scan.planned:,}"
+    told = [f"{shown.count:,} records shown, {scan.scanned:,}{of} offsets scanned"]
+    if picked.outside:
+        told.append(f"{picked.outside:,} with times outside of the span left out")
+    if picked.unlike:
+        told.append(f"{picked.unlike:,} did not fit")
+    if shown.decoded.failed:
+        told.append(f"{shown.decoded.failed:,} could not be decoded")
+    run.output.say(f"{'; '.join(told)}; {stopped}")
+
+
+def _source(run: Run, topics: list[str]) -> "KafkaSource":
+    from playhead.kafka.read.source import KafkaSource
+
+    connection = run.configuration().kafka()
+    patterns = [name for name in topics if len(name) > 1 and name[0] == name[-1] == "/"]
+    if not patterns:
+        return KafkaSource(connection, topics=tuple(dict.fromkeys(topics)))
+    if len(topics) > 1:
+        raise UsageError("a /regex/ of topics stands alone")
+    return KafkaSource(connection, pattern=patterns[0][1:-1])
+
+
+def _resolved(run: Run) -> "Resolved":
+    values = run.values
+    if values["from_beginning"]:
+        clash = [name for name in ("from_", "last", "offsets") if values[name] is not None]
+        if clash:
+            raise UsageError(f"--from-beginning and --{clash[0].strip('_')} contradict each other")
+        values["from_"] = "start"
+    asked = span(run)
+    if values["follow"] and (values["to"] or values["for_"]):
+        raise UsageError("--follow has no end, and --to or --for says one")
+    return asked.resolve(time.time_ns())
+
+
+def _stretches(
+    run: Run, source: "KafkaSource", resolved: "Resolved"
+) -> "tuple[list[Stretch], tuple[Note, ...]]":
+    from playhead.grammar.duration import parse_duration_ms
+    from playhead.kafka.admin.errors import Need, needing
+    from playhead.kafka.read.scan import from_now, stretches
+    from playhead.time_span import LATENESS_MS, ReadOn
+
+    values = run.values
+    late = values["lateness"]
+    lateness_ms = LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
+    asked = ReadOn.parse(read_on(run))
+    topics = source.topics or (source.pattern or "",)
+    with needing(*(Need("Read", "topic", topic) for topic in topics)):
+        if values["follow"] and not _says_from(run):
+            return from_now(source), ()
+        is_open = values["follow"]
+        return stretches(source, resolved, lateness_ms=lateness_ms, read_on=asked, is_open=is_open)
+
+
+def _says_from(run: Run) -> bool:
+    return any(run.values[name] is not None for name in ("from_", "last", "offsets"))
+
+
+def _only(found: "list[Stretch]", partitions: list[int]) -> "list[Stretch]":
+    there = {each.partition for each in found}
+    for number in partitions:
+        if number not in there:
+            needed = ", ".join(str(each) for each in sorted(there))
+            raise BadValue("--partition", found=number, needed=needed, where="the topics")
+    return [each for each in found if each.partition in partitions]
+
+
+def _told_span(resolved: "Resolved") -> str:
+    if resolved.offsets:
+        return f"offsets {resolved}"
+    start = "start" if resolved.from_ms is None else show_ms(resolved.from_ms)
+    end = "end" if resolved.to_ms is None else show_ms(resolved.to_ms)
+    return f"[{start}, {end})"
+
+
+def _pattern(flag: str, text: str | None) -> "Pattern | None":
+    """By RE2: what somebody writes into a topic cannot make the search take for ever."""
+    if text is None:
+        return None
+    from playhead.traffic.filter.regex import BadPattern, Pattern
+
+    try:
+        return Pattern(text)
+    except BadPattern as exc:
+        needed = f"a regular expression of RE2 ({exc})"
+        raise BadValue(flag, found=text, needed=needed, where="the command line") from exc

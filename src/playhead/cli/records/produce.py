@@ -1,0 +1,262 @@
+"""`playhead produce`: lines, or JSON Lines of whole records, into a topic."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.confirm import answer
+from playhead.cli.options import (
+    CONNECTION,
+    SEPARATORS,
+    TIME,
+    Parameters,
+    Run,
+    only_topics,
+    text_option,
+    with_options,
+)
+from playhead.cli.output import tell
+from playhead.cli.records.record_lines import FORMATS, Reading, reading
+from playhead.config.guards import Guard
+from playhead.errors import EXIT_FAILED, BadValue, PlayheadError, UsageError
+
+if TYPE_CHECKING:
+    from playhead.kafka.produce.sender import Delivery, Sender
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_ACKS = ("0", "1", "all")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_RULES = ("fail", "skip")
+
+
+# What a line is, and what all records of this run get.
+LINES: Parameters = {
+    "format_": (
+        text_option("--format", text=f"{' or '.join(FORMATS)}; lines.", metavar="FORM"),
+        None,
+    ),
+    "with_": (
+        text_option(
+            "--with",
+            text="What a line has before its value: timestamp,partition,headers,key.",
+            metavar="FIELDS",
+        ),
+        None,
+    ),
+    "separator": (
+        text_option(
+            "--separator", text="After each of them; \\t is a tab, and the default.", metavar="TEXT"
+        ),
+        None,
+    ),
+    **SEPARATORS,
+    "null": (text_option("--null", text="The text that means null.", metavar="TEXT"), None),
+    "timestamp": (text_option("--timestamp", text="Time of every record.", metavar="T"), None),
+    "partition": (
+        text_option(
+            "--partition",
+            text="Partition of every record: a number, or `auto` for that of its key.",
+            metavar="N",
+        ),
+        None,
+    ),
+    "header": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--header", help="A header of every record; repeatable.", metavar="NAME=VALUE"
+            ),
+        ],
+        None,
+    ),
+}
+DELIVERY: Parameters = {
+    "acks": (
+        text_option("--acks", text="Who must have a record: 0, 1 or all; all.", metavar="ACKS"),
+        None,
+    ),
+    "compression": (
+        text_option("--compression", text=f"{', '.join(_COMPRESSIONS)}.", metavar="CODEC"),
+        None,
+    ),
+    "transaction": (
+        Annotated[bool, typer.Option("--transaction", help="All records in one transaction.")],
+        False,
+    ),
+    "transaction_records": (
+        Annotated[
+            int | None,
+            typer.Option(
+                "--transaction-records", help="A new transaction after so many.", min=1, metavar="N"
+            ),
+        ],
+        None,
+    ),
+    "transactional_id": (
+        text_option("--transactional-id", text="Its name; made up when not given.", metavar="ID"),
+        None,
+    ),
+    "delivery_timeout": (
+        Annotated[
+            float,
+            typer.Option(
+                "--timeout", help="Seconds after which a record failed.", min=1, metavar="S"
+            ),
+        ],
+        60.0,
+    ),
+}
+
+
+@app.command()
+@with_options(CONNECTION, TIME, LINES, DELIVERY)
+def produce(
+    run: Run,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Instead of stdin.", show_default=False)
+    ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option("--on-error", help="A line that is no record: fail or skip.", metavar="RULE"),
+    ] = "fail",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check everything, and send nothing.")
+    ] = False,
+) -> None:
+    """Send lines from a file or stdin into a topic; says how many arrived, and which did not.
+
+    Each line is a value; --with says what else it has. JSON Lines are whole records, as `consume -o
+    jsonl` writes them. Exit code 1 when any record failed.
+    """
+    _need("--on-error", on_error, _RULES)
+    lines = reading(run)
+    configuration = run.configuration()
+    delivery = _delivery(run)
+    # To send what is piped here is what was asked for; read-only and production can object.
+    guard = Guard(configuration, answer(yes=True))
+    if not dry_run:
+        guard.agree(f"producing to {topic}", topic)
+    connection = configuration.kafka()
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.errors import Need, needing
+    from playhead.kafka.admin.offsets import describe
+    from playhead.kafka.produce.sender import ACKS, Sender
+    from playhead.kafka.write.target_topics import look_up
+
+    with Admin(connection) as admin, needing(Need("Describe", "topic", topic)):
+        describe(admin, [topic])
+        found = look_up(admin, [topic])[topic]
+    lines.partitions = found.partitions
+    sender = None
+    if not dry_run:
+        run.output.say(f"acks {delivery.acks}: {ACKS[delivery.acks]}")
+        sender = Sender(connection, topic, guard, delivery, found.set_bytes)
+    began = time.monotonic()
+    try:
+        with _opened(run, file) as stream:
+            _send(stream, lines, sender, skips=on_error == "skip")
+    finally:
+        for note in lines.notes():
+            run.output.say(note)
+        _tell(run, topic, lines, sender, time.monotonic() - began)
+    if lines.bad or (sender and sender.failed):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _send(stream: BinaryIO, lines: Reading, sender: "Sender | None", *, skips: bool) -> None:
+    try:
+        for number, line in enumerate(stream, 1):
+            try:
+                record = lines.record(line, number)
+                if sender is not None:
+                    sender.send(record)
+            except PlayheadError as exc:
+                if not skips or exc.exit_code != EXIT_FAILED or not _is_about_a_line(exc):
+                    raise
+                lines.skip(exc)
+        if sender is not None:
+            sender.finish()
+    except BaseException:
+        if sender is not None:
+            sender.abandon()
+        raise
+
+
+def _is_about_a_line(exc: PlayheadError) -> bool:
+    from playhead.kafka.produce.console_lines import BadLine
+    from playhead.kafka.produce.sender import NotSendable
+
+    return isinstance(exc, BadLine | NotSendable)
+
+
+def _tell(run: Run, topic: str, lines: Reading, sender: "Sender | None", took_s: float) -> None:
+    row = {
+        "topic": topic,
+        "lines": lines.read,
+        "delivered": sender.delivered if sender else 0,
+        "failed": sender.failed if sender else 0,
+        "skipped": lines.bad,
+        "transactions": sender.transactions if sender else 0,
+        "seconds": round(took_s, 3),
+    }
+    run.output.emit(row | {"dry_run": sender is None}, [row])
+    for number, reason in sender.failures if sender else ():
+        tell(f"error: line {number} was not delivered: {reason}")
+    for text in lines.complaints:
+        tell(f"skipped: {text}")
+
+
+@contextmanager
+def _opened(run: Run, file: Path | None) -> Iterator[BinaryIO]:
+    if file is None or str(file) == "-":
+        if sys.stdin.isatty():
+            run.output.say("each line is a record; Ctrl-D ends")
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = file.open("rb")
+    except OSError as exc:
+        raise UsageError(f"cannot read {file}: {exc.strerror}") from exc
+    with stream:
+        yield stream
+
+
+def _delivery(run: Run) -> "Delivery":
+    import secrets
+
+    from playhead.kafka.produce.sender import Delivery
+
+    values = run.values
+    acks = _need(
+        "--acks", {"-1": "all"}.get(values["acks"] or "all", values["acks"] or "all"), _ACKS
+    )
+    in_transactions = values["transaction"] or values["transaction_records"] is not None
+    name = values["transactional_id"]
+    if name is not None and not in_transactions:
+        raise UsageError("--transactional-id without --transaction or --transaction-records")
+    if values["transaction"] and values["transaction_records"] is not None:
+        raise UsageError("--transaction is one for all, --transaction-records one for so many")
+    if in_transactions and acks != "all":
+        raise UsageError(f"a transaction needs acks all, not {acks}")
+    return Delivery(
+        acks,  # type: ignore[arg-type]
+        _need("--compression", values["compression"] or "none", _COMPRESSIONS),
+        (name or f"playhead-produce-{secrets.token_hex(4)}") if in_transactions else None,
+        values["transaction_records"],
+        values["delivery_timeout"],
+    )
+
+
+def _need(flag: str, found: str, words: Sequence[str]) -> str:
+    if found not in words:
+        raise BadValue(flag, found=found, needed=", ".join(words), where="the command line")
+    return found

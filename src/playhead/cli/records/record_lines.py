@@ -1,0 +1,224 @@
+"""Lines of `produce` as records: what the options say a line is, and what each line then says."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from playhead.cli.options import Run
+from playhead.cli.records import jsonl
+from playhead.cli.records.time_option import instant_ms
+from playhead.errors import BadValue, PlayheadError, UsageError
+from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.duration import MS
+from playhead.grammar.instant import Instant, read_point
+from playhead.kafka.produce.console_lines import (
+    BEFORE_THE_VALUE,
+    BadLine,
+    LineReader,
+    Outgoing,
+    Separators,
+)
+from playhead.record import Headers
+
+FORMATS = ("lines", "jsonl")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+_STAMP = re.compile(rb"(CreateTime:|LogAppendTime:)?(-?[0-9]+)")
+_MS_DIGITS = 13
+_MOST_DIGITS = 19  # of what Kafka counts
+_UNITS = {10: "seconds", 16: "microseconds", 19: "nanoseconds"}
+_SHOWN_COMPLAINTS = 5
+
+
+@dataclass(slots=True)
+class Reading:
+    """Makes records of lines, and counts."""
+
+    lines: LineReader | None
+    """None for JSON Lines."""
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+    by_key: bool = False
+    """Whatever a record says of its partition does not count."""
+    timezone: str = "UTC"
+    partitions: int = 1
+    read: int = 0
+    bad: int = 0
+    complaints: list[str] = field(default_factory=list)
+    _units: set[str] = field(default_factory=set)
+
+    def record(self, line: bytes, number: int) -> Outgoing:
+        """The record that a line is."""
+        self.read = number
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        found = self._of_line(line, number) if self.lines else self._of_json(line, number)
+        if found.partition is not None and not 0 <= found.partition < self.partitions:
+            raise BadLine(
+                number,
+                reason=f"partition {found.partition}, and the topic has 0 to {self.partitions - 1}",
+                hint="--partition auto takes that of the key",
+            )
+        return found
+
+    def skip(self, exc: PlayheadError) -> None:
+        """Go on without a line."""
+        self.bad += 1
+        if len(self.complaints) < _SHOWN_COMPLAINTS:
+            self.complaints.append(exc.message)
+
+    def notes(self) -> list[str]:
+        """What a person should know of how lines were read."""
+        return [
+            f"times of {unit} were among the timestamps, by their digits; they became milliseconds"
+            for unit in sorted(self._units)
+        ]
+
+    def _of_line(self, line: bytes, number: int) -> Outgoing:
+        assert self.lines is not None  # noqa: S101  asked by the caller
+        parts = self.lines.read(line, number)
+        stamp, place = self.timestamp_ms, None
+        if parts.timestamp not in (None, b"", b"NO_TIMESTAMP"):
+            stamp = self._time(parts.timestamp or b"", number)
+        if parts.partition:
+            place = self._number(parts.partition, number)
+        return self._outgoing(number, parts.key, parts.value, parts.headers, (stamp, place))
+
+    def _of_json(self, line: bytes, number: int) -> Outgoing:
+        document = jsonl.read_document(line, number)
+        key, value = (jsonl.body(document, name, number) for name in ("key", "value"))
+        said = self.timestamp_ms
+        if said is None:
+            said = jsonl.timestamp_ms(document, number)
+        place = jsonl.partition(document, number)
+        return self._outgoing(number, key, value, jsonl.headers(document, number), (said, place))
+
+    def _outgoing(
+        self,
+        number: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        said: tuple[int | None, int | None],
+    ) -> Outgoing:
+        partition = None if self.by_key else said[1] if self.partition is None else self.partition
+        return Outgoing(number, key, value, headers + self.headers, said[0], partition)
+
+    def _time(self, text: bytes, number: int) -> int:
+        exact = _STAMP.fullmatch(text)
+        if exact and len(exact[2]) > _MOST_DIGITS + 1:
+            raise BadLine(number, reason=f"timestamp {text[:40].decode()}… has too many digits")
+        if exact and (exact[1] or len(exact[2]) == _MS_DIGITS or exact[2].startswith(b"-")):
+            return int(exact[2])
+        said = text.decode("utf-8", "replace")
+        try:
+            point = read_point(Phrase.of(said, "timestamp"), self.timezone).point
+        except NotUnderstood as exc:
+            raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
+        if not isinstance(point, Instant):
+            raise BadLine(number, reason=f"timestamp {said!r} is no instant")
+        if exact:
+            self._units.add(_UNITS.get(len(said), "other units"))
+        return -(-point.ns // MS)
+
+    def _number(self, text: bytes, number: int) -> int:
+        digits = text.removeprefix(b"Partition:")
+        if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
+            raise BadLine(
+                number, reason=f"partition {text.decode('utf-8', 'replace')!r:.60} is no number"
+            )
+        return int(digits)
+
+
+def reading(run: Run) -> Reading:
+    """What the options say of lines."""
+    values = run.values
+    form = values["format_"] or "lines"
+    if form not in FORMATS:
+        raise BadValue(
+            "--format", found=form, needed=" or ".join(FORMATS), where="the command line"
+        )
+    if form == "jsonl":
+        _refuse_line_options(run)
+    lines = _line_reader(run) if form == "lines" else None
+    configuration = run.configuration()
+    stamp = values["timestamp"]
+    partition, by_key = _partition(values["partition"])
+    return Reading(
+        lines,
+        _headers(values["header"] or ()),
+        None if stamp is None else instant_ms("--timestamp", stamp, configuration),
+        partition,
+        by_key,
+        configuration.get("timezone") or "UTC",
+    )
+
+
+def _refuse_line_options(run: Run) -> None:
+    about_lines = ("with_", "separator", "headers_separator", "header_separator", "null")
+    for name in about_lines:
+        if run.values[name] is not None:
+            flag = f"--{name.strip('_').replace('_', '-')}"
+            raise UsageError(f"{flag} is about lines, and these are JSON Lines")
+
+
+def _line_reader(run: Run) -> LineReader:
+    values = run.values
+    asked = fields("--with", values["with_"], BEFORE_THE_VALUE)
+    ordered = [name for name in BEFORE_THE_VALUE if name in asked]
+    return LineReader(ordered, separators(run))
+
+
+def separators(run: Run, *, null: bytes | None = None) -> Separators:
+    """What stands between the parts of a line."""
+    values, usual = run.values, Separators()
+
+    def said(option: str, otherwise: bytes) -> bytes:
+        text = values[option]
+        if text == "":
+            raise UsageError(f"--{option.replace('_', '-')} cannot be empty")
+        return otherwise if text is None else unescaped(text)
+
+    return Separators(
+        said("separator", usual.key),
+        said("headers_separator", usual.headers),
+        said("header_separator", usual.header),
+        null if values["null"] is None else unescaped(values["null"]),
+    )
+
+
+def fields(flag: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """Names by commas."""
+    found = [each.strip() for each in (text or "").split(",") if each.strip()]
+    for each in found:
+        if each not in known:
+            raise BadValue(flag, found=each, needed=", ".join(known), where="the command line")
+    return found
+
+
+def unescaped(text: str) -> bytes:
+    """With tabs and the like as people type them in a shell."""
+    said = re.sub(
+        r"\\(x[0-9a-fA-F]{2}|[tnr0\\])",
+        lambda found: chr(int(found[1][1:], 16)) if found[1][0] == "x" else _ESCAPES[found[1]],
+        text,
+    )
+    return said.encode("utf-8", "surrogateescape")
+
+
+def _headers(rules: Sequence[str]) -> Headers:
+    found = []
+    for rule in rules:
+        name, equals, value = rule.partition("=")
+        if not equals or not name:
+            raise BadValue("--header", found=rule, needed="NAME=VALUE", where="the command line")
+        found.append((name, value.encode("utf-8", "surrogateescape")))
+    return tuple(found)
+
+
+def _partition(text: str | None) -> tuple[int | None, bool]:
+    if text is None or text == "auto":
+        return None, text is not None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        needed = "a number, or auto"
+        raise BadValue("--partition", found=text[:60], needed=needed, where="the command line")
+    return int(text), False

@@ -1,0 +1,216 @@
+"""Records of `consume`: which are wanted, and how they are printed."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from playhead.cli.options import SEPARATORS, Parameters, Run, text_option
+from playhead.cli.output import write_bytes
+from playhead.cli.records import jsonl
+from playhead.cli.records.decode import Decoded
+from playhead.cli.records.record_lines import fields, separators, unescaped
+from playhead.errors import BadValue, UsageError
+from playhead.records import Records
+
+if TYPE_CHECKING:
+    from playhead.kafka.produce.console_lines import LineWriter
+    from playhead.traffic.filter.regex import Pattern
+
+_PRINT = re.compile(r"print\.(timestamp|partition|offset|headers|key|value)=(true|false)")
+
+
+SHOWN: Parameters = {
+    "show": (
+        text_option(
+            "--show",
+            text="topic,timestamp,partition,offset,headers,key,value; value.",
+            metavar="FIELDS",
+        ),
+        None,
+    ),
+    "separator": (
+        text_option(
+            "--separator", text="Between them; \\t is a tab, and the default.", metavar="TEXT"
+        ),
+        None,
+    ),
+    **SEPARATORS,
+    "null": (text_option("--null", text="The text for null: null.", metavar="TEXT"), None),
+    "line_separator": (
+        text_option("--line-separator", text="After each record; \\n.", metavar="TEXT"),
+        None,
+    ),
+    "property": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--property",
+                help="As Kafka's console consumer: print.key=true, key.separator=:, …",
+                metavar="KEY=VALUE",
+            ),
+        ],
+        None,
+    ),
+}
+_PROPERTIES = {
+    "key.separator": "separator",
+    "headers.separator": "headers_separator",
+    "line.separator": "line_separator",
+    "null.literal": "null",
+}
+
+
+@dataclass(slots=True)
+class Picked:
+    """Which records are wanted, and how many were not, and why."""
+
+    value: "Pattern | None" = None
+    key: "Pattern | None" = None
+    most: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    found: int = 0
+    outside: int = 0
+    unlike: int = 0
+
+    def pick(self, records: Records, decoded: Decoded) -> tuple[list[int], bool]:
+        """Indexes of those that are wanted, and whether that is as many as there are to be."""
+        indexes = self._in_time(records)
+        left = None if self.most is None else self.most - self.found
+        if self.value is None and self.key is None:
+            wanted = decoded.take(records, indexes, left)
+        else:
+            wanted = decoded.take(records, indexes, left, self._fits)
+        self.found += len(wanted)
+        return wanted, self.found == self.most and bool(wanted)
+
+    def _in_time(self, records: Records) -> Sequence[int]:
+        if self.from_ms is None and self.to_ms is None:
+            return range(len(records))
+        low = self.from_ms if self.from_ms is not None else -(1 << 63)
+        high = self.to_ms if self.to_ms is not None else 1 << 63
+        inside = [n for n, at in enumerate(records.timestamps_ms) if low <= at < high]
+        self.outside += len(records) - len(inside)
+        return inside
+
+    def _fits(self, key: bytes | None, value: bytes | None) -> bool:
+        """Null fits nothing; bytes that are no text are searched as well as can be."""
+        for pattern, held in ((self.key, key), (self.value, value)):
+            if pattern is not None and (held is None or not pattern.fits(held)):
+                self.unlike += 1
+                return False
+        return True
+
+
+class Printer(Protocol):
+    """A form of output; `count` is how many records it has shown."""
+
+    count: int
+    decoded: Decoded
+
+    def begin(self) -> None: ...
+
+    def show(self, records: Records, indexes: Sequence[int], /) -> None: ...
+
+    def end(self, scanned: int, why: str, /) -> None: ...
+
+
+@dataclass(slots=True)
+class Lines:
+    """As Kafka's console consumer prints them."""
+
+    writer: "LineWriter"
+    decoded: Decoded
+    count: int = 0
+
+    def begin(self) -> None:
+        pass
+
+    def show(self, records: Records, indexes: Sequence[int], /) -> None:
+        self.count += len(indexes)
+        if indexes:
+            picked = records.pick(indexes)
+            keys, values = self.decoded.as_bytes(picked)
+            write_bytes(b"".join(self.writer.lines(picked, keys, values)))
+
+    def end(self, scanned: int, why: str, /) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Json:
+    """Whole records: as JSON Lines, or in one document that also says why it ends."""
+
+    decoded: Decoded
+    is_document: bool = False
+    count: int = 0
+    _between: str = field(default="\n", init=False)
+
+    def begin(self) -> None:
+        if self.is_document:
+            _write('{"records": [')
+
+    def show(self, records: Records, indexes: Sequence[int], /) -> None:
+        self.count += len(indexes)
+        if indexes:
+            picked = records.pick(indexes)
+            text = list(jsonl.lines(picked, self.decoded.as_json()))
+            if self.is_document:
+                _write(self._between + ",\n".join(text))
+                self._between = ",\n"
+            else:
+                _write("\n".join(text) + "\n")
+
+    def end(self, scanned: int, why: str, /) -> None:
+        if self.is_document:
+            _write(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
+
+
+def _write(text: str) -> None:
+    """As UTF-8, whatever the terminal's own encoding: JSON has no other."""
+    write_bytes(text.encode())
+
+
+def printer(run: Run, decoded: Decoded) -> Printer:
+    """The form that the options ask for."""
+    if run.output.form == "csv":
+        raise BadValue("-o", found="csv", needed="table (lines), jsonl or json", where="consume")
+    _take_properties(run)
+    if run.output.form == "table":
+        return Lines(_line_writer(run), decoded)
+    about_lines = ("show", "separator", "headers_separator", "header_separator", "null")
+    for name in (*about_lines, "line_separator"):
+        if run.values[name] is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is about lines, and not about JSON")
+    return Json(decoded, is_document=run.output.form == "json")
+
+
+def _line_writer(run: Run) -> "LineWriter":
+    from playhead.kafka.produce.console_lines import FIELDS, LineWriter
+
+    values = run.values
+    asked = fields("--show", values["show"], FIELDS) or ["value"]
+    end = b"\n" if values["line_separator"] is None else unescaped(values["line_separator"])
+    return LineWriter(asked, separators(run, null=b"null"), end)
+
+
+def _take_properties(run: Run) -> None:
+    """Kafka's own spelling of the same options."""
+    values = run.values
+    asked = (values["show"] or "").split(",") if values["show"] else []
+    shown = {"value"} if not asked else set(asked)
+    for text in values["property"] or ():
+        key, _, said = text.partition("=")
+        if found := _PRINT.fullmatch(text):
+            (shown.add if found[2] == "true" else shown.discard)(found[1])
+        elif key in _PROPERTIES:
+            values[_PROPERTIES[key]] = said
+        else:
+            needed = f"print.FIELD=true, or one of {', '.join(_PROPERTIES)}"
+            raise BadValue("--property", found=text, needed=needed, where="the command line")
+    if values["property"]:
+        values["show"] = ",".join(sorted(shown)) or None

@@ -1,0 +1,20 @@
+"""A single time as an option says it, in the zone that counts."""
+
+import time
+
+from playhead.config.context import Configuration
+from playhead.grammar.cursor import Phrase
+from playhead.grammar.duration import MS
+from playhead.grammar.instant import read_point
+from playhead.grammar.zone import zone_name
+
+
+def instant_ms(flag: str, text: str, configuration: Configuration) -> int:
+    """The first whole millisecond that is not before the time."""
+    zone = zone_name(configuration.get("timezone") or "UTC", where="timezone")
+    phrase = Phrase.of(text, flag)
+    point = read_point(phrase, zone).point
+    ns = point.at_ns(time.time_ns())
+    if ns < 0:
+        raise phrase.refuse("it is before 1970, and times count from there")
+    return -(-ns // MS)

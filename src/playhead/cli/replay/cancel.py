@@ -1,0 +1,50 @@
+"""`playhead cancel`: stop a replay that runs on this machine."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from playhead.cli.completion import replay_ids
+from playhead.cli.options import Run, with_options
+from playhead.errors import PlayheadError, UsageError
+from playhead.replay.journal import Journal
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_LOOK_EVERY_S = 0.1
+
+
+@app.command()
+@with_options()
+def cancel(
+    run: Run,
+    replay_id: Annotated[
+        str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
+    ],
+    wait: Annotated[
+        float, typer.Option("--wait", help="Seconds to wait until it has stopped.", min=0)
+    ] = 30.0,
+) -> None:
+    """Ask a replay that runs here to stop at its next slice boundary, and wait until it has.
+
+    What is committed stays; `playhead resume` goes on from there.
+    """
+    journal = Journal()
+    found = journal.find(replay_id)
+    if not journal.ask_to_stop(found.replay_id):
+        raise UsageError(
+            f"replay {found.replay_id} does not run on this machine; it is {found.state}",
+            hint="`playhead runs` lists those that do",
+        )
+    until = time.monotonic() + wait
+    while journal.is_held(found.replay_id):
+        if time.monotonic() > until:
+            raise PlayheadError(
+                f"replay {found.replay_id} was asked to stop and has not within {wait:g} s",
+                hint="it stops when its slice is committed; look again with `playhead runs`",
+            )
+        time.sleep(_LOOK_EVERY_S)
+    state = journal.find(found.replay_id).state
+    run.output.emit(
+        {"id": found.replay_id, "state": state}, [{"id": found.replay_id, "state": state}]
+    )

@@ -1,0 +1,39 @@
+"""A timeline on the terminal, or in a file: what the terminal can show, and where the picture goes."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from playhead.cli.output import colour_is_wanted
+from playhead.errors import UsageError
+from playhead.timeline.text_chart import Paper
+
+_BLOCKS = "▁█░│"
+
+
+def paper_for(stream: TextIO, *, has_colour: bool | None = None) -> Paper:
+    """As wide as the terminal is, in characters that the stream can take."""
+    width = shutil.get_terminal_size().columns
+    colour = colour_is_wanted() if has_colour is None else has_colour
+    return Paper(width, has_blocks=_takes_blocks(stream), has_colour=colour)
+
+
+def _takes_blocks(stream: TextIO) -> bool:
+    try:
+        _BLOCKS.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def save_picture(text: str, file: Path) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"cannot write the picture to {file}: {exc.strerror}") from exc
+
+
+def paper_for_talk() -> Paper:
+    """For what is said beside the data; without colour, as all of that is."""
+    return paper_for(sys.stderr, has_colour=False)

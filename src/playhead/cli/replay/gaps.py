@@ -1,0 +1,250 @@
+"""`playhead gaps`: which offsets of a topic are not in the target, and a replay of exactly those."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.replay.charts import paper_for_talk, save_picture
+from playhead.cli.replay.render import proof_lines
+from playhead.cli.replay.replay_options import MACHINE, RULES, SPAN, TRANSFORM, request, share
+from playhead.cli.replay.run_replay import run_with_progress, show, show_and_ask
+from playhead.endpoint import Endpoint
+from playhead.errors import EXIT_DIFFERENT, UsageError
+from playhead.gaps.gap import Gap, Gaps, touching
+from playhead.grammar.duration import parse_duration_ms
+
+if TYPE_CHECKING:
+    from playhead.gaps.search import Search
+    from playhead.proof import Proof
+    from playhead.timeline.timeline import Timeline
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_SHOWN = 20
+_BUCKETS = 120
+# Exactly what is missing is replayed, so that nothing is read on for; and there is a table already.
+_SPAN = {name: spec for name, spec in SPAN.items() if name != "lateness"}
+_RULES = {name: spec for name, spec in RULES.items() if name not in ("create", "redrive", "typed")}
+_UNSAID = {name: default for name, (_, default) in (SPAN | RULES).items()}
+
+
+def _text(*names: str, text: str, metavar: str) -> Any:
+    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+
+
+_LOOKING: Parameters = {
+    "settle": (
+        _text("--settle", text="Younger records may be on their way; 30s.", metavar="DURATION"),
+        None,
+    ),
+    "by": (
+        _text("--by", text="Compare by offsets, key or ledger; it chooses itself.", metavar="WAY"),
+        None,
+    ),
+    "time_column": (
+        _text("--time", text="With --by key: a column of times, as part of it.", metavar="COL"),
+        None,
+    ),
+    "ledger": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--ledger", help="With --by ledger: whose, a run's id; repeatable.", metavar="ID"
+            ),
+        ],
+        None,
+    ),
+    "quick": (
+        Annotated[
+            bool, typer.Option("--quick", help="Do not look into the log for what is missing.")
+        ],
+        False,
+    ),
+    "picture": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--picture", help="Draw topic and gaps over time, as SVG.", metavar="FILE"
+            ),
+        ],
+        None,
+    ),
+}
+_DOING: Parameters = {
+    "replay": (
+        Annotated[bool, typer.Option("--replay", help="Replay what is missing, and look again.")],
+        False,
+    ),
+    "dry_run": (
+        Annotated[bool, typer.Option("--dry-run", help="With --replay: only show its plan.")],
+        False,
+    ),
+    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")], False),
+}
+
+
+@app.command()
+@with_options(
+    _SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, MACHINE, CONNECTION, REGISTRY, SPARK
+)
+def gaps(
+    run: Run,
+    source: Annotated[
+        str,
+        typer.Argument(help="A source, as for replay.", autocompletion=topic_names),
+    ],
+    target: Annotated[
+        str, typer.Argument(help="postgres:SCHEMA.TABLE; an archive or a topic by its ledger.")
+    ],
+) -> None:
+    """Find the offsets of SOURCE that are not in TARGET, and with --replay close exactly these gaps.
+
+    A table with columns _partition and _offset is asked which offsets it has, in one pass; others
+    are compared by key (--by key --key COLS), or by what the ledger says was committed. Of what is
+    not there the log is asked for records and times: what is compacted, aborted or a marker is no
+    gap, and what is younger than --settle is not missing yet. Exit code 4 when something is missing.
+    """
+    from playhead.gaps.search import Search
+
+    asked = request(
+        Run(run.output, _UNSAID | run.values), Endpoint.parse(source), Endpoint.parse(target)
+    )
+    search = Search(_question(run, asked), run.configuration(), run.output.say)
+    found = search.find()
+    _tell(run, found)
+    if run.values["picture"] is not None:
+        _draw(run, search, found)
+    if run.values["replay"] and found.of("missing"):
+        _close(run, search, found)
+        return
+    _emit(run, found)
+    if not found.is_whole:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _question(run: Run, asked: Any) -> Any:
+    from playhead.gaps.search import SETTLE_MS, Question
+
+    values = run.values
+    if values["dry_run"] and not values["replay"]:
+        raise UsageError(
+            "--dry-run shows the plan of a replay", hint="add --replay, or leave it out"
+        )
+    settle = values["settle"]
+    return Question(
+        asked,
+        SETTLE_MS if settle is None else parse_duration_ms(settle, where="--settle"),
+        values["by"],
+        values["time_column"],
+        tuple(values["ledger"] or ()),
+        values["quick"],
+    )
+
+
+def _tell(run: Run, found: Gaps) -> None:
+    """The verdict and what belongs to it; the gaps themselves are data."""
+    run.output.say(f"{found.verdict()}, by {found.by}")
+    for note in found.notes:
+        run.output.say(f"  {note.weight:<8} {note.text}")
+
+
+def _emit(run: Run, found: Gaps) -> None:
+    if found.found or run.output.form != "table":
+        run.output.emit(found.as_document(), found.rows())
+
+
+# --- closing them
+
+
+def _close(run: Run, search: "Search", before: Gaps) -> None:
+    """Plan, show, ask, replay, prove, and look again at the very same offsets."""
+    from playhead.replay import api
+
+    for each in before.of("missing")[:_SHOWN]:
+        run.output.say(f"  {_line(each)}")
+    asked = search.replay_of(before)
+    if asked.on_conflict != search.question.request.on_conflict:
+        run.output.say(
+            f"  a row that is there already: {asked.on_conflict}, by the table's key; "
+            "--on-conflict says otherwise"
+        )
+    part = share(run, asked.target_endpoint)
+    planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
+    if run.values["dry_run"]:
+        show(run, planned)
+        raise typer.Exit(EXIT_DIFFERENT)
+    show_and_ask(run, planned, yes=run.values["yes"])
+    proof = run_with_progress(run, planned)
+    for line in proof_lines(proof):
+        run.output.say(line)
+    _look_again(run, search, before, proof)
+
+
+def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> None:
+    after = search.find()
+    _tell(run, after)
+    was_missing, is_left = (
+        touching(before.missing_slices()),
+        touching([g.slice for g in after.found]),
+    )
+    if left := [each for each in after.of("missing") if was_missing(each.slice)]:
+        run.output.say(
+            f"  warn     {sum(each.count for each in left):,} of them were replayed, and no row says their "
+            "offset: rows of the same key stand for them, or the rule left them out; --key COLS "
+            "looks for those"
+        )
+    document = {
+        "before": before.as_document(),
+        "replay": proof.as_document(),
+        "after": after.as_document(),
+    }
+    rows = [
+        row if is_left(each.slice) else row | {"state": _closed(each)}
+        for each, row in zip(before.found, before.rows(), strict=True)
+    ]
+    run.output.emit(document, rows)
+    if not (after.is_whole and proof.adds_up):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _closed(gap: Gap) -> str:
+    return "replayed" if gap.kind == "missing" else "arrived"
+
+
+def _line(gap: Gap) -> str:
+    unit = "offsets" if gap.records is None else "records"
+    return f"{gap.slice}  {gap.count:,} {unit}"
+
+
+# --- over time
+
+
+def _draw(run: Run, search: "Search", found: Gaps) -> None:
+    from playhead.timeline.svg_chart import picture
+
+    over = _timeline(run, search)
+    bars = over.buckets(found.missing_slices())
+    drawn = picture(over.title, over.caption(), bars, absent_from=found.target)
+    save_picture(drawn, run.values["picture"])
+    run.output.say(f"the picture is in {run.values['picture']}")
+    _say_histogram(run, found, over)
+
+
+def _say_histogram(run: Run, found: Gaps, over: "Timeline") -> None:
+    from playhead.timeline.text_chart import histogram, legend
+
+    paper = paper_for_talk()
+    bars = over.buckets(found.missing_slices())
+    for line in histogram(bars, paper):
+        run.output.say(line)
+    if missing := sum(each.missing for each in bars):
+        run.output.say(legend(missing, found.target, paper))
+
+
+def _timeline(run: Run, search: "Search") -> "Timeline":
+    from playhead.replay.timelines import timeline_of
+
+    end = search.question.request.source_endpoint
+    return timeline_of(end, run.configuration(), search.resolved, buckets=_BUCKETS)

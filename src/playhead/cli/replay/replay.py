@@ -1,0 +1,129 @@
+"""`playhead replay`: plan it, show it, ask, run it, prove it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.replay.replay_options import (
+    MACHINE,
+    RULES,
+    SPAN,
+    TRAFFIC,
+    TRANSFORM,
+    request,
+    share,
+)
+from playhead.cli.replay.run_replay import load_plan, play, resume_saved, save_plan, show
+from playhead.endpoint import Endpoint
+from playhead.errors import BadValue, UsageError
+from playhead.plan import REPLAY_ID
+from playhead.replay import api
+from playhead.replay.journal import Journal
+from playhead.request import Request
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_DOING: Parameters = {
+    "replay_id": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--id", help="An id of your own; again, it goes on or is done.", metavar="ID"
+            ),
+        ],
+        None,
+    ),
+    "plan_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--plan", help="Save the plan here; when it is there, run just it.", metavar="FILE"
+            ),
+        ],
+        None,
+    ),
+    "dry_run": (
+        Annotated[bool, typer.Option("--dry-run", help="Only show the plan; writes nothing.")],
+        False,
+    ),
+    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")], False),
+}
+
+
+@app.command()
+@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, RULES, MACHINE, _DOING, CONNECTION, REGISTRY, SPARK)
+def replay(
+    run: Run,
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC, "
+            "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
+            autocompletion=topic_names,
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A topic, an archive, or postgres:SCHEMA.TABLE; {topic} stands for its name."
+        ),
+    ],
+) -> None:
+    """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.
+
+    A time without a zone is UTC. Without a span it is all that SOURCE holds now. The plan is shown
+    and asked about first; the proof goes to stdout. Exit code 4 when the proof does not add up, 5
+    when stopped before the end.
+    """
+    asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
+    replay_id = _checked(run.values["replay_id"])
+    earlier = Journal().get(replay_id) if replay_id else None
+    if earlier is not None:
+        _need_same(asked, earlier.plan.request, f"replay {replay_id}")
+        resume_saved(run, earlier, yes=run.values["yes"])
+        return
+    file: Path | None = run.values["plan_file"]
+    is_dry = run.values["dry_run"]
+    part = share(run, asked.target_endpoint)
+    if file is not None and file.exists():
+        saved = load_plan(file)
+        _need_same(asked, saved.request, str(file))
+        planned = api.planned(saved, run.configuration(), share=part)
+    else:
+        warm = run.values["yes"] and not is_dry
+        planned = api.plan(asked, run.configuration(), replay_id=replay_id, warm=warm, share=part)
+        if file is not None:
+            save_plan(run, planned.plan, file)
+    if is_dry:
+        show(run, planned)
+    else:
+        play(run, planned, yes=run.values["yes"])
+
+
+def _checked(replay_id: str | None) -> str | None:
+    if replay_id is not None and not REPLAY_ID.fullmatch(replay_id):
+        raise BadValue(
+            "--id",
+            found=replay_id,
+            needed="letters, digits, '.', '_' and '-', at most 64",
+            where="the command line",
+        )
+    return replay_id
+
+
+def _need_same(asked: Request, planned: Request, where: str) -> None:
+    """A saved plan runs unchanged; options that say something else would silently not count."""
+    was, now = planned.from_anywhere().as_document(), asked.from_anywhere().as_document()
+    different = sorted(name for name in now if _plain(now[name]) != _plain(was[name]))
+    if different:
+        told = ", ".join(f"{name} {was[name]!r}, now {now[name]!r}" for name in different[:3])
+        raise UsageError(
+            f"{where} is another replay than this command's: {told}",
+            hint="run it with the options it was made with, or choose another --id or --plan",
+        )
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,193 @@
+"""What the commands that run a replay have in common: show, ask, play, take Ctrl-C, prove."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from playhead.cli.confirm import answer
+from playhead.cli.options import Run
+from playhead.cli.replay.render import Told, plan_lines, plan_rows, proof_lines, sample_lines
+from playhead.cli.replay.replay_options import share
+from playhead.cli.signals import first_signal
+from playhead.endpoint import Endpoint
+from playhead.errors import EXIT_DIFFERENT, Refused, UsageError
+from playhead.host import private_files
+from playhead.ledger import Entry
+from playhead.plan import Plan
+from playhead.proof import Proof
+from playhead.replay import api
+from playhead.replay.api import Planned
+from playhead.replay.journal import Journal
+from playhead.replay.journal import Run as JournalRun
+from playhead.secrets import without_password
+from playhead.standby.runner import held_for
+
+LedgerSource = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="What it reads, when its plan is only in the ledger, where others may write.",
+        metavar="SOURCE",
+    ),
+]
+# What was asked to stop in good order is ended after this time: before whoever manages services kills it.
+STOPS_WITHIN_S = 20.0
+
+
+def with_servers(run: Run, saved: dict[str, str]) -> Run:
+    """The invocation with the servers of an earlier one where it names none itself."""
+    values = dict(run.values)
+    for name, value in saved.items():
+        if not values.get(name):
+            values[name] = json.loads(value) if name == "assignment" else value
+    return Run(run.output, values)
+
+
+def show(run: Run, planned: Planned) -> None:
+    """The dry run: the whole plan, as data, and as lines for people."""
+    plan = planned.plan
+    for line in (*plan_lines(plan), *_servers(planned), *sample_lines(plan)):
+        run.output.say(line)
+    run.output.emit(plan.as_document(), plan_rows(plan))
+
+
+def play(run: Run, planned: Planned, *, yes: bool) -> None:
+    """Show, ask, run, prove; ends with the exit code that the proof deserves."""
+    show_and_ask(run, planned, yes=yes)
+    report(run, run_with_progress(run, planned))
+
+
+def _servers(planned: Planned) -> Iterator[str]:
+    """Which servers the names of a plan mean here: the plan says no address, or somebody else's."""
+    if servers := planned.servers:
+        told = ", ".join(f"{name} {without_password(value)}" for name, value in servers.items())
+        yield f"  servers  {told}"
+
+
+def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
+    """Return when the plan that is shown may be run."""
+    if planned.is_begun:
+        replay_id = planned.plan.replay_id
+        run.output.say(
+            f"the target's ledger has {replay_id} already, with this plan; going on with it"
+        )
+    for line in (*plan_lines(planned.plan), *_servers(planned)):
+        run.output.say(line)
+    planned.agree(answer(yes=yes))
+
+
+def run_with_progress(run: Run, planned: Planned) -> Proof:
+    """Run it, telling how far it is; Ctrl-C stops it gently."""
+    with stopping_gently(run, planned.journal, planned.plan):
+        return run_aloud(run, planned)
+
+
+def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: None) -> Proof:
+    """Run it, telling how far it is; `heed` is called now and then."""
+    progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), Told()
+
+    def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
+        progress.count(told(done, entries), done, total)
+        heed()
+
+    try:
+        return planned.run(say=run.output.say, progress=tell_progress)
+    finally:
+        progress.close()
+
+
+def report(run: Run, proof: Proof) -> None:
+    for line in proof_lines(proof):
+        run.output.say(line)
+    run.output.emit(proof.as_document(), proof.rows())
+    if not proof.adds_up:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+@contextmanager
+def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
+    """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
+    told = "stopping at the next slice boundary; once more to stop at once"
+    with stopping(run, journal, plan.replay_id, told):
+        yield
+
+
+@contextmanager
+def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[None]:
+    """The first signal asks what runs under an id to stop; the second is as everywhere."""
+
+    def stop(number: int) -> None:
+        run.output.say(told if journal.ask_to_stop(replay_id) else "stopping")
+        if not journal.is_held(replay_id):
+            signal.raise_signal(number)
+
+    with first_signal(stop, within_s=STOPS_WITHIN_S):
+        yield
+
+
+def load_plan(file: Path) -> Plan:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"{file} is not a plan: it is no text in UTF-8") from exc
+    return Plan.from_file(text, where=str(file))
+
+
+def save_plan(run: Run, plan: Plan, file: Path) -> None:
+    try:
+        private_files.write(file, plan.as_json() + "\n")  # it names servers, and shows records
+    except OSError as exc:
+        raise UsageError(f"cannot write the plan to {file}: {exc.strerror}") from exc
+    run.output.say(f"the plan is in {file}; the same command with --plan {file} runs exactly it")
+
+
+def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool = False) -> None:
+    """Go on with a replay of the journal; a finished one reads and writes nothing."""
+    with_saved = with_servers(run, dict(saved.servers))
+    part = share(run, saved.plan.request.target_endpoint)
+    planned = api.planned(saved.plan, with_saved.configuration(), share=part)
+    planned.trusts_ledger = trusts_ledger
+    with held_for(saved.replay_id):
+        play(with_saved, planned, yes=yes)
+
+
+def resume_from_ledger(
+    run: Run,
+    replay_id: str,
+    target: Endpoint,
+    *,
+    source: Endpoint | None = None,
+    yes: bool,
+    trusts_ledger: bool = False,
+) -> None:
+    """Go on with a replay that another machine began, by the plan in the ledger of its target."""
+    part = share(run, target.from_anywhere())
+    planned = api.resumed(replay_id, target, run.configuration(), share=part)
+    planned.trusts_ledger = trusts_ledger
+    need_source(planned.plan, source, will_ask=not yes)
+    play(run, planned, yes=yes)
+
+
+def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
+    """Return when who runs this knows what is read: whoever may write to the ledger could say anything."""
+    reads = plan.request.source_endpoint
+    if named is not None and named.from_anywhere() != reads:
+        raise UsageError(
+            f"replay {plan.replay_id} reads {reads.shown()}, and {named.shown()} was named",
+            hint=f"--source {reads.shown()}, if that is meant",
+        )
+    known = Journal().get(plan.replay_id)
+    is_known = known is not None and known.plan.digest() == plan.digest()
+    if not will_ask and named is None and not is_known:
+        raise Refused(
+            f"only the ledger says what replay {plan.replay_id} reads, and others may write there: "
+            f"{reads.shown()}",
+            hint=f"add --source {reads.shown()}, if that is meant",
+        )

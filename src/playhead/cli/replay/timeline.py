@@ -1,0 +1,98 @@
+"""`playhead timeline`: how many records a topic has of each stretch of time, without reading them all."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.replay.charts import paper_for, save_picture
+from playhead.cli.replay.replay_options import SPAN, span
+from playhead.endpoint import Endpoint
+from playhead.errors import BadValue
+from playhead.timeline.timeline import Timeline
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_BUCKETS, _MOST_BUCKETS = 120, 2_000
+_BY_TIME = {name: SPAN[name] for name in ("from_", "to", "for_", "last")}
+
+
+@app.command()
+@with_options(_BY_TIME, TIME, CONNECTION)
+def timeline(
+    run: Run,
+    topic: Annotated[
+        str,
+        typer.Argument(
+            help="TOPIC, kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC.",
+            autocompletion=topic_names,
+        ),
+    ],
+    buckets: Annotated[
+        int | None,
+        typer.Option(
+            "--buckets",
+            help=f"How many stretches of time; {_BUCKETS}, or as many as fit.",
+            metavar="N",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw it as SVG, too.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Count the records of TOPIC by their time, and draw the counts, without reading them all.
+
+    Kafka is asked at which offset each bucket begins in each partition. So the counts are
+    approximate: a transaction's marker counts as a record, what was compacted away may count, and a
+    record out of order counts where it stands; a short look says when clocks disagree. Without a span
+    it is from the first record to the last.
+    """
+    found = _asked(run, _endpoint(topic), _checked(run, buckets))
+    _show(run, found)
+    if picture is not None:
+        from playhead.timeline.svg_chart import picture as drawn
+
+        save_picture(drawn(found.title, found.caption(), found.buckets()), picture)
+        run.output.say(f"the picture is in {picture}")
+
+
+def _asked(run: Run, end: Endpoint, buckets: int) -> Timeline:
+    from playhead.replay.timelines import timeline_of
+
+    resolved = span(Run(run.output, run.values | {"offsets": None})).resolve(time.time_ns())
+    return timeline_of(end, run.configuration(), resolved, buckets=buckets)
+
+
+def _show(run: Run, found: Timeline) -> None:
+    from playhead.timeline.text_chart import histogram
+
+    bars = found.buckets()
+    run.output.say(f"{found.caption()}; approximate")
+    if run.output.form == "table":
+        run.output.text("\n".join(histogram(bars, paper_for(sys.stdout))))
+    else:
+        run.output.emit(found.as_document(), [each.row() for each in bars])
+    for count, where in ((found.before, "before"), (found.after, "after")):
+        if count:
+            run.output.say(f"{count:,} offsets stand {where} it")
+    if found.disorder is not None and (text := found.disorder.text()) is not None:
+        run.output.say(text)
+
+
+def _endpoint(text: str) -> Endpoint:
+    """A topic, by its name alone as well."""
+    return Endpoint.parse(text if ":" in text else f"kafka:{text}")
+
+
+def _checked(run: Run, buckets: int | None) -> int:
+    if buckets is None:
+        is_drawn = run.output.form == "table"
+        return min(_BUCKETS, paper_for(sys.stdout).columns) if is_drawn else _BUCKETS
+    if not 1 <= buckets <= _MOST_BUCKETS:
+        raise BadValue(
+            "--buckets", found=buckets, needed=f"1 to {_MOST_BUCKETS:,}", where="the command line"
+        )
+    return buckets

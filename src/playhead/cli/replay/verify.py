@@ -1,0 +1,104 @@
+"""`playhead verify`: read a target back and compare it with its source."""
+
+from typing import Annotated
+
+import typer
+
+from playhead.cli.completion import replay_ids
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Run, with_options
+from playhead.cli.replay.replay_options import RULES, SPAN, TRAFFIC, TRANSFORM, request
+from playhead.cli.replay.run_replay import LedgerSource, need_source, with_servers
+from playhead.endpoint import Endpoint
+from playhead.errors import EXIT_DIFFERENT, UsageError
+from playhead.replay import api
+from playhead.replay.journal import Journal
+from playhead.replay.verify import Verification
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_SHOWN = 10
+# What says which row is a record's, and how it looks; the other rules are for writing.
+_OF_TABLES = {
+    name: RULES[name] for name in ("key", "on_conflict", "version_column", "tombstones", "decode")
+}
+_UNSAID = {name: default for name, (_, default) in RULES.items()}
+
+
+@app.command()
+@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
+def verify(
+    run: Run,
+    replay_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|SOURCE",
+            help="A run's id, or the beginning of it; or a source, as for replay.",
+            autocompletion=replay_ids,
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="With a source: what to hold against it. With an id: where the run's records went, when "
+            "another machine began it.",
+            show_default=False,
+        ),
+    ] = None,
+    source: LedgerSource = None,
+) -> None:
+    """Read the records of a replay again, from source and target, and compare them.
+
+    Each record is the same, different, or one of which it cannot be told; dead letters are read back
+    too. "verified" is said only when all are the same, else the exit code is 4. Nothing is written.
+
+    A run that this machine does not know is verified with ID and TARGET, by the plan in the ledger
+    there; its servers are named here, and with --source what it reads.
+
+    Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
+    (rows that no record of the span accounts for are not looked for), copies of topics by counts and
+    a checksum of each topic.
+    """
+    if source is not None and (target is None or ":" in replay_id):
+        raise UsageError("--source goes with ID and TARGET", hint="playhead verify SOURCE TARGET")
+    if target is not None and ":" in replay_id:
+        whole = Run(run.output, _UNSAID | run.values)
+        asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
+        found = api.plan(asked, run.configuration()).compare()
+    elif ":" in replay_id:
+        source = Endpoint.parse(replay_id).shown()
+        raise UsageError(
+            f"{source} is a source, and needs a TARGET",
+            hint=f"playhead verify {source} TARGET; a run goes by its id: playhead verify ID",
+        )
+    elif target is not None:
+        _need_no_span(run)
+        begun = api.resumed(replay_id, Endpoint.parse(target), run.configuration())
+        need_source(begun.plan, Endpoint.parse(source) if source else None, will_ask=False)
+        found = begun.verify()
+    else:
+        _need_no_span(run)
+        saved = Journal().find(replay_id)
+        with_saved = with_servers(run, dict(saved.servers))
+        found = api.planned(saved.plan, with_saved.configuration()).verify()
+    _report(run, found)
+
+
+def _need_no_span(run: Run) -> None:
+    given = [name for name in (*SPAN, *TRANSFORM, *TRAFFIC, *_OF_TABLES) if run.values.get(name)]
+    if given:
+        raise UsageError(
+            f"--{given[0].strip('_').replace('_', '-')} does not go with a run, which has its own",
+            hint="without a run: playhead verify SOURCE TARGET",
+        )
+
+
+def _report(run: Run, found: Verification) -> None:
+    run.output.say(found.verdict())
+    for each in found.differences[:_SHOWN]:
+        place = f"{each['topic']}:{each['partition']} offset {each['offset']}"
+        run.output.say(f"  {each['kind']:<8} {place}: {each['text']}")
+    if len(found.differences) > _SHOWN:
+        run.output.say("  -o json has more of them")
+    document = found.as_document()
+    run.output.emit(document, document["partitions"])
+    if not found.agrees:
+        raise typer.Exit(EXIT_DIFFERENT)

@@ -1,0 +1,1 @@
+"""Contexts, settings, checks, the sandbox and the demo."""

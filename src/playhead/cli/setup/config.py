@@ -1,0 +1,132 @@
+"""`playhead config`: every setting, where its value comes from, and which project's file is trusted."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from playhead.cli.options import CONNECTION, SPARK, TIME, Run, with_options
+from playhead.cli.output import Output
+from playhead.config import trust as trusting
+from playhead.config.context import Configuration, of_project
+from playhead.config.project import PROJECT_FILE, find_project_file, read
+from playhead.errors import Refused, UsageError
+
+app = typer.Typer(
+    help="See what is configured, and trust a project's file.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+_READ = re.compile(r"""file:[^"';]*|\$\{\w+\}""")
+
+
+@app.command()
+@with_options(CONNECTION, SPARK, TIME)
+def show(
+    run: Run,
+    origin: Annotated[bool, typer.Option("--origin", help="Also where each comes from.")] = False,
+) -> None:
+    """Print every setting as a command with the same options would see it; secrets are hidden.
+
+    Strongest first: flag, -X, environment, playhead.toml of the project, context, default. Exit code
+    2 when commands would refuse what is set.
+    """
+    configuration = run.configuration()
+    rows = configuration.rows()
+    if not origin:
+        rows = [{key: row[key] for key in ("setting", "value")} for row in rows]
+    run.output.emit({"context": configuration.context, "settings": rows}, rows)
+    configuration.check()
+
+
+@app.command()
+@with_options()
+def trust(
+    run: Run,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="A project's folder; this one.")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Also a file that others own or can write.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only list what is trusted.")] = False,
+) -> None:
+    """Let a project's playhead.toml name servers, logins and engines, as it is now.
+
+    It comes with a clone, from anybody: read it first. Untrusted it may set no more than timezone,
+    spark_memory, read_only and production. When it changes, it has to be trusted again.
+    """
+    if list_:
+        _list_trusted(run)
+        return
+    place = (folder or Path.cwd()).absolute()
+    if remove:
+        _remove_trust(run, place)
+        return
+    file = find_project_file(place)
+    if file is None:
+        raise UsageError(f"{place} has no {PROJECT_FILE}", hint="playhead config trust DIR")
+    seen = read(file)
+    if seen.not_ours is not None and not shared:
+        raise Refused(
+            f"{file} was not trusted: {seen.not_ours}",
+            hint="make it yours alone, or add --shared: what it says now counts, and nothing later",
+        )
+    said = of_project(seen)
+    rows = _rows(said, str(file))
+    trusting.trust(seen)
+    run.output.emit({"trusted": seen.key, "sha256": seen.digest, "settings": rows}, rows)
+    run.output.say(f"{seen.key} is trusted as long as it says just this")
+
+
+def _rows(said: Configuration, file: str) -> list[dict[str, str]]:
+    """What the file says; of what is hidden, whence it is read: that is what one has to know."""
+    raw = {name: found.value for name, found in said.settings.items()}
+    raw |= {f"kafka.{key}": found.value for key, found in said.kafka_properties.items()}
+    rows = [{"setting": "context", "value": said.context}] if said.context is not None else []
+    for row in said.rows():
+        if row["origin"] == file:
+            name, value = str(row["setting"]), str(row["value"])
+            reads = [each for each in _READ.findall(raw[name]) if each not in value]
+            more = f", read from {', '.join(reads)}" if reads else ""
+            rows.append({"setting": name, "value": value + more})
+    return rows
+
+
+def _remove_trust(run: Run, place: Path) -> None:
+    found = find_project_file(place) or place / PROJECT_FILE
+    key = trusting.key_of(found)
+    if not trusting.forget(key):
+        raise UsageError(f"{key} is not trusted", hint="playhead config trust --list")
+    run.output.say(f"{key} is not trusted any more")
+
+
+def _list_trusted(run: Run) -> None:
+    rows = []
+    for key, digest in sorted(trusting.trusted().items()):
+        try:
+            state = "trusted" if read(Path(key)).digest == digest else "changed"
+        except UsageError:
+            state = "gone"
+        rows.append({"file": key, "state": state})
+    run.output.emit({"trusted": rows}, rows)
+
+
+def list_properties() -> int:
+    """`-X list`: the Kafka client properties that are understood, in all spellings."""
+    from playhead.config.kafka_properties import KNOWN_PROPERTIES
+
+    rows = [
+        {
+            "property": known.name,
+            "also": [s for s in known.spellings if s != known.name],
+            "meaning": known.help,
+        }
+        for known in KNOWN_PROPERTIES
+    ]
+    Output().emit({"properties": rows}, rows)
+    return 0

@@ -1,0 +1,138 @@
+"""`playhead context`: named clusters with their databases."""
+
+import os
+import shlex
+import subprocess
+from typing import Annotated
+
+import typer
+
+from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.config.context import (
+    SANDBOX,
+    UnknownContext,
+    alone,
+    configure,
+    contexts,
+    current_context,
+    current_context_file,
+)
+from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UsageError
+from playhead.host import paths, private_files
+
+app = typer.Typer(
+    help="Named clusters with their databases.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+_BARE_KEY = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.")]
+
+
+@app.command(name="list")
+@with_options()
+def list_(run: Run) -> None:
+    """List the contexts; * marks the one that counts when none is named."""
+    chosen = configure({}).context
+    rows = [
+        {
+            "chosen": "*" if name == chosen else "",
+            "name": name,
+            "bootstrap_servers": layer.settings.get("bootstrap_servers"),
+            "read_only": layer.settings.get("read_only") == "true",
+            "production": layer.settings.get("production") == "true",
+        }
+        for name, layer in sorted(contexts().items())
+    ]
+    run.output.emit({"contexts": rows}, rows)
+    if not rows:
+        run.output.say("no contexts yet; make one: playhead context add NAME -b host:port")
+
+
+@app.command()
+@with_options()
+def show(run: Run, name: Name) -> None:
+    """Print what a context says; secrets are hidden."""
+    rows = [
+        row for row in alone(name, "the command line").rows() if row["origin"] == f"context {name}"
+    ]
+    run.output.emit({"context": name, "settings": rows}, rows)
+
+
+@app.command()
+@with_options()
+def use(run: Run, name: Name) -> None:
+    """Choose the context that counts when none is named."""
+    known = contexts()
+    if name not in known:
+        raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
+    file = current_context_file()
+    private_files.folder(file.parent)
+    private_files.write(file, name + "\n")
+    run.output.say(f"context {name} counts from now on")
+
+
+@app.command()
+@with_options(CONNECTION)
+def add(
+    run: Run,
+    name: Name,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writing.")] = False,
+    production: Annotated[
+        bool, typer.Option("--production", help="Have the target's name typed before writing.")
+    ] = False,
+) -> None:
+    """Write a new context to the end of the user's config.toml; keep secrets as ${ENV} or file:."""
+    if not set(name) <= _BARE_KEY or not name:
+        raise UsageError(f"{name!r} cannot be a context's name", hint="letters, digits, - and _")
+    if name == SANDBOX:
+        raise UsageError(
+            f"{SANDBOX} is reserved for what playhead sandbox up starts", hint="choose another name"
+        )
+    if name in contexts():
+        raise Refused(f"context {name} is there already", hint="playhead context edit")
+    lines = [f"\n[contexts.{name}]"]
+    for key in ("bootstrap_servers", "kafka_config", "database"):
+        if run.values[key] is not None:
+            lines.append(f"{key} = {_quoted(run.values[key])}")
+    lines += ["read_only = true"] * read_only + ["production = true"] * production
+    assignments = [text.partition("=") for text in run.values["assignment"] or ()]
+    if assignments:
+        lines.append(f"[contexts.{name}.kafka]")
+        lines += [f"{_quoted(key)} = {_quoted(value)}" for key, _, value in assignments]
+    file = paths.config_file()
+    run.configuration()  # refuses what could not be read back
+    private_files.folder(file.parent)
+    with private_files.opened(file, "a") as stream:
+        stream.write("\n".join(lines) + "\n")
+    run.output.say(f"context {name} is in {file}; try it: playhead doctor -c {name}")
+
+
+@app.command()
+@with_options()
+def edit(run: Run) -> None:
+    """Open the user's config.toml in $EDITOR, and check it afterwards."""
+    file = paths.config_file()
+    private_files.folder(file.parent)
+    private_files.touch(file)
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    try:
+        code = subprocess.run([*editor, str(file)], check=False).returncode
+    except FileNotFoundError:
+        raise UsageError(f"no editor {editor[0]}", hint=f"set EDITOR, or edit {file}") from None
+    if code != 0:
+        raise PlayheadError(f"{editor[0]} ended with status {code}")
+    known = contexts()
+    current = current_context()
+    run.output.say(f"{file} holds {len(known)} contexts and can be read")
+    if current is not None and current not in known:
+        run.output.say(f"but the chosen context {current} is gone; playhead context use NAME")
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False)

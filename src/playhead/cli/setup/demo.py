@@ -1,0 +1,142 @@
+"""`playhead demo`: the afternoon on which a database loses power, on real servers, from the gap to the proof."""
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.options import SANDBOX, Parameters, Run, with_options
+from playhead.cli.output import prompt, spoken
+from playhead.cli.setup.sandbox import fetch_jars
+from playhead.errors import EXIT_DIFFERENT
+from playhead.grammar.duration import parse_duration_ms
+from playhead.host import paths, private_files
+from playhead.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from playhead.demo.afternoon import Outcome, Script
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+# A person may read on, and nobody waits for one who has gone.
+_READS_FOR_S, _LOOKS_FOR_S = 30.0, 600.0
+Tell = Callable[[str], None]
+
+
+def _lasting(flag: str, text: str) -> object:
+    return Annotated[str, typer.Option(flag, help=text, metavar="DURATION")]
+
+
+_SCRIPT: Parameters = {
+    "cars": (
+        Annotated[int, typer.Option(help="How many drive.", min=1, max=99, metavar="N")],
+        20,
+    ),
+    "rate": (
+        Annotated[
+            int, typer.Option(help="Datagrams a second, of all.", min=1, max=20_000, metavar="N")
+        ],
+        1_200,
+    ),
+    "before": (_lasting("--before", "How long all goes well."), "15s"),
+    "outage": (_lasting("--outage", "How long the database is away."), "15s"),
+    "after": (_lasting("--after", "How long it is back when somebody looks."), "8s"),
+    "seed": (Annotated[int, typer.Option(help="How the cars drive.", metavar="N")], 0),
+    "headless": (
+        Annotated[bool, typer.Option("--headless", help="Wait for nobody, also on a terminal.")],
+        False,
+    ),
+    "folder": (
+        Annotated[
+            Path | None,
+            typer.Option(help="For transcript and pictures; else beside the data.", metavar="DIR"),
+        ],
+        None,
+    ),
+}
+
+
+@app.command()
+@with_options(_SCRIPT, SANDBOX)
+def demo(run: Run) -> None:
+    """Cars send, a pipeline writes, the database loses power: find the gap, fill it, prove it.
+
+    All on real servers in a folder of their own, so a sandbox that is up is not touched, and by the
+    very commands that it prints. Exit code 4 when in the end a row is missing, or there twice.
+    """
+    from playhead.demo.afternoon import Afternoon
+
+    named = run.values["directory"]
+    sandbox = Sandbox(Path(named).expanduser().absolute() if named else paths.state_dir() / "demo")
+    waits = not run.values["headless"] and sys.stdin.isatty() and sys.stderr.isatty()
+    script = _script(run, reads_for_s=_READS_FOR_S if waits else 0.0)
+    fetch_jars(run)
+    run.output.say(f"starting Kafka and PostgreSQL in {sandbox.directory}")
+    with sandbox.running() as endpoints, _written(run, sandbox) as (folder, tell):
+        pause = _ask_for_enter if waits else _wait
+        story = Afternoon(sandbox, endpoints, script, folder, tell=tell, pause=pause)
+        outcome = story.play()
+        _finish(run, sandbox, outcome)
+        if waits:
+            _ask_for_enter("shut the servers down", _LOOKS_FOR_S)
+    if not outcome.is_right:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _script(run: Run, *, reads_for_s: float) -> "Script":
+    from playhead.demo.afternoon import Script
+
+    values = run.values
+    before_s, outage_s, after_s = (
+        parse_duration_ms(values[name], where=f"--{name}") / 1_000
+        for name in ("before", "outage", "after")
+    )
+    return Script(
+        values["cars"], values["rate"], before_s, outage_s, after_s, reads_for_s, values["seed"]
+    )
+
+
+@contextmanager
+def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
+    """The story's folder, and a voice whose every word is also written there."""
+    place = run.values["folder"] or sandbox.directory / "afternoons" / time.strftime(
+        "%Y%m%dT%H%M%S"
+    )
+    if not place.is_dir():  # one that the user has keeps its mode
+        private_files.folder(place)
+    began = time.monotonic()
+    with private_files.opened(place / "transcript.txt", "w") as transcript:
+
+        def tell(text: str) -> None:
+            run.output.say(text)
+            seconds = f"{time.monotonic() - began:7.2f}  "
+            transcript.write(spoken(seconds + text).rstrip() + "\n")
+            transcript.flush()
+
+        tell(f"all that is said from here on is kept in {place.absolute()}")
+        yield place.absolute(), tell
+
+
+def _finish(run: Run, sandbox: Sandbox, outcome: "Outcome") -> None:
+    say = run.output.say
+    say("")
+    say(f"transcript and pictures, before and after, are in {outcome.folder}")
+    say(f"the data stay: playhead sandbox up --dir {sandbox.directory}")
+    run.output.emit(outcome.as_document(), [outcome.row()])
+
+
+def _wait(_what: str, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _ask_for_enter(what: str, seconds: float) -> None:
+    """Let a person do it, or let it be done when the time is over."""
+    prompt(f">>>  Enter: {what} (by itself in {seconds:.0f} s) ")
+    if select.select([sys.stdin], [], [], seconds)[0]:
+        sys.stdin.readline()
+    else:
+        prompt("\n")

@@ -1,0 +1,141 @@
+"""`playhead sandbox`: a real broker and a real database on this machine."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from playhead.cli.confirm import answer
+from playhead.cli.options import SANDBOX, Run, with_options
+from playhead.config.context import configure
+from playhead.config.guards import need_consent
+from playhead.errors import EXIT_FAILED, SandboxError
+from playhead.host import jars, paths
+from playhead.sandbox import Sandbox, Status
+
+app = typer.Typer(
+    help="A real Kafka broker and a real PostgreSQL here: loopback only, no Docker, no rights needed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+def chosen(run: Run) -> Sandbox:
+    """The sandbox that --dir or PLAYHEAD_SANDBOX_DIR names, or the user's own."""
+    named = run.values["directory"]
+    return Sandbox(Path(named).expanduser().absolute() if named else paths.sandbox_dir())
+
+
+def fetch_jars(run: Run) -> None:
+    """Have all jars at hand before a server or an engine asks for them."""
+    progress = run.output.progress("fetching jars")
+    try:
+        jars.ensure("broker", "engine", progress=progress)
+    finally:
+        progress.close()
+
+
+@app.command()
+@with_options(SANDBOX)
+def up(
+    run: Run,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw the old data away first.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Start what does not run; data and addresses stay from run to run.
+
+    While it is up it is the context `sandbox`, and the one that counts when no other is chosen.
+    """
+    sandbox = chosen(run)
+    if dry_run:
+        _say_what_up_would_do(run, sandbox, fresh)
+        return
+    if fresh and (sandbox.directory / "sandbox.json").exists():
+        action = f"delete all data of the sandbox in {sandbox.directory}"
+        need_consent(action, "sandbox", configure({}), answer(yes=yes))
+    fetch_jars(run)
+    sandbox.up(fresh=fresh, say=run.output.say)
+    _emit(run, sandbox.status())
+    run.output.say(
+        'in a shell: eval "$(playhead sandbox env)"; stop it with: playhead sandbox down'
+    )
+
+
+def _say_what_up_would_do(run: Run, sandbox: Sandbox, fresh: bool) -> None:
+    status = sandbox.status()
+    pids = {"broker": status.broker_pid, "database": status.database_pid}
+    has_data = (sandbox.directory / "sandbox.json").exists()
+    deletes = fresh and has_data
+    rows = [
+        {
+            "server": server,
+            "running": pid is not None,
+            "would_start": deletes or pid is None,
+            "would_delete_data": deletes,
+        }
+        for server, pid in pids.items()
+    ]
+    run.output.emit({"directory": str(sandbox.directory), "servers": rows}, rows)
+
+
+@app.command()
+@with_options(SANDBOX)
+def down(run: Run) -> None:
+    """Stop the servers; the data stay."""
+    sandbox = chosen(run)
+    stopped = sandbox.down(say=run.output.say)
+    run.output.say(f"stopped {' and '.join(stopped)}" if stopped else "nothing was running")
+
+
+@app.command()
+@with_options(SANDBOX)
+def status(run: Run) -> None:
+    """Say which servers run and where; exit code 1 when not both do."""
+    found = chosen(run).status()
+    _emit(run, found)
+    if not found.is_up:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+@with_options(SANDBOX)
+def env(run: Run) -> None:
+    """Print shell exports that lead any program to the sandbox: eval "$(playhead sandbox env)"."""
+    found = chosen(run).status()
+    if found.endpoints is None or not found.is_up:
+        raise SandboxError(
+            f"the sandbox in {found.directory} is not up", hint="start it: playhead sandbox up"
+        )
+    variables = found.endpoints.environment()
+    if run.output.form == "table":
+        run.output.text("\n".join(f"export {k}={shlex.quote(v)}" for k, v in variables.items()))
+    else:
+        run.output.emit(variables, [{"variable": k, "value": v} for k, v in variables.items()])
+
+
+def _emit(run: Run, found: Status) -> None:
+    from playhead.secrets import without_password
+
+    where = found.endpoints
+    rows: list[dict[str, Any]] = [
+        {
+            "server": "broker",
+            "state": "up" if found.broker_pid else "down",
+            "pid": found.broker_pid,
+            "address": where.bootstrap_servers if where and found.broker_pid else None,
+        },
+        {
+            "server": "database",
+            "state": "up" if found.database_pid else "down",
+            "pid": found.database_pid,
+            "address": without_password(where.database_url)
+            if where and found.database_pid
+            else None,
+        },
+    ]
+    run.output.emit({"directory": str(found.directory), "up": found.is_up, "servers": rows}, rows)

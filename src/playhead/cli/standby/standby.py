@@ -1,0 +1,188 @@
+"""`playhead standby`: replays that lie ready under a name until somebody says a span."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from playhead.cli.completion import standby_names, topic_names
+from playhead.cli.confirm import ask_plainly
+from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.replay.replay_options import RULES, SPAN, TRAFFIC, TRANSFORM, request
+from playhead.cli.replay.run_replay import report, run_with_progress, show, show_and_ask
+from playhead.cli.standby.watch import watch
+from playhead.config.saved_servers import not_kept
+from playhead.endpoint import Endpoint
+from playhead.errors import PlayheadError, Unavailable
+from playhead.grammar.instant import show_ms
+from playhead.proof import Proof
+from playhead.replay.api import Planned
+from playhead.standby import create, runner
+from playhead.standby.history import History
+from playhead.standby.runner import Face
+from playhead.standby.store import Standby, StandbyExists, Standbys
+from playhead.standby.trigger_file import span_of
+
+app = typer.Typer(
+    help="Replays that lie ready under a name, triggered with a span.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, - and _.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The standby's name.", autocompletion=standby_names)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_LATENESS: Parameters = {name: SPAN[name] for name in ("lateness", "read_on")}
+_WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name not in _LATENESS}
+
+
+@app.command()
+@with_options(TIME, TRANSFORM, TRAFFIC, RULES, _LATENESS, CONNECTION, REGISTRY, SPARK)
+def add(
+    run: Run,
+    name: NewName,
+    source: Annotated[
+        str,
+        typer.Argument(help="As `playhead replay` takes it.", autocompletion=topic_names),
+    ],
+    target: Annotated[str, typer.Argument(help="As `playhead replay` takes it.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of one of that name.")
+    ] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not ask the servers now whether it would work.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Keep a replay under NAME, with every rule of `playhead replay` and without a span.
+
+    The replay is planned once over all that is there, and what would refuse it refuses it now. A
+    context is kept by its name; a secret never is.
+    """
+    standbys = Standbys()
+    if name in standbys.names() and not replace:
+        raise StandbyExists(name)
+    asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
+    configuration = run.configuration()
+    try:
+        made = create.make(name, asked, configuration, check=not no_check)
+    except Unavailable as exc:
+        exc.hint = f"{exc.hint or 'try again'}; to keep it unchecked: --no-check"
+        raise
+    for setting in not_kept(configuration, made.servers):
+        run.output.say(f"{setting} is not kept, for it holds a secret: each run needs it set")
+    if not dry_run:
+        standbys.add(made, replace=replace)
+        run.output.say(f"standby {name} lies ready: playhead standby run {name} --last 2h")
+    row = _row(made, 0)
+    run.output.emit(made.as_document(), [{each: row[each] for each in _COLUMNS[:5]}])
+
+
+@app.command(name="list")
+@with_options()
+def list_(run: Run) -> None:
+    """List the standbys, and how the last run of each ended."""
+    standbys, rows = Standbys(), []
+    runs = Counter(standby for standby, _ in History().triggers().values())
+    for name in standbys.names():
+        try:
+            rows.append(_row(standbys.get(name), runs[name]))
+        except PlayheadError as exc:
+            rows.append(dict.fromkeys(_COLUMNS) | {"name": name, "error": str(exc)})
+    if not rows:
+        run.output.say("no standbys yet; make one: playhead standby add NAME SOURCE TARGET")
+    run.output.emit({"standbys": rows}, rows)
+
+
+@app.command(name="show")
+@with_options()
+def show_(run: Run, name: Name) -> None:
+    """Print a standby: its ends, its rules, and how its servers are named."""
+    found = Standbys().get(name).as_document()
+    told = {**found, **found["request"], **found["servers"]}
+    for nested in ("request", "servers", "version"):
+        del told[nested]
+    said = {key: value for key, value in told.items() if value not in (None, False, [], ())}
+    run.output.emit(found, [{"what": key, "value": value} for key, value in said.items()])
+
+
+@app.command(name="run")
+@with_options(_WORDS, TIME)
+def run_(
+    run: Run,
+    name: Name,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait while another run of it goes on.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Run a standby over a span.
+
+    The plan is shown and asked about first; the proof goes to stdout. Each run has an id and a consumer
+    group of its own, and one goes on at a time. `playhead resume ID` goes on with one that stopped.
+    """
+    found = Standbys().get(name)
+    words = {each.rstrip("_"): run.values[each] for each in _WORDS}
+    zone = run.values["timezone"] or runner.zone_of(found)
+    span = span_of(words, timezone=zone)
+    if dry_run:
+        show(run, runner.plan(found, span))
+        return
+
+    def play(planned: Planned) -> Proof:
+        show_and_ask(run, planned, yes=yes)
+        return run_with_progress(run, planned)
+
+    face = Face(play=play, keep_waiting=lambda: wait, warm=yes)
+    if wait and runner.is_held(name):
+        run.output.say(f"waiting for the end of another run of standby {name}")
+    report(run, runner.run(name, span, trigger="command", face=face))
+
+
+@app.command()
+@with_options()
+def history(run: Run, name: Name) -> None:
+    """List a standby's runs, the latest first: trigger, span and outcome of each."""
+    found = History().of(name)
+    if not found:
+        Standbys().get(name)  # one that was removed still has its history
+        run.output.say(f"standby {name} has not run yet")
+    rows = [each.as_row() for each in found]
+    run.output.emit({"standby": name, "runs": rows}, rows)
+
+
+@app.command()
+@with_options()
+def remove(run: Run, name: Name, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Remove a standby; its history stays, and its runs can be resumed."""
+    standbys = Standbys()
+    if name not in standbys.names():
+        standbys.get(name)  # says which there are
+    if not dry_run:
+        if not yes:
+            ask_plainly(f"remove standby {name}")
+        standbys.remove(name)
+        run.output.say(f"standby {name} is gone")
+    run.output.emit({"removed": name, "dry_run": dry_run}, [{"removed": name}])
+
+
+app.command()(watch)
+_COLUMNS = ("name", "source", "target", "context", "made", "runs", "last", "error")
+
+
+def _row(standby: Standby, runs: int) -> dict[str, Any]:
+    last = History().of(standby.name, most=1) if runs else []
+    return {
+        "name": standby.name,
+        "source": standby.request.source_endpoint.shown(),
+        "target": standby.request.target_endpoint.shown(),
+        "context": standby.servers.get("context"),
+        "made": show_ms(standby.made_at_ms),
+        "runs": runs,
+        "last": last[0].outcome if last else None,
+        "error": None,
+    }

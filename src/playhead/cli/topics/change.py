@@ -1,0 +1,314 @@
+"""`playhead topics create`, `alter` and `delete`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.confirm import answer
+from playhead.cli.options import CONNECTION, Run, only_topics, with_options
+from playhead.config.guards import Guard
+from playhead.errors import BadValue, UsageError
+from playhead.grammar.duration import parse_duration_ms, show_duration_ms
+from playhead.grammar.size import parse_size_bytes
+
+if TYPE_CHECKING:
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.topics import NewShape
+
+# Of Kafka's own numbers; it refuses those that have more.
+_MOST_DIGITS = 19
+_NO_LIMIT = "-1"
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+]
+NewTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.", callback=only_topics)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Count = Annotated[int | None, typer.Option("--partitions", help="How many.", min=1, metavar="N")]
+# Options of create and alter that say settings in people's words.
+SETTINGS: dict[str, tuple[Any, Any]] = {
+    "retain": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--retain", help="Keep records so long: 7d, or forever.", metavar="DURATION"
+            ),
+        ],
+        None,
+    ),
+    "retain_bytes": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--retain-bytes",
+                help="Keep so much of each partition: 10GiB, or unlimited.",
+                metavar="SIZE",
+            ),
+        ],
+        None,
+    ),
+    "compact": (
+        Annotated[
+            bool | None,
+            typer.Option(
+                "--compact/--no-compact",
+                help="Keep the latest record of each key; with --retain also drop old ones.",
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "config": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set",
+                help="Any setting of Kafka's, key=value; repeatable.",
+                metavar="KEY=VALUE",
+            ),
+        ],
+        None,
+    ),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Put these commands on the tree."""
+    for command in (create, alter, delete):
+        app.command()(command)
+
+
+@with_options(CONNECTION, SETTINGS)
+def create(
+    run: Run,
+    topic: NewTopic,
+    partitions: Count = None,
+    replication: Annotated[
+        int | None,
+        typer.Option("--replication", help="Replicas of each partition.", min=1, metavar="N"),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="One that is there is taken as it is.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Make a topic, and return when it can be written to. What is not said, the brokers decide."""
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.topics import NewShape, TopicExists, describe_topics
+    from playhead.kafka.admin.topics import create as make
+
+    shape = NewShape(topic, partitions, replication, settings_of(run))
+    configuration = run.configuration()
+    # Nothing that is there changes: read-only and production contexts are all that can object.
+    guard = Guard(configuration, answer(yes=True))
+    _warn_of_collisions(run, topic)
+    with Admin(configuration.kafka()) as admin:
+        try:
+            make(admin, shape, guard, only_check=dry_run)
+        except TopicExists:
+            if not if_not_exists:
+                raise
+            _tell_differences(run, admin, shape)
+            state = "exists"
+        else:
+            state = "would be created" if dry_run else "created"
+        found = [] if state == "would be created" else describe_topics(admin, [topic])
+    row = {
+        "topic": topic,
+        "state": state,
+        "partitions": len(found[0].partitions) if found else partitions,
+        "replication": found[0].replication if found else replication,
+        "settings": [f"{key}={value}" for key, value in shape.settings.items()],
+    }
+    run.output.emit(row, [row])
+
+
+def _tell_differences(run: Run, admin: "Admin", shape: "NewShape") -> None:
+    from playhead.kafka.admin.topics import Alteration, describe_topics
+
+    (now,) = describe_topics(admin, [shape.name])
+    for row in Alteration(shape.name, shape.partitions, shape.settings).rows(now):
+        run.output.say(
+            f"topic {shape.name} is there already, and its {row['what']} is {row['before']}, "
+            f"not {row['after']}; it was left so"
+        )
+
+
+def _warn_of_collisions(run: Run, topic: str) -> None:
+    if "." in topic or "_" in topic:
+        run.output.say(
+            "Kafka's names of metrics mix up '.' and '_': use one of them in all topics, not both"
+        )
+
+
+@with_options(CONNECTION, SETTINGS)
+def alter(
+    run: Run,
+    topic: Topic,
+    partitions: Count = None,
+    reset: Annotated[
+        list[str] | None,
+        typer.Option("--reset", help="Leave a setting to the brokers again.", metavar="KEY"),
+    ] = None,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="One that is not there is no error.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Add partitions, change settings: shows before and after, then asks.
+
+    More partitions move keys: records of a key that come later may be in another partition than
+    those before.
+    """
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.offsets import NoSuchTopic
+    from playhead.kafka.admin.topics import Alteration, check_alteration, describe_topics
+    from playhead.kafka.admin.topics import alter as change
+
+    wanted = Alteration(topic, partitions, settings_of(run), tuple(reset or ()))
+    if partitions is None and not wanted.settings and not wanted.reset:
+        raise UsageError(f"nothing to alter of topic {topic}", hint="playhead topics alter --help")
+    if twice := set(wanted.settings) & set(wanted.reset):
+        raise UsageError(f"{', '.join(sorted(twice))} cannot be set and reset at once")
+    configuration = run.configuration()
+    with Admin(configuration.kafka()) as admin:
+        try:
+            (now,) = describe_topics(admin, [topic])
+        except NoSuchTopic:
+            if not if_exists:
+                raise
+            run.output.say(f"there is no topic {topic}")
+            return
+        wanted.check(now)
+        rows = wanted.rows(now)
+        if rows:
+            check_alteration(admin, wanted, now)
+        run.output.emit({"topic": topic, "changes": rows, "dry_run": dry_run}, rows)
+        if not rows:
+            run.output.say(f"topic {topic} is so already; nothing was changed")
+        elif not dry_run:
+            change(admin, wanted, now, Guard(configuration, answer(yes=yes)))
+
+
+@with_options(CONNECTION)
+def delete(
+    run: Run,
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC…", callback=only_topics, autocompletion=topic_names),
+    ],
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="One that is not there is no error.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete topics with all that is in them: shows what goes, has each name typed.
+
+    In a script --yes stands in for the name, but not where the context is marked production.
+    """
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.offsets import bounds_of, describe, describe_those, places_of
+    from playhead.kafka.admin.topics import delete as remove
+
+    configuration = run.configuration()
+    with Admin(configuration.kafka()) as admin:
+        find = describe_those if if_exists else describe
+        found = find(admin, list(dict.fromkeys(topics)))
+        held = bounds_of(admin, places_of(found))
+        rows = [
+            {
+                "topic": name,
+                "partitions": len(each.partitions),
+                "offsets": sum(
+                    bounds.high_watermark - bounds.earliest
+                    for (topic, _), bounds in held.items()
+                    if topic == name
+                ),
+            }
+            for name, each in found.items()
+        ]
+        run.output.emit({"topics": rows, "dry_run": dry_run}, rows)
+        for name in topics:
+            if name not in found:
+                run.output.say(f"there is no topic {name}")
+        for row in () if dry_run else rows:
+            name = str(row["topic"])
+            remove(admin, name, Guard(configuration, answer(yes=yes)))
+            run.output.say(f"topic {name} is gone")
+
+
+# --- settings in people's words -----------------------------------------------------------------
+
+
+def settings_of(run: Run) -> dict[str, str]:
+    """What the options say as Kafka's settings; the same said twice must say the same."""
+    values = run.values
+    if "=" in (values["kafka_config"] or ""):
+        raise UsageError(
+            f"--config {values['kafka_config']}: --config is the file of client properties here",
+            hint=f"a setting of the topic is --set {values['kafka_config']}",
+        )
+    found: dict[str, str] = {}
+    for entry in values["config"] or ():
+        key, equals, value = entry.partition("=")
+        if not equals or not key.strip():
+            raise BadValue("--set", found=entry, needed="key=value", where="the command line")
+        _put(found, key.strip(), value, "--set")
+    if values["retain"] is not None:
+        _put(found, "retention.ms", _retain_ms(values["retain"]), "--retain")
+    if values["retain_bytes"] is not None:
+        _put(found, "retention.bytes", _retain_bytes(values["retain_bytes"]), "--retain-bytes")
+    policy = _policy(values)
+    if policy is not None:
+        _put(found, "cleanup.policy", policy, "--compact")
+    _tell_meaning(run, found)
+    return found
+
+
+def _put(found: dict[str, str], key: str, value: str, flag: str) -> None:
+    if found.setdefault(key, value) != value:
+        raise UsageError(f"{flag} says {key}={value}, and --set says {key}={found[key]}")
+
+
+def _retain_ms(text: str) -> str:
+    if text == "forever":
+        return _NO_LIMIT
+    return str(parse_duration_ms(text, where="--retain"))
+
+
+def _retain_bytes(text: str) -> str:
+    if text == "unlimited":
+        return _NO_LIMIT
+    return str(parse_size_bytes(text, where="--retain-bytes"))
+
+
+def _policy(values: dict[str, Any]) -> str | None:
+    if values["compact"] is None:
+        return None
+    if not values["compact"]:
+        return "delete"
+    limits = [values["retain"] not in (None, "forever")]
+    limits.append(values["retain_bytes"] not in (None, "unlimited"))
+    return "compact,delete" if any(limits) else "compact"
+
+
+def _tell_meaning(run: Run, settings: dict[str, str]) -> None:
+    told: Sequence[str] = [
+        text
+        for key, text in (
+            ("retention.bytes", "retention.bytes bounds each partition, not the topic"),
+            ("cleanup.policy", f"cleanup.policy is {settings.get('cleanup.policy')}"),
+        )
+        if key in settings
+    ]
+    retention = settings.get("retention.ms", _NO_LIMIT)
+    if retention != _NO_LIMIT and retention.isdecimal() and len(retention) <= _MOST_DIGITS:
+        told = [f"records go after {show_duration_ms(int(retention))}", *told]
+    for line in told:
+        run.output.say(line)

@@ -1,0 +1,244 @@
+"""`playhead topics`: what topics there are and what they hold, and the commands that change them."""
+
+from typing import Annotated
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
+from playhead.cli.topics import change, trim
+from playhead.endpoint import BAD_PATTERN, check_pattern
+from playhead.errors import BadValue
+
+app = typer.Typer(
+    help="Topics: what there is and what it holds; create, alter, trim, delete.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+_BY = ("replica", "partition", "topic", "log-dir")
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC]…",
+        help="All, when none is named.",
+        callback=only_topics,
+        autocompletion=topic_names,
+    ),
+]
+
+
+@app.command(name="list")
+@with_options(CONNECTION)
+def list_(
+    run: Run,
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATTERN]", help="Only names in which this regex is found."),
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Kafka's own topics, too, as kafka-topics does.")
+    ] = False,
+) -> None:
+    """List topics by name."""
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.topics import list_topics
+
+    _need_pattern(pattern)
+    with Admin(run.configuration().kafka()) as admin:
+        found = list_topics(admin, pattern=pattern, internal=internal)
+    rows = [
+        {
+            "topic": each.name,
+            "partitions": each.partitions,
+            "replication": each.replication,
+            "internal": each.is_internal,
+        }
+        for each in found
+    ]
+    run.output.emit({"topics": rows}, rows)
+    if not rows:
+        run.output.say(
+            f"no topic's name fits {pattern!r}" if pattern else "the cluster has no topics"
+        )
+
+
+def _need_pattern(pattern: str | None) -> None:
+    try:
+        check_pattern(pattern or "")
+    except BAD_PATTERN as exc:
+        raise BadValue(
+            "PATTERN", found=pattern, needed=f"a regular expression ({exc})", where="topics list"
+        ) from exc
+
+
+@app.command()
+@with_options(CONNECTION)
+def describe(
+    run: Run,
+    topics: Topics = None,
+    configs: Annotated[
+        bool, typer.Option("--configs", help="The settings as rows, those by default included.")
+    ] = False,
+) -> None:
+    """Leaders, replicas and in-sync replicas of each partition; settings, and who set them.
+
+    A table shows the settings that were set on the topic; --configs, and -o json, all of them.
+    """
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.topics import describe_topics, list_topics
+
+    with Admin(run.configuration().kafka()) as admin:
+        names = topics or [each.name for each in list_topics(admin)]
+        found = describe_topics(admin, names)
+    partitions = [
+        {"topic": each.name, **_partition_row(state)} for each in found for state in each.partitions
+    ]
+    settings = [
+        {"topic": each.name, "setting": one.name, "value": one.value, "source": one.source}
+        for each in found
+        for one in each.settings or ()
+    ]
+    document = {
+        "topics": [
+            {
+                "topic": each.name,
+                "topic_id": each.topic_id,
+                "internal": each.is_internal,
+                "replication": each.replication,
+                "partitions": [_partition_row(state) for state in each.partitions],
+                "settings": None
+                if each.settings is None
+                else {
+                    one.name: {"value": one.value, "source": one.source} for one in each.settings
+                },
+            }
+            for each in found
+        ]
+    }
+    run.output.emit(document, settings if configs else partitions)
+    own = [row for row in settings if row["source"] == "topic"]
+    if run.output.form == "table" and own and not configs:
+        run.output.text("")
+        run.output.emit({}, own)
+    for each in found:
+        if each.settings is None:
+            run.output.say(
+                f"the settings of {each.name} may not be read: the ACL that is missing is "
+                f"DescribeConfigs on topic {each.name}"
+            )
+
+
+def _partition_row(state: object) -> dict[str, object]:
+    from playhead.kafka.admin.topics import PartitionState
+
+    assert isinstance(state, PartitionState)  # noqa: S101  the type is known where it is called
+    return {
+        "partition": state.partition,
+        "leader": state.leader,
+        "replicas": list(state.replicas),
+        "in_sync": list(state.in_sync),
+    }
+
+
+@app.command()
+@with_options(CONNECTION)
+def sizes(
+    run: Run,
+    topics: Topics = None,
+    by: Annotated[
+        str, typer.Option("--by", help=f"What a row is: {', '.join(_BY)}.", metavar="WHAT")
+    ] = "replica",
+) -> None:
+    """Bytes that topics take on the brokers' disks: each replica, or sums, by log directory too."""
+    if by not in _BY:
+        raise BadValue("--by", found=by, needed=", ".join(_BY), where="the command line")
+    from playhead.grammar.size import show_size
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.log_dirs import sizes as replicas_of
+    from playhead.kafka.admin.offsets import describe as find_topics
+
+    connection = run.configuration().kafka()
+    with Admin(connection) as admin:
+        if topics:
+            find_topics(admin, topics)
+        held = replicas_of(admin, connection, topics or None)
+    rows = [each.row() for each in held]
+    columns = {
+        "replica": (),
+        "partition": ("topic", "partition"),
+        "topic": ("topic",),
+        "log-dir": ("broker", "log_dir"),
+    }
+    total = sum(each.size_bytes for each in held)
+    document = {
+        "bytes": total,
+        "replicas": rows,
+        "topics": _sums(rows, ("topic",)),
+        "log_dirs": _sums(rows, ("broker", "log_dir")),
+    }
+    run.output.emit(document, _sums(rows, columns[by]) if columns[by] else rows)
+    run.output.say(f"{total:,} bytes ({show_size(total)}) in {len(rows)} replicas")
+
+
+def _sums(rows: list[dict[str, object]], columns: tuple[str, ...]) -> list[dict[str, object]]:
+    totals: dict[tuple[object, ...], list[int]] = {}
+    for row in rows:
+        sums = totals.setdefault(tuple(row[column] for column in columns), [0, 0])
+        sums[0] += 1
+        sums[1] += int(str(row["bytes"]))
+    return [
+        dict(zip(columns, key, strict=True)) | {"replicas": count, "bytes": total}
+        for key, (count, total) in totals.items()
+    ]
+
+
+@app.command()
+@with_options(CONNECTION, TIME)
+def offsets(
+    run: Run,
+    topics: Topics = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Also the first offset not before this time.", metavar="T"),
+    ] = None,
+) -> None:
+    """Of each partition the earliest offset, the last stable one, the latest, and that of a time.
+
+    Each end is the offset that the next record gets. At the last stable offset the first open
+    transaction begins. What no record is as late as has no offset for --at.
+    """
+    from playhead.cli.records.time_option import instant_ms
+    from playhead.grammar.instant import show_ms
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.offsets import bounds_of, entries_at, places_of
+    from playhead.kafka.admin.offsets import describe as find_topics
+    from playhead.kafka.admin.topics import list_topics
+
+    configuration = run.configuration()
+    at_ms = None if at is None else instant_ms("--at", at, configuration)
+    with Admin(configuration.kafka()) as admin:
+        names = topics or [each.name for each in list_topics(admin)]
+        places = places_of(find_topics(admin, names)) if names else []
+        held = bounds_of(admin, places)
+        found = entries_at(admin, places, at_ms) if at_ms is not None else {}
+    rows = [
+        {
+            "topic": place[0],
+            "partition": place[1],
+            "earliest": bounds.earliest,
+            "last_stable": bounds.stable_end,
+            "latest": bounds.high_watermark,
+        }
+        | ({} if at_ms is None else {"at": found.get(place)})
+        for place, bounds in held.items()
+    ]
+    total = sum(bounds.high_watermark - bounds.earliest for bounds in held.values())
+    instant = None if at_ms is None else show_ms(at_ms)
+    run.output.emit({"offsets": total, "at": instant, "partitions": rows}, rows)
+    told = f"{total:,} offsets in {len(rows)} partitions"
+    run.output.say(told if instant is None else f"{told}; at {instant}")
+
+
+change.register(app)
+trim.register(app)

@@ -1,0 +1,104 @@
+"""`playhead topics trim`: delete the oldest records of a topic, after a look at which."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.completion import topic_names
+from playhead.cli.confirm import answer
+from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
+from playhead.config.guards import Guard
+from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.kafka.admin.trim import Trim
+    from playhead.source import Bounds, Place
+
+_PATIENCE_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Put this command on the tree."""
+    app.command()(trim)
+
+
+@with_options(CONNECTION, TIME)
+def trim(
+    run: Run,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Delete all records before the first of this time; `end` is all.",
+            metavar="T",
+        ),
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        typer.Option(
+            "--offsets", help="Delete all before an offset: 0:-1200,1:-900.", metavar="SPEC"
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go, and delete nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete the oldest records, Kafka's delete-records: shows which offsets go, then asks.
+
+    A topic that is only compacted refuses it. Reads the new starts back and compares.
+    """
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.admin.offsets import bounds_of, describe, places_of
+    from playhead.kafka.admin.trim import carry_out
+
+    if (to is None) == (offsets is None):
+        raise UsageError("a trim needs --to or --offsets, and not both", hint="--to now-7d")
+    configuration = run.configuration()
+    connection = configuration.kafka()
+    with Admin(connection) as admin:
+        held = bounds_of(admin, places_of(describe(admin, [topic])))
+        trims = (
+            _by_time(run, topic, to or "", held)
+            if offsets is None
+            else _by_offsets(topic, offsets, held)
+        )
+        rows = [each.row() for each in trims]
+        deleted = sum(each.deleted for each in trims)
+        run.output.emit({"topic": topic, "deleted": deleted, "partitions": rows}, rows)
+        if not deleted:
+            run.output.say("nothing stands before that; nothing was deleted")
+        elif dry_run:
+            run.output.say(f"{deleted:,} offsets would go; nothing was deleted")
+        else:
+            carry_out(admin, trims, Guard(configuration, answer(yes=yes)))
+            run.output.say(f"{deleted:,} offsets are gone, and the log begins where it should")
+
+
+def _by_offsets(topic: str, text: str, held: "dict[Place, Bounds]") -> "list[Trim]":
+    from playhead.kafka.admin.trim import by_offsets
+    from playhead.span import Span
+
+    spans = Span.of(offsets=text).offsets
+    named = {span.topic for span in spans} - {None, topic}
+    if named:
+        raise UsageError(f"--offsets names topic {named.pop()}, and {topic} is to be trimmed")
+    return by_offsets(spans, held)
+
+
+def _by_time(run: Run, topic: str, to: str, held: "dict[Place, Bounds]") -> "list[Trim]":
+    from playhead.cli.records.time_option import instant_ms
+    from playhead.grammar.instant import show_ms
+    from playhead.kafka.admin.trim import before
+    from playhead.kafka.read.source import KafkaSource
+
+    if to == "end":
+        return before({place: each.high_watermark for place, each in held.items()}, held)
+    configuration = run.configuration()
+    to_ms = instant_ms("--to", to, configuration)
+    run.output.say(f"all records before the first of {show_ms(to_ms)} or later")
+    source = KafkaSource(configuration.kafka(), topics=(topic,), patience_s=_PATIENCE_S)
+    return before(source.offsets_at(to_ms), held)

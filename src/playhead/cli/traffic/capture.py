@@ -1,0 +1,245 @@
+"""`playhead capture`: a proxy between clients and brokers, and a snapshot of what passed."""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from playhead.cli.options import Parameters, Run, with_options
+from playhead.cli.signals import first_signal
+from playhead.errors import BadValue, UsageError
+from playhead.grammar.duration import parse_duration_ms
+from playhead.grammar.size import parse_size_bytes, show_size
+from playhead.host.networks import Networks, need_allowed
+
+if TYPE_CHECKING:
+    from playhead.capture.proxy import Proxy, Setting
+    from playhead.capture.recorder_queue import OnSlow
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_LOOK_EVERY_S = 0.2
+_LEAST_MEMORY_BYTES = 1 << 20
+_OFTEN_ENOUGH_S = 0.2
+# Of all figures, what a person asks first; the other forms have all.
+_IN_A_TABLE = (
+    "out", "seconds", "pairs", "written", "left_out", "dropped", "unreadable", "lost", "records",
+    "files",
+)  # fmt: skip
+
+
+def _option(flag: str, text: str, metavar: str, kind: Any = str) -> Any:
+    return Annotated[kind, typer.Option(flag, help=text, metavar=metavar)]
+
+
+_OPTIONAL = str | None
+_SEVERAL = list[str] | None
+PLACES: Parameters = {
+    "listen": (
+        _option("--listen", "For clients; further brokers get ports after it.", "HOST:PORT"),
+        "127.0.0.1:19092",
+    ),
+    "upstream": (_option("--upstream", "The broker to begin with.", "HOST:PORT"), ...),
+    "out": (_option("--out", "A folder, empty or new.", "FOLDER"), ...),
+    "advertise": (
+        _option("--advertise", "What clients are told; the host of --listen.", "HOST", _OPTIONAL),
+        None,
+    ),
+    "anywhere": (
+        Annotated[
+            bool,
+            typer.Option("--listen-anywhere", help="Allow an address that others can reach."),
+        ],
+        False,
+    ),
+    "allow": (
+        _option("--allow", "Who may come then: 10.1.0.0/16; repeatable.", "NETWORK", _SEVERAL),
+        None,
+    ),
+}
+COPYING: Parameters = {
+    "on_slow": (
+        _option("--on-slow", "When writing down is slower: block or drop.", "RULE"),
+        "block",
+    ),
+    "max_memory": (_option("--max-memory", "Of pairs not yet written.", "SIZE"), "64MiB"),
+    "topics": (
+        _option("--topics", "Records of these only; a*, b.", "NAMES", _OPTIONAL),
+        None,
+    ),
+    "redact": (
+        _option("--redact", "$.a.b, key, value, header:NAME; repeatable.", "PATH", _SEVERAL),
+        None,
+    ),
+    "rotate": (
+        _option("--rotate", "A new file after 1GiB, or 1h; repeatable.", "SIZE|DURATION", _SEVERAL),
+        None,
+    ),
+}
+TELLING: Parameters = {
+    "stats_every": (_option("--stats-every", "Figures on stderr.", "DURATION"), "5s"),
+    "for_": (_option("--for", "Stop after so long.", "DURATION", _OPTIONAL), None),
+}
+
+
+@app.command()
+@with_options(PLACES, COPYING, TELLING)
+def capture(
+    run: Run,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Take the port, say what would be, and end.")
+    ] = False,
+) -> None:
+    """A proxy before Kafka that writes down what passes through it, until Ctrl-C.
+
+    Clients that use its address see the same cluster, each broker behind a port here. Requests and
+    responses go into FOLDER/raw.jsonl, records decoded. Exit code 1 when a pair is missing there.
+    """
+    from playhead.capture.proxy import Proxy
+    from playhead.capture.snapshot_writer import claim
+
+    setting = _setting(run)
+    proxy = Proxy(setting)
+    try:
+        _say_what_will_be(run, setting, proxy)
+        if dry_run:
+            row = {"upstream": str(setting.upstream), "out": setting.order.folder, "dry_run": True}
+            run.output.emit(row, [row])
+            return
+        claim(Path(setting.order.folder))
+        _carry(run, setting, proxy)
+    finally:
+        proxy.doors.close()
+
+
+def _setting(run: Run) -> "Setting":
+    from playhead.capture.address import OpenToOthers, parse_place
+    from playhead.capture.proxy import Setting
+    from playhead.capture.recorder import Order
+    from playhead.capture.redaction import parse_rule
+
+    values = run.values
+    listen = parse_place("--listen", values["listen"], least_port=0)
+    networks = Networks.parse(values["allow"] or ())
+    need_allowed(networks, anywhere=values["anywhere"])
+    if not values["anywhere"] and not listen.is_loopback:
+        raise OpenToOthers(str(listen))
+    if listen.is_every_address and not values["advertise"]:
+        raise UsageError(
+            f"{listen} is every address, and clients have to be told one",
+            hint="--advertise names the host that they use",
+        )
+    if values["on_slow"] not in ("block", "drop"):
+        raise _bad("--on-slow", values["on_slow"], "block or drop")
+    rules = [parse_rule(text).text for text in values["redact"] or ()]
+    memory_bytes = parse_size_bytes(values["max_memory"], where="--max-memory")
+    if memory_bytes < _LEAST_MEMORY_BYTES:
+        raise _bad("--max-memory", values["max_memory"], f"{_LEAST_MEMORY_BYTES:,} bytes or more")
+    topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
+    order = Order(
+        str(Path(values["out"]).absolute()), *_rotation(values["rotate"] or ()), topics, rules
+    )
+    return Setting(
+        listen,
+        parse_place("--upstream", values["upstream"]),
+        order,
+        cast("OnSlow", values["on_slow"]),
+        memory_bytes,
+        values["advertise"],
+        None if listen.is_loopback else networks,
+    )
+
+
+def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]:
+    """A size and a duration, each at most once; a text is one of the two."""
+    most_bytes: int | None = None
+    seconds: float | None = None
+    for text in texts:
+        is_size = text.strip()[-1:].lower() == "b" or text.strip().isdigit()
+        if is_size:
+            most_bytes = parse_size_bytes(text, where="--rotate")
+        else:
+            seconds = parse_duration_ms(text, where="--rotate") / 1000
+    if most_bytes == 0 or seconds == 0:
+        raise _bad("--rotate", ", ".join(texts), "more than nothing")
+    return most_bytes, seconds
+
+
+def _say_what_will_be(run: Run, setting: "Setting", proxy: "Proxy") -> None:
+    say, here = run.output.say, next(iter(proxy.doors.known().values()))
+    say(f"listening at {here} for {setting.upstream}; clients use {here} as their broker")
+    full = "takes no further requests" if setting.on_slow == "block" else "leaves pairs out"
+    say(f"memory for pairs {show_size(setting.memory_bytes)}; when it is full it {full}")
+    say("without TLS on both sides; logins pass through, and are not written down")
+
+
+def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
+    began = time.monotonic()
+    with first_signal(lambda _: proxy.stop()):
+        try:
+            proxy.start()
+            _say(run, f"writing to {setting.order.folder}; Ctrl-C ends")
+            _watch(run, proxy)
+        finally:
+            _report(run, setting, proxy, time.monotonic() - began)
+    if proxy.error is not None:
+        raise proxy.error
+    _need_all(proxy)
+
+
+def _watch(run: Run, proxy: "Proxy") -> None:
+    from playhead.capture.counts import Teller
+
+    every_s = max(
+        parse_duration_ms(run.values["stats_every"], where="--stats-every") / 1000, _OFTEN_ENOUGH_S
+    )
+    for_ = run.values["for_"]
+    ends_s = (
+        None if for_ is None else time.monotonic() + parse_duration_ms(for_, where="--for") / 1000
+    )
+    teller, is_json = Teller(every_s), run.output.progress_form == "json"
+    while not proxy.ended.wait(_LOOK_EVERY_S):
+        now_s = time.monotonic()
+        counts = proxy.counts()
+        if is_json:
+            lines = [json.dumps(counts.as_document())] if teller.is_due(now_s) else []
+        else:
+            lines = teller.lines(counts, now_s, proxy.scribe_error())
+        if run.output.progress_form != "none":
+            for line in lines:
+                _say(run, line)
+        if ends_s is not None and now_s >= ends_s:
+            proxy.stop()
+
+
+def _say(run: Run, text: str) -> None:
+    # Whoever kept our words may be gone, and traffic passes all the same.
+    with suppress(BrokenPipeError):
+        run.output.say(text)
+
+
+def _report(run: Run, setting: "Setting", proxy: "Proxy", took_s: float) -> None:
+    """The last figures, whatever ended the run."""
+    counts = proxy.counts()
+    _say(run, counts.shown())
+    for what, times in {**counts.undecodable, **counts.troubles}.items():
+        _say(run, f"{times:,} times: {what}")
+    row = {"out": setting.order.folder, "seconds": round(took_s, 3), **counts.as_document()}
+    plain = {name: value for name, value in row.items() if not isinstance(value, dict)}
+    if run.output.form == "table":
+        plain = {name: plain[name] for name in _IN_A_TABLE}
+    run.output.emit(row, [plain])
+
+
+def _need_all(proxy: "Proxy") -> None:
+    from playhead.capture.counts import NotAllCaptured
+
+    counts, reason = proxy.counts(), proxy.scribe_error()
+    if reason is not None or counts.lost:
+        raise NotAllCaptured(counts, reason=reason)
+
+
+def _bad(flag: str, found: str, needed: str) -> BadValue:
+    return BadValue(flag, found=found, needed=needed, where="the command line")

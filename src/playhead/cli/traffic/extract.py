@@ -1,0 +1,152 @@
+"""`playhead extract`: values out of the pairs of a snapshot as CSV, or whole records."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playhead.cli.options import OUTPUT, Parameters, Run, with_options
+from playhead.cli.output import csv_text
+from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.traffic.extract import Extract
+    from playhead.traffic.source import TrafficSource
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_AT_ONCE = 1_000
+# What it is for is CSV, in a terminal as well.
+_FORM: Parameters = {"form": (OUTPUT["form"][0], "csv")}
+
+
+@app.command()
+@with_options(_FORM)
+def extract(
+    run: Run,
+    snapshot: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SNAPSHOT",
+            help="raw.jsonl, a folder, or the id of a snapshot.",
+            show_default=False,
+        ),
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option("--path", help="What of each pair: a.b.0.c, # or * for all; repeatable."),
+    ] = None,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", help="Only these pairs: '(command IS \"Fetch\")'.", metavar="FILTER"
+        ),
+    ] = None,
+    all_records: Annotated[
+        bool,
+        typer.Option("--all-records", help="Each record that was fetched or produced, whole."),
+    ] = False,
+    snapshot_option: Annotated[
+        str | None, typer.Option("--snapshot", help="The same as SNAPSHOT.", metavar="SNAPSHOT")
+    ] = None,
+) -> None:
+    """Take values out of SNAPSHOT: one row for each pair that has something at every --path.
+
+    A path goes through base64 and JSON in texts; `#` and `*` give all elements as JSON. The last
+    column is the pair's UUID. With --all-records a row is a record of Kafka: topic, partition, offset,
+    times, key, value, headers; as JSON Lines `playhead produce --format jsonl` takes them.
+    """
+    name = _one_snapshot(snapshot, snapshot_option)
+    if all_records:
+        if path:
+            raise UsageError("--path and --all-records exclude each other")
+        _records(run, name, filter_)
+    else:
+        if not path:
+            raise UsageError(
+                "nothing to extract was named",
+                hint="--path kafka.request.ProduceRequest.topics.0.name, or --all-records",
+            )
+        _values(run, name, path, filter_)
+
+
+def _one_snapshot(given: str | None, named: str | None) -> str:
+    if (given is None) == (named is None):
+        raise UsageError("name one snapshot", hint="playhead extract SNAPSHOT --path …")
+    return given or named or ""
+
+
+def _values(run: Run, name: str, paths: list[str], filter_: str | None) -> None:
+    from playhead.task.job import seldom_collecting
+    from playhead.traffic.extract import Extract
+    from playhead.traffic.filter.parse import TrafficFilter
+    from playhead.traffic.pair_path import Path
+    from playhead.traffic.snapshot import find_snapshot
+
+    parsed = [Path.parse(each) for each in paths]
+    kept = None
+    if filter_ is not None:
+        kept = TrafficFilter.parse(filter_)
+    snapshot = find_snapshot(name)
+    if kept is not None:
+        kept = TrafficFilter(kept.test, snapshot.id)
+    asked = Extract(parsed, kept)
+    with seldom_collecting():
+        _emit(run, asked, asked.run(snapshot))
+    for line in asked.told():
+        run.output.say(line)
+
+
+def _emit(run: Run, asked: "Extract", found: Iterable[list[str]]) -> None:
+    if run.output.form == "csv":
+        for text in _csv([asked.header], found):
+            run.output.text(text)
+    else:
+        rows = [dict(zip(asked.header, row, strict=True)) for row in found]
+        run.output.emit({"rows": rows}, rows)
+
+
+def _csv(*parts: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Rows as CSV, many at a time."""
+    for part in parts:
+        rest = iter(part)
+        while rows := [*islice(rest, _AT_ONCE)]:
+            yield csv_text(rows).removesuffix("\n")
+
+
+def _records(run: Run, name: str, filter_: str | None) -> None:
+    from playhead.traffic.source import TrafficSource
+
+    source = TrafficSource("rrpair", name, filter_)
+    notes = source.facts().notes
+    rows = 0
+    for text, count in _written(run, source):
+        run.output.text(text)
+        rows += count
+    run.output.say(f"{rows:,} records")
+    for note in notes:
+        run.output.say(f"{note.weight}: {note.text}")
+
+
+def _written(run: Run, source: "TrafficSource") -> Iterator[tuple[str, int]]:
+    """As archives have them: the columns of their CSV, or their JSON Lines."""
+    from playhead.cli.records.jsonl import lines
+    from playhead.files.formats.csv_format import HEADER, rows_of
+    from playhead.record import Slice
+
+    if run.output.form not in ("csv", "jsonl"):
+        raise UsageError("records are written as csv or jsonl", hint="-o jsonl")
+    if run.output.form == "csv":
+        yield ",".join(HEADER), 0
+    held = sorted((p, b) for p, b in source.bounds().items() if b.earliest < b.stable_end)
+    with source.open() as reader:
+        for place, bounds in held:
+            for records in reader.read(Slice(*place, bounds.earliest, bounds.stable_end)):
+                if run.output.form == "jsonl":
+                    yield "\n".join(lines(records, {})), len(records)
+                    continue
+                rows = [
+                    ["" if cell is None else str(cell) for cell in row] for row in rows_of(records)
+                ]
+                for text in _csv(rows):
+                    yield text, len(records)

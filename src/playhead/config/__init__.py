@@ -1,0 +1,1 @@
+"""Contexts, settings, logins and what a project's file may say."""

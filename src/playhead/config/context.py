@@ -1,0 +1,310 @@
+"""Where each setting comes from: flag > -X > environment > project file > context > default.
+
+A context is a named cluster with its database, in the user's `config.toml`; a project file is a
+`playhead.toml` found from the working folder up to the root of its repository. Both hold the same keys.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from playhead import secrets
+from playhead.config import project
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.config.kafka_properties import BY_NAME as PROPERTIES
+from playhead.config.kafka_properties import not_understood
+from playhead.config.layers import (
+    BOOTSTRAP,
+    FILE,
+    KAFKA,
+    SPELLINGS,
+    Layer,
+    Place,
+    Resolved,
+    layer_of,
+    read_toml,
+)
+from playhead.config.logins import Homes, keep_at_home
+from playhead.config.project import PROJECT_FILE, find_project_file
+from playhead.config.settings import BY_NAME, SETTINGS, as_heap, as_switch, as_zone
+from playhead.config.trust import Seen
+from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
+from playhead.host import paths
+from playhead.host.folders import why_not_ours
+
+SANDBOX = "sandbox"
+
+
+class UnknownContext(UsageError):
+    """No context has such a name; names the nearest, or the way to make one."""
+
+    def __init__(self, name: str, *, chosen_by: str, known: Sequence[str]) -> None:
+        self.name, self.chosen_by = name, chosen_by
+        self.nearest = tuple(get_close_matches(name, known, n=3, cutoff=0.6))
+        near = f"did you mean {' or '.join(self.nearest)}? " if self.nearest else ""
+        more = "playhead context list" if known else "playhead context add NAME -b host:port"
+        super().__init__(f"no context {name!r} (chosen by {chosen_by})", hint=near + more)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All settings and Kafka properties, each with its origin."""
+
+    context: str | None
+    settings: Mapping[str, Resolved]
+    kafka_properties: Mapping[str, Resolved]
+    homes: Homes = field(default_factory=dict)
+
+    def get(self, name: str) -> str | None:
+        """A setting's value with its references followed; None when it is nowhere set."""
+        found = self.settings.get(name)
+        if found is None:
+            return None
+        setting = BY_NAME[name]
+        value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
+        if setting.secret:
+            secrets.without_password(value)  # its password is redacted from now on
+        if setting.is_heap:
+            return as_heap(value, key=name, where=found.origin)
+        return as_zone(value, key=name, where=found.origin) if setting.is_zone else value
+
+    def need(self, name: str, *, needed_for: str) -> str:
+        value = self.get(name)
+        if value is None:
+            setting = BY_NAME[name]
+            raise MissingPiece(
+                f"setting {name}",
+                needed_for=needed_for,
+                hint=f"set {setting.ways}, choose a context with -c, "
+                "or start one here: playhead sandbox up",
+            )
+        return value
+
+    def is_on(self, name: str) -> bool:
+        found = self.settings[name]
+        return as_switch(found.value, key=name, where=found.origin)
+
+    def kafka(self, at: str | None = None) -> KafkaConnection:
+        """How to reach the cluster, or the brokers `at` an address that an endpoint names.
+
+        A login goes nowhere but to the servers it was configured for; what is wrong is named with the
+        place it came from.
+        """
+        keep_at_home(self.kafka_properties, self.homes, at)
+        properties = {key: found.value for key, found in self.kafka_properties.items()}
+        origins = dict.fromkeys(found.origin for found in self.kafka_properties.values())
+        connection = KafkaConnection.from_properties(
+            properties, where=" and ".join(origins) or "the configuration"
+        )
+        return connection.with_bootstrap_servers(at, where="the endpoint") if at else connection
+
+    def check(self) -> None:
+        """Refuse what commands would refuse of it; nobody is asked for a password."""
+        for setting in SETTINGS:
+            if setting.is_guard:
+                self.is_on(setting.name)
+            elif setting.is_zone or setting.is_heap:
+                self.get(setting.name)
+        if secrets.PROMPT not in (found.value for found in self.kafka_properties.values()):
+            self.kafka()
+
+    def rows(self) -> list[dict[str, str | None]]:
+        """Everything with its origin, safe to print."""
+        rows = [
+            _row(setting.name, self.settings.get(setting.name), setting.secret)
+            for setting in SETTINGS
+            if setting.name not in ("bootstrap_servers", FILE)
+        ]
+        kafka = sorted(self.kafka_properties.items())
+        return rows + [_row(f"{KAFKA}.{key}", found, _is_secret(key)) for key, found in kafka]
+
+
+def _row(name: str, found: Resolved | None, secret: bool) -> dict[str, str | None]:
+    if found is None:
+        return {"setting": name, "value": None, "origin": "not set"}
+    value = found.value
+    if secret and value:
+        is_url = "://" in value
+        shown = secrets.without_password(value) if is_url else secrets.HIDDEN
+        value = value if secrets.is_reference(value) else shown
+    return {"setting": name, "value": secrets.redact(value), "origin": found.origin}
+
+
+def _is_secret(key: str) -> bool:
+    known = PROPERTIES.get(SPELLINGS.get(key, key))
+    return known is None or known.secret or key == "sasl.jaas.config"
+
+
+def configure(
+    flags: Mapping[str, str | None],
+    *,
+    assignments: Sequence[str] = (),
+    context: str | None = None,
+    folder: Path | None = None,
+) -> Configuration:
+    """Put all places together: `flags` by setting's name, `assignments` as -X takes them."""
+    file = find_project_file(folder or Path.cwd())
+    of_project, project_context = (None, None) if file is None else project.project_layer(file)
+    upper = [
+        _flag_layer({name: text for name, text in flags.items() if name != FILE}),
+        Layer("-X", kafka=_assigned(assignments), place=Place.COMMAND_LINE),
+        # A single assignment is meant to change what a whole file says, though both are flags.
+        _flag_layer({FILE: flags.get(FILE)}),
+        _environment_layer(),
+        *([of_project] if of_project else []),
+    ]
+    chosen, chosen_by = _choose_context(context, project_context, upper)
+    lower = [] if chosen is None else [_context_layer(chosen, chosen_by)]
+    return _merge(chosen, [*upper, *lower])
+
+
+def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
+    settings: dict[str, Resolved] = {}
+    kafka: dict[str, tuple[str, Resolved]] = {}
+    homes: dict[Place, str] = {}
+    defaults = {s.name: s.default for s in SETTINGS if s.default is not None}
+    # The weakest first, each stronger one overwrites.
+    for layer in (Layer("default", defaults, place=Place.DEFAULT), *reversed(layers)):
+        for key, found in layer.properties().items():
+            kafka[SPELLINGS.get(key, key)] = (key, found)
+            if SPELLINGS.get(key) == BOOTSTRAP:
+                homes[found.place] = found.value
+        for name, value in layer.settings.items():
+            if not _stays_on(name, settings.get(name)):
+                settings[name] = Resolved(value, layer.origin, layer.place)
+    return Configuration(context, settings, dict(kafka.values()), homes)
+
+
+def _stays_on(name: str, weaker: Resolved | None) -> bool:
+    """A guard cannot be disarmed from above: a cloned repository's file must not open production."""
+    if weaker is None or not BY_NAME[name].is_guard:
+        return False
+    return as_switch(weaker.value, key=name, where=weaker.origin)
+
+
+def _assigned(assignments: Sequence[str]) -> dict[str, str]:
+    properties = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"-X {text} has no value", hint="write -X key=value; see -X list")
+        if key not in SPELLINGS:
+            raise not_understood(key, where="-X")
+        if _is_secret(key):
+            _refuse_literal(value, key=key, where="-X")
+        properties[key] = value
+    return properties
+
+
+def _refuse_literal(value: str, *, key: str, where: str) -> None:
+    """A command line is read by everybody on the machine, and kept in the shell's history."""
+    is_named = value.startswith("file:") or value == secrets.PROMPT
+    if not (is_named or secrets.has_reference(value)):
+        secrets.remember(value)
+        raise UsageError(
+            f"{key} of {where} is a secret, and every user of this machine can read the arguments of a process",
+            hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path or prompt: for all of it",
+        )
+
+
+def _flag_layer(flags: Mapping[str, str | None]) -> Layer:
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name in given.keys() & {name for name, setting in BY_NAME.items() if setting.secret}:
+        for password in secrets.passwords_in(given[name]):
+            _refuse_literal(password, key="the password", where=str(BY_NAME[name].flag))
+    return Layer("flag", given, place=Place.COMMAND_LINE)
+
+
+def _environment_layer() -> Layer:
+    found = {
+        setting.name: os.environ[setting.environment]
+        for setting in SETTINGS
+        if setting.environment is not None and os.environ.get(setting.environment)
+    }
+    return Layer("environment", found, place=Place.ENVIRONMENT)
+
+
+def _choose_context(
+    flag: str | None, project: str | None, upper: Sequence[Layer]
+) -> tuple[str | None, str]:
+    """Which context counts, and who chose it; the running sandbox when nobody names any server."""
+    environment = os.environ.get("PLAYHEAD_CONTEXT")
+    for name, by in ((flag, "-c"), (environment, "PLAYHEAD_CONTEXT"), (project, PROJECT_FILE)):
+        if name:
+            return name, by
+    default = current_context()
+    if default is not None:
+        return default, str(current_context_file())
+    # A context that nobody chose must not mix its database with somebody else's broker.
+    if sandbox_file().exists() and not any(layer.names_a_server() for layer in upper):
+        return SANDBOX, "the sandbox is up"
+    return None, ""
+
+
+# --- contexts ----------------------------------------------------------------------------------
+
+
+def sandbox_file() -> Path:
+    """What a running sandbox publishes; an ordinary context."""
+    return paths.sandbox_dir() / "context.toml"
+
+
+def current_context_file() -> Path:
+    """Holds the name that `context use` chose, so that nobody's config.toml is rewritten."""
+    return paths.config_file().with_name("current-context")
+
+
+def current_context() -> str | None:
+    try:
+        return current_context_file().read_text(encoding="utf-8").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def contexts() -> dict[str, Layer]:
+    """Every context there is, the running sandbox's included."""
+    file = paths.config_file()
+    content = read_toml(file) if file.exists() else {}
+    tables = content.pop("contexts", {})
+    if content:
+        raise UnknownKey(next(iter(content)), where=str(file), known=["contexts"])
+    if not isinstance(tables, dict):
+        raise BadValue("contexts", found=tables, needed="tables [contexts.NAME]", where=str(file))
+    found = {}
+    for name, table in tables.items():
+        where = f"context {name}"
+        if not isinstance(table, dict):
+            raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
+        found[name] = layer_of(table, where)
+    if sandbox_file().exists():
+        others = why_not_ours(sandbox_file().stat())
+        if others is not None:
+            raise Refused(f"{sandbox_file()} is no sandbox of yours: {others}")
+        found[SANDBOX] = layer_of(read_toml(sandbox_file()), f"context {SANDBOX}")
+    return found
+
+
+def alone(name: str, chosen_by: str) -> Configuration:
+    """What a context says by itself, whatever flags and the environment say."""
+    return _merge(name, [_context_layer(name, chosen_by)])
+
+
+def of_project(seen: Seen) -> Configuration:
+    """What a project's file says by itself, to be shown to who trusts it."""
+    layer, context = project.said_by(seen)
+    return _merge(context, [layer])
+
+
+def _context_layer(name: str, chosen_by: str) -> Layer:
+    known = contexts()
+    if name in known:
+        return known[name]
+    if name == SANDBOX:
+        raise MissingPiece(
+            "a running sandbox",
+            needed_for=f"context {SANDBOX} (chosen by {chosen_by})",
+            hint="playhead sandbox up",
+        )
+    raise UnknownContext(name, chosen_by=chosen_by, known=sorted(known))

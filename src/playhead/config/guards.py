@@ -1,0 +1,115 @@
+"""What a context wants before anything is written: read-only refuses, production has the target named.
+
+It is asked where the writing begins, whatever face leads there; a face brings the answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from playhead.config.context import Configuration
+from playhead.config.settings import BY_NAME
+from playhead.errors import Refused
+
+
+class ReadOnly(Refused):
+    """The configuration refuses all writing."""
+
+    def __init__(self, action: str, *, place: str, origin: str) -> None:
+        self.action, self.origin = action, origin
+        super().__init__(
+            f"{place} is read-only ({origin}): {action} was not done", hint=_way_out(origin)
+        )
+
+
+class NotNamed(Refused):
+    """The configuration is marked production, and the target's name was not given, or another one."""
+
+    def __init__(self, action: str, *, place: str, target: str, found: str | None) -> None:
+        self.action, self.target, self.found = action, target, found
+        told = "nobody named it" if found is None else f"{found!r} was named"
+        super().__init__(
+            f"{place} is marked production: {action} needs the target's name {target!r}, and {told}",
+            hint="type it when the command asks on a terminal, where --yes is not enough; from Python: "
+            f"consent={target!r}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A change that somebody has to agree to before it begins."""
+
+    action: str
+    target: str
+    """The name that a context marked production wants as the answer."""
+    place: str
+    """The configuration, in words."""
+    needs_name: bool
+    """Whether it is marked production: then `True` is not enough."""
+    is_final: bool = False
+    """Whether the change cannot be undone."""
+
+
+Consent = str | Callable[[Question], str | bool] | None
+"""The target's name as somebody gave it; or who answers: True, the target's name, or False for no."""
+
+
+def refuse_read_only(action: str, configuration: Configuration) -> None:
+    """Return where the configuration lets things be written."""
+    if configuration.is_on("read_only"):
+        origin = configuration.settings["read_only"].origin
+        raise ReadOnly(action, place=_place_of(configuration), origin=origin)
+
+
+def need_consent(
+    action: str,
+    target: str,
+    configuration: Configuration,
+    consent: Consent,
+    *,
+    is_final: bool = False,
+) -> None:
+    """Return when this may be written. Without a guard and without anybody to ask, it may."""
+    refuse_read_only(action, configuration)
+    place, needs_name = _place_of(configuration), configuration.is_on("production")
+    answer: str | bool | None
+    if callable(consent):
+        answer = consent(Question(action, target, place, needs_name, is_final))
+        if answer is not True and answer != target:
+            raise Refused(f"{action} was not done: the answer was not yes")
+    else:
+        answer = consent
+    if needs_name and answer != target:
+        named = answer if isinstance(answer, str) else None
+        raise NotNamed(action, place=place, target=target, found=named)
+
+
+class Guard:
+    """The guards of one change, which the functions that carry it out ask before they begin."""
+
+    def __init__(self, configuration: Configuration, consent: Consent = None) -> None:
+        self._configuration, self._consent = configuration, consent
+        self._agreed: set[str] = set()
+
+    def agree(self, action: str, *targets: str) -> None:
+        """Ask for all of the targets at once, before the change begins; `need` then asks no more."""
+        need_consent(action, ", ".join(targets), self._configuration, self._consent)
+        self._agreed.update(targets)
+
+    def need(self, action: str, target: str, *, is_final: bool = False) -> None:
+        """Return when the target may be written."""
+        if target not in self._agreed:
+            need_consent(action, target, self._configuration, self._consent, is_final=is_final)
+
+
+def _place_of(configuration: Configuration) -> str:
+    named = configuration.context
+    return f"context {named}" if named else "this configuration"
+
+
+def _way_out(origin: str) -> str:
+    """How to be allowed to write: a guard stays on until the place that says it is changed."""
+    if origin == "environment":
+        return f"unset {BY_NAME['read_only'].environment}"
+    if origin.startswith("context "):
+        return "choose another context with -c, or change this one: playhead context edit"
+    return f"take read_only out of {origin}"

@@ -1,0 +1,142 @@
+"""What one place says of the settings: a table of TOML, the environment, a command line's words."""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from playhead.config.kafka_properties import KNOWN_PROPERTIES, not_understood, read_properties
+from playhead.config.settings import BY_NAME, as_switch
+from playhead.errors import BadValue, UnknownKey, UsageError
+
+BOOTSTRAP = "bootstrap.servers"
+KAFKA, FILE = "kafka", "kafka_config"
+SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spellings}
+
+
+_MOST_DOTS = 500
+
+
+class Place(IntEnum):
+    """Who speaks, the strongest first: what a login belongs to, see `playhead.config.logins`."""
+
+    COMMAND_LINE = 0
+    ENVIRONMENT = 1
+    PROJECT = 2
+    CONTEXT = 3
+    DEFAULT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A value and the place it came from."""
+
+    value: str
+    origin: str
+    place: Place = Place.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one place says, or a part of it."""
+
+    origin: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    place: Place = Place.CONTEXT
+
+    def names_a_server(self) -> bool:
+        wanted = {"bootstrap_servers", "database", FILE} & set(self.settings)
+        return bool(wanted) or any(SPELLINGS.get(key) == BOOTSTRAP for key in self.kafka)
+
+    def properties(self) -> dict[str, Resolved]:
+        """The Kafka properties it sets: its file's, then its own, then its bootstrap servers."""
+        file = self.settings.get(FILE)
+        of_file = read_properties(Path(file).expanduser()) if file is not None else {}
+        servers = self.settings.get("bootstrap_servers")
+        own = dict(self.kafka) | ({BOOTSTRAP: servers} if servers is not None else {})
+        properties: dict[str, Resolved] = {}
+        for where, told in ((str(file), of_file), (self.origin, own)):
+            _one_value_each(told, where)
+            properties |= {key: Resolved(value, where, self.place) for key, value in told.items()}
+        return properties
+
+
+def _one_value_each(properties: Mapping[str, str], where: str) -> None:
+    """Two spellings of one property in one place must not leave it to chance which one counts."""
+    first: dict[str, str] = {}
+    for key, value in properties.items():
+        other = first.setdefault(SPELLINGS.get(key, key), key)
+        if properties[other] != value:
+            raise UsageError(f"{other} and {key} in {where} are one property with two values")
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """The tables of a file."""
+    try:
+        return parse_toml(file.read_bytes(), file)
+    except OSError as exc:
+        raise UsageError(f"cannot read {file}: {exc}") from exc
+
+
+def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
+    """The tables of a file's bytes."""
+    # A key of n parts costs the parser memory in the square of n.
+    if any(line.count(b".") > _MOST_DOTS for line in content.splitlines()):
+        raise UsageError(f"{file} has a line of more than {_MOST_DOTS} dots")
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except ValueError as exc:  # of the format, of the encoding, or a number of too many digits
+        raise UsageError(f"{file} is not valid TOML: {exc}") from exc
+    except RecursionError as exc:
+        raise UsageError(f"{file} is nested too deeply") from exc
+
+
+def layer_of(
+    table: Mapping[str, Any],
+    where: str,
+    *,
+    place: Place = Place.CONTEXT,
+    also: Sequence[str] = (),
+) -> Layer:
+    """What a table says; a key that nobody knows is refused."""
+    kafka = table.get(KAFKA, {})
+    if not isinstance(kafka, dict):
+        raise BadValue(KAFKA, found=kafka, needed="a table of client properties", where=where)
+    for key in _dotted(kafka):
+        if key not in SPELLINGS:
+            raise not_understood(key, where=where)
+    settings = {}
+    for name, value in table.items():
+        if name == KAFKA:
+            continue
+        if name not in BY_NAME:
+            raise UnknownKey(name, where=where, known=[*BY_NAME, KAFKA, *also])
+        settings[name] = _text(value, key=name, where=where)
+        if BY_NAME[name].is_guard:
+            as_switch(settings[name], key=name, where=where)
+    return Layer(where, settings, _dotted(kafka), place)
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """`security.protocol = …` without quotes is a nested table to TOML, and meant as one key."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _dotted(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = _text(value, key=prefix + key, where=KAFKA)
+    return flat
+
+
+def _text(value: object, *, key: str, where: str) -> str:
+    kinds: dict[type, Callable[[Any], str]] = {
+        str: str,
+        bool: lambda switch: "true" if switch else "false",
+        int: str,
+    }
+    if type(value) not in kinds:
+        raise BadValue(key, found=value, needed="a text, a number or true/false", where=where)
+    return kinds[type(value)](value)

@@ -1,0 +1,62 @@
+"""A login goes to the servers that it was configured for, and to no other.
+
+They are those that its own place names (the command line, the environment, a project's file, a context);
+where that place names none, the ones that a weaker place names, to which the login was added.
+"""
+
+from collections.abc import Mapping
+
+from playhead import secrets
+from playhead.config.layers import BOOTSTRAP, SPELLINGS, Place, Resolved
+from playhead.errors import Refused
+
+_OF_LOGINS = ("sasl.", "ssl.key", "ssl.certificate")
+_TELLS_NOTHING = ("sasl.mechanism",)
+_TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
+_FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
+
+Homes = Mapping[Place, str]
+"""The servers that each place names."""
+
+
+class LoginElsewhere(Refused):
+    """A login would go to a server that it was not configured for."""
+
+    def __init__(self, found: Resolved, *, key: str, servers: str, home: str | None) -> None:
+        self.key, self.servers, self.home = key, servers, home
+        belongs = "names no server" if home is None else f"belongs to {home}"
+        super().__init__(
+            f"{key} of {found.origin} {belongs}, and would go to {servers}",
+            hint=f"another cluster is another context: playhead context add NAME -b {servers}, then "
+            "-c NAME or kafka:NAME/TOPIC",
+        )
+
+
+def keep_at_home(
+    properties: Mapping[str, Resolved], homes: Homes, elsewhere: str | None = None
+) -> None:
+    """Return when each login stays with its own servers, also where an endpoint names `elsewhere`."""
+    said = {SPELLINGS.get(key, key): (key, found) for key, found in properties.items()}
+    configured = said[BOOTSTRAP][1] if BOOTSTRAP in said else None
+    servers = elsewhere or (configured.value if configured else None)
+    if servers is None:
+        return  # there is nobody whom it could go to
+    for name, (key, found) in said.items():
+        if not name.startswith(_OF_LOGINS) or name in _TELLS_NOTHING:
+            continue
+        home = homes.get(found.place)
+        if home is None and configured is not None and found.place <= configured.place:
+            home = configured.value
+        if home is None or not _brokers(servers) <= _brokers(home):
+            raise LoginElsewhere(found, key=key, servers=servers, home=home)
+    if _TOKEN_FROM in said:
+        _, token_from = said[_TOKEN_FROM]
+        for key, found in (said[name] for name in _FOR_TOKENS if name in said):
+            if token_from.place < found.place:
+                raise LoginElsewhere(found, key=key, servers=token_from.value, home=None)
+
+
+def _brokers(servers: str) -> set[str]:
+    """The brokers by which two lists are compared; `${NAME}` counts as what it stands for."""
+    text = secrets.resolve(servers, key=BOOTSTRAP, where="a place", is_secret=False)
+    return {each.strip().lower() for each in text.split(",")}

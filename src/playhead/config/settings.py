@@ -1,0 +1,140 @@
+"""Every setting, declared once: its name, environment variable, default, help, and whether it is a secret.
+
+The command line, the environment, project files, contexts, `config show` and the reference all read this.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from playhead.errors import BadValue
+from playhead.grammar.cursor import NotUnderstood
+from playhead.grammar.zone import zone_name
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that can be set; what it says on the command line, if it can be said there."""
+
+    name: str
+    help: str
+    flag: str | None = None
+    environment: str | None = None
+    default: str | None = None
+    secret: bool = False
+    # A guard that any place has switched on stays on, whatever the others say.
+    is_guard: bool = False
+    is_zone: bool = False
+    is_heap: bool = False
+
+    @property
+    def ways(self) -> str:
+        """How to set it, for a hint."""
+        return (
+            " or ".join(filter(None, (self.environment, self.flag))) or f"{self.name} in a context"
+        )
+
+
+SETTINGS: Final = (
+    Setting(
+        "bootstrap_servers",
+        "Kafka brokers to ask first, host:port,…",
+        "--bootstrap-servers",
+        "KAFKA_BOOTSTRAP_SERVERS",
+    ),
+    Setting(
+        "kafka_config", "A client.properties file, in Java's or librdkafka's spelling.", "--config"
+    ),
+    Setting(
+        "database",
+        "PostgreSQL to connect to, postgresql://…",
+        "--database",
+        "DATABASE_URL",
+        secret=True,
+    ),
+    Setting(
+        "spark_master",
+        "Where Spark runs its tasks.",
+        "--master",
+        "PLAYHEAD_SPARK_MASTER",
+        "local[*]",
+    ),
+    Setting(
+        "spark_remote",
+        "A Spark Connect server, sc://…",
+        "--spark-remote",
+        "SPARK_REMOTE",
+        secret=True,
+    ),
+    Setting(
+        "spark_memory",
+        "Heap of a local engine.",
+        "--spark-memory",
+        "PLAYHEAD_SPARK_MEMORY",
+        "1g",
+        is_heap=True,
+    ),
+    Setting(
+        "schema_registry",
+        "Schema registry to decode by, https://…",
+        "--schema-registry",
+        "SCHEMA_REGISTRY_URL",
+        secret=True,
+    ),
+    Setting(
+        "timezone",
+        "Zone of times that have none: UTC, +05:30, Europe/Berlin.",
+        "--timezone",
+        "PLAYHEAD_TIMEZONE",
+        "UTC",
+        is_zone=True,
+    ),
+    Setting(
+        "read_only",
+        "Refuse everything that writes.",
+        environment="PLAYHEAD_READ_ONLY",
+        default="false",
+        is_guard=True,
+    ),
+    Setting(
+        "production",
+        "Whoever writes here types the target's name.",
+        default="false",
+        is_guard=True,
+    ),
+)
+
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+_HEAP: Final = re.compile("([0-9]{1,15})([kmgt]?)", re.IGNORECASE)
+_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# Spark wants 450 MiB of what Java calls its memory, which is up to a thirtieth less than the heap.
+_LEAST_HEAP: Final = 480 << 20
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def as_switch(value: str, *, key: str, where: str) -> bool:
+    """A switch as people write it."""
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise BadValue(key, found=value, needed="true or false", where=where)
+
+
+def as_heap(value: str, *, key: str, where: str) -> str:
+    """A heap as Java has it; Spark's own refusal of a small one comes late, and in its own words."""
+    found = _HEAP.fullmatch(value)
+    if found is None or int(found[1]) * _SCALES[found[2].lower()] < _LEAST_HEAP:
+        needed = "a heap of 480m at least, as in 480m or 2g"
+        raise BadValue(key, found=value, needed=needed, where=where)
+    return value
+
+
+def as_zone(value: str, *, key: str, where: str) -> str:
+    """A zone in its one spelling."""
+    try:
+        return zone_name(value, where=key)
+    except NotUnderstood as exc:
+        needed = "UTC, an offset as +05:30, or a name as Europe/Berlin"
+        raise BadValue(key, found=value, needed=needed, where=where, hint=exc.hint) from exc

@@ -1,0 +1,94 @@
+"""What all ledgers of an archive say together: bounds, gaps, and which file to read each offset from."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.files.archive import Archive, Committed
+from playhead.files.errors import ArchiveGap
+from playhead.ledger import remaining
+from playhead.record import Slice
+from playhead.source import Bounds, OutOfBounds, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Offsets that the same entries cover; those whose records are needed, the first one's before the others'."""
+
+    slice: Slice
+    entries: Sequence[Committed]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The entries of each partition, in the order of their slices."""
+
+    places: Mapping[Place, Sequence[Committed]]
+
+    @classmethod
+    def of(cls, archive: Archive) -> "Index":
+        places: dict[Place, list[Committed]] = {
+            (topic, partition): []
+            for about in archive.abouts()
+            for topic, known in about.items()
+            for partition in range(known["partitions"])
+        }
+        for each in archive.committed():
+            places.setdefault((each.slice.topic, each.slice.partition), []).append(each)
+        return cls(places)
+
+    def bounds(self, place: Place) -> Bounds:
+        """From the first offset archived to the last; a partition of which nothing was archived is empty."""
+        entries = self.places[place]
+        if not entries:
+            return Bounds(0, 0, 0)
+        end = max(each.slice.to_offset for each in entries)
+        return Bounds(entries[0].slice.from_offset, end, end)
+
+    def gaps(self, place: Place) -> list[Slice]:
+        """Offsets inside the bounds of which nothing was archived."""
+        bounds = self.bounds(place)
+        if bounds.earliest == bounds.stable_end:
+            return []
+        whole = Slice(*place, bounds.earliest, bounds.stable_end)
+        return remaining([whole], [each.slice for each in self.places[place]])
+
+    def segments(self, slice_: Slice) -> list[Segment]:
+        """What to read for a slice, in order; refuses what lies outside, and what has a gap."""
+        place = (slice_.topic, slice_.partition)
+        if place not in self.places:
+            raise OutOfBounds(slice_, None)
+        bounds = self.bounds(place)
+        if slice_.from_offset < bounds.earliest or slice_.to_offset > bounds.stable_end:
+            raise OutOfBounds(slice_, bounds)
+        touching = [each for each in self.places[place] if each.slice.overlaps(slice_)]
+        for gap in remaining([slice_], [each.slice for each in touching]):
+            raise ArchiveGap(slice_, bounds, gap=gap)
+        return list(_segments(slice_, touching))
+
+
+def _segments(slice_: Slice, entries: Iterable[Committed]) -> Iterator[Segment]:
+    edges = {slice_.from_offset, slice_.to_offset}
+    for each in entries:
+        edges |= {each.slice.from_offset, each.slice.to_offset}
+    ordered = sorted(edge for edge in edges if slice_.from_offset <= edge <= slice_.to_offset)
+    waiting = sorted(entries, key=lambda each: each.slice.from_offset, reverse=True)
+    covering: list[Committed] = []
+    for start, end in itertools.pairwise(ordered):
+        covering = [each for each in covering if each.slice.to_offset > start]
+        while waiting and waiting[-1].slice.from_offset <= start:
+            covering.append(waiting.pop())
+        part = Slice(slice_.topic, slice_.partition, start, end)
+        yield Segment(part, _needed(covering))
+
+
+def _needed(covering: Sequence[Committed]) -> list[Committed]:
+    """A complete entry is enough; else all of them, as each may hold what the others left out."""
+    ordered = sorted(covering, key=_precedence)
+    if ordered[0].is_complete:
+        return ordered[:1]
+    return ordered
+
+
+def _precedence(each: Committed) -> tuple[bool, Slice, str]:
+    return not each.is_complete, each.slice, each.replay_id

@@ -1,0 +1,1 @@
+"""Parquet, JSON Lines and CSV."""

@@ -1,0 +1,92 @@
+"""Looks at the place an archive is to be in before anything is written there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from playhead.files.archive import Archive
+from playhead.files.typed_columns import PREFIX, inferred
+from playhead.note import Note
+from playhead.source import TopicFacts
+from playhead.target import Inspection, Look
+
+
+def surveyed(archive: Archive, look: Look, *, typed: bool) -> Inspection:
+    """What a replay would do here; refuses what cannot work."""
+    there, free = archive.store.look()
+    is_archive = there and archive.is_there()
+    where = archive.store.identity
+    notes = _notes(archive, look, free, is_archive=is_archive, is_there=there)
+    topics = {
+        topic: _known(look.source.topics.get(topic, TopicFacts()), partitions)
+        for topic, partitions in look.partitions.items()
+    }
+    if typed:
+        before = archive.abouts() if is_archive else []
+        for topic, known in topics.items():
+            known["columns"] = columns = _columns(topic, before, look)
+            notes.append(_columns_note(topic, columns))
+    needs = {"topics": topics, "is_new": not is_archive}
+    return Inspection(where, tuple(notes), archive_made(archive, needs), needs)
+
+
+def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The archive that is made, in a sentence, when none is there."""
+    where = archive.store.identity
+    return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
+
+
+def _columns(topic: str, before: list[Mapping[str, Any]], look: Look) -> dict[str, str]:
+    """Those that the archive has of the topic already, so that all its files are alike; else new ones."""
+    for about in before:
+        if found := about.get(topic, {}).get("columns"):
+            return dict(found)
+    return inferred(value for run in look.samples if run.topic == topic for value in run.readable)
+
+
+def _columns_note(topic: str, columns: Mapping[str, str]) -> Note:
+    if not columns:
+        text = f"no value of {topic} that was looked at is a JSON object: it gets no typed columns"
+        return Note("files.no-columns", text)
+    listed = ", ".join(f"{PREFIX}{name} {type_}" for name, type_ in columns.items())
+    text = (
+        f"{topic} gets typed columns: {listed}; a value that does not fit is an error of its record"
+    )
+    return Note("files.columns", text, "info")
+
+
+def _known(facts: TopicFacts, partitions: int) -> dict[str, Any]:
+    return {
+        "partitions": partitions,
+        "sets_log_append_time": facts.sets_log_append_time,
+        "is_compacted": facts.is_compacted,
+    }
+
+
+def _notes(
+    archive: Archive, look: Look, free: int | None, *, is_archive: bool, is_there: bool
+) -> list[Note]:
+    notes = []
+    needed = sum(sum(facts.bytes_by_partition.values()) for facts in look.source.topics.values())
+    if free is not None and needed > free:
+        text = (
+            f"the topics take up to {needed} bytes, and {free} are free at {archive.store.identity}"
+        )
+        notes.append(Note("files.little-room", text))
+    if is_archive:
+        found = archive.entry_names()
+        others = sorted({each.replay_id for each in found if each.slice.topic in look.partitions})
+        if others:
+            text = (
+                f"the archive holds records of these topics from {_listed(others)}; where slices "
+                "overlap, tools other than Playhead see an offset in two files"
+            )
+            notes.append(Note("files.other-replays", text, "info"))
+    elif is_there and archive.store.files(""):
+        text = f"{archive.store.identity} holds other files, which are left alone"
+        notes.append(Note("files.not-empty", text))
+    return notes
+
+
+def _listed(replays: list[str]) -> str:
+    shown = ", ".join(replays[:3])
+    return f"replay {shown}" + (f" and {len(replays) - 3} more" if len(replays) > 3 else "")

@@ -1,0 +1,54 @@
+"""The root and the format of an archive, as people write them, made into the archive."""
+
+from pathlib import Path
+from typing import get_args
+
+from playhead.errors import BadValue
+from playhead.files.archive import Archive
+from playhead.files.codec import Codec
+from playhead.files.file_names import Format
+from playhead.files.formats.csv_format import CsvCodec
+from playhead.files.formats.jsonl import JsonCodec
+from playhead.files.formats.parquet import ParquetCodec
+from playhead.files.stores.local import LocalStore
+from playhead.files.stores.s3 import S3Store
+
+_S3 = ("s3://", "s3a://")
+_FILE = "file://"
+
+
+def settled(root: str) -> str:
+    """The root so that it means the same in every process: absolute, or an s3:// address."""
+    for scheme in _S3:
+        if root.startswith(scheme):
+            bucket, _, prefix = root[len(scheme) :].partition("/")
+            if not bucket:
+                raise BadValue("root", found=root, needed="s3://BUCKET/PREFIX", where="an archive")
+            # Doubled slashes name another object in S3, and the same folder in a file system.
+            return "/".join(["s3:/", bucket, *filter(None, prefix.split("/"))])
+    local = root.removeprefix(_FILE)
+    if not local or "://" in local or "\0" in local:
+        raise BadValue(
+            "root", found=root, needed="a folder, or s3://BUCKET/PREFIX", where="an archive"
+        )
+    return str(Path(local).expanduser().resolve())
+
+
+def checked_format(format_: str) -> Format:
+    """One of the formats."""
+    formats: tuple[Format, ...] = get_args(Format)
+    for each in formats:
+        if each == format_:
+            return each
+    raise BadValue("format", found=format_, needed=" or ".join(formats), where="an archive")
+
+
+def archive_of(root: str, format_: Format) -> Archive:
+    """The archive at a settled root."""
+    store = S3Store.at(root) if root.startswith("s3://") else LocalStore(Path(root))
+    codecs: dict[Format, Codec] = {
+        "parquet": ParquetCodec(),
+        "json": JsonCodec(),
+        "csv": CsvCodec(),
+    }
+    return Archive(store, codecs[format_])

@@ -1,0 +1,1 @@
+"""Where an archive lies: a folder, or S3."""

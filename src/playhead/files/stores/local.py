@@ -1,0 +1,232 @@
+"""Files in a folder of this machine: written aside, made durable, then renamed into their place."""
+
+import errno
+import fcntl
+import fnmatch
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
+from playhead.files.stores.store import Piece
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.folders import move, open_plain, opened, read_plain, refuse_link
+from playhead.target import InUse
+
+# Begins with a dot, so that nobody who reads the folder takes it for data.
+_ASIDE = ".aside"
+_LOCK, _HOLD = ".lock", ".hold"
+# A writer that was stopped, and not killed, would have the others wait for ever.
+_PATIENCE_S, _AGAIN_S = 60.0, 0.02
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Never for everybody, whatever the umask says; a group may share an archive, and others not lock it.
+_FILES, _FOLDERS, _LOCKS = 0o664, 0o775, 0o660
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """A folder; the root itself may be a link, nothing inside it may."""
+
+    root: Path
+
+    @property
+    def identity(self) -> str:
+        return str(self.root.resolve())
+
+    @property
+    def excludes(self) -> bool:
+        return True
+
+    def read(self, path: str, /) -> bytes | None:
+        return self.read_all([path])[0]
+
+    def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        found: dict[str, bytes | None] = {}
+        for folder, names in by_folder.items():
+            with (
+                _translated(self.root / folder),
+                suppress(*_ABSENT),
+                opened(self.root, folder) as handle,
+            ):
+                found |= {f"{folder}/{name}": self._read(folder, name, handle) for name in names}
+        return [found.get(path if "/" in path else f"/{path}") for path in paths]
+
+    def publish(
+        self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
+    ) -> None:
+        folder, _, name = path.rpartition("/")
+        beside = f".{name}{_ASIDE}"
+        with _translated(self.root / path, sum(map(len, pieces))), self._made(folder) as handle:
+            refuse_link(name, handle)
+            try:
+                _write_durably(beside, handle, pieces)
+                aside()
+                move(beside, name, handle, handle)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(beside, dir_fd=handle)
+                raise
+            os.fsync(handle)
+
+    def remove(self, path: str, /) -> None:
+        folder, _, name = path.rpartition("/")
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            refuse_link(name, handle)
+            os.unlink(name, dir_fd=handle)
+            os.fsync(handle)
+
+    def files(self, folder: str, /) -> Sequence[str]:
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            return list(_walk(handle, folder))
+        return ()
+
+    def folders(self, folder: str, /) -> Sequence[str]:
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+            os.scandir(handle) as inside,
+        ):
+            return sorted(f"{folder}/{each.name}" for each in inside if each.is_dir())
+        return ()
+
+    @contextmanager
+    def alone(self, folder: str, /, *others: str) -> Iterator[None]:
+        with self._lock(folder, _LOCK) as lock:
+            free = wait_until(
+                lambda: _taken(lock), deadline_s=_PATIENCE_S, clock=SystemClock(), every_s=_AGAIN_S
+            )
+            if not free:
+                raise StoreUnavailable(
+                    str(self.root / folder), reason=f"another writer has it for {_PATIENCE_S:g} s"
+                )
+            for each in (folder, *others):
+                self._clear(each)
+            yield
+
+    @contextmanager
+    def held(self, replay_id: str, folder: str, /) -> Iterator[None]:
+        with self._lock(folder, _HOLD) as lock:
+            if not _taken(lock):
+                raise InUse(replay_id, where=f"it holds {self.root / folder / _HOLD}")
+            yield
+
+    def look(self) -> tuple[bool, int | None]:
+        with _translated(self.root):
+            there = self.root.exists()
+            if there and not self.root.is_dir():
+                raise StoreFailed(str(self.root), reason="it is a file, and a folder is needed")
+            nearest = next(each for each in (self.root, *self.root.parents) if each.exists())
+            if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+                raise AccessDenied(str(self.root), reason=f"{nearest} cannot be written to")
+            return there, shutil.disk_usage(nearest).free
+
+    @contextmanager
+    def _lock(self, folder: str, name: str) -> Iterator[IO[bytes]]:
+        place = self.root / folder / name
+        with _translated(place), self._made(folder) as handle:
+            lock = open_plain(name, os.O_RDWR | os.O_CREAT, _LOCKS, folder=handle)
+        with os.fdopen(lock, "rb+", buffering=0) as opened_lock:
+            yield opened_lock
+
+    def _clear(self, folder: str) -> None:
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            for left in fnmatch.filter(os.listdir(handle), f".*{_ASIDE}"):  # noqa: PTH208
+                os.unlink(left, dir_fd=handle)
+
+    @contextmanager
+    def _made(self, folder: str) -> Iterator[int]:
+        _make_folders(self.root)
+        with opened(self.root, folder, mode=_FOLDERS) as handle:
+            yield handle
+
+    def _read(self, folder: str, name: str, handle: int) -> bytes | None:
+        with _translated(self.root / folder / name), suppress(*_ABSENT):
+            return read_plain(name, folder=handle)
+        return None
+
+
+def _taken(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _walk(top: int, folder: str) -> Iterator[str]:
+    with os.scandir(top) as found:
+        inside = sorted(found, key=lambda each: each.name)
+    for each in inside:
+        path = f"{folder}/{each.name}" if folder else each.name
+        if each.is_symlink():
+            raise LinkInside(path)
+        if each.is_dir(follow_symlinks=False):
+            with opened(top, each.name) as below:
+                yield from _walk(below, path)
+        elif not each.name.startswith("."):
+            yield path
+
+
+def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
+    # Exclusively: whatever was put there meanwhile, a link above all, is not written through.
+    with os.fdopen(
+        open_plain(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES, folder=handle), "wb"
+    ) as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_folders(folder: Path) -> None:
+    """Make it with its parents, each durable in the one above."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(_FOLDERS, exist_ok=True)
+        _sync_folder(each.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(place: Path, size: int = 0) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.ELOOP:
+            raise LinkInside(str(place)) from error
+        if error.errno in _FULL:
+            raise NoRoom(str(place), size=size, reason=reason) from error
+        if error.errno in _DENIED:
+            raise AccessDenied(str(place), reason=reason) from error
+        raise StoreFailed(str(place), reason=reason) from error

@@ -1,0 +1,168 @@
+"""Files in S3, or in what speaks like it: an object appears when its upload is complete, and not before."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
+from playhead.files.stores.store import Piece
+
+_SCHEME = "s3://"
+_READERS = 16
+_CONNECT_S, _REQUEST_S = 5.0, 60.0
+_YES = ("1", "true", "yes", "on")
+
+_CODE = re.compile(r"AWS Error (?P<code>[A-Z_0-9]+)(?: \(HTTP status (?P<status>\d+)\))?")
+_AWAY = {
+    "NETWORK_CONNECTION",
+    "REQUEST_TIMEOUT",
+    "REQUEST_EXPIRED",
+    "SERVICE_UNAVAILABLE",
+    "SLOW_DOWN",
+    "THROTTLING",
+    "INTERNAL_FAILURE",
+}
+_DENIED = {
+    "ACCESS_DENIED",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "INVALID_SIGNATURE",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "UNRECOGNIZED_CLIENT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class S3Store:
+    """A bucket and a prefix in it; there are no locks, and no half-written objects."""
+
+    base: str
+    """`bucket/prefix`, as Arrow wants it."""
+    file_system: fs.S3FileSystem
+
+    @classmethod
+    def at(cls, root: str) -> "S3Store":
+        """The store at an address, with credentials as the AWS command line finds them."""
+        base = root.removeprefix(_SCHEME)
+        with _translated(root):
+            return cls(base, _file_system(base.partition("/")[0]))
+
+    @property
+    def identity(self) -> str:
+        return f"{_SCHEME}{self.base}"
+
+    @property
+    def excludes(self) -> bool:
+        return False
+
+    def read(self, path: str, /) -> bytes | None:
+        with _translated(f"{self.identity}/{path}"):
+            try:
+                with self.file_system.open_input_stream(f"{self.base}/{path}") as file:
+                    data: bytes = file.read()
+            except FileNotFoundError:
+                return None
+        return data
+
+    def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
+        with ThreadPoolExecutor(_READERS) as threads:
+            return list(threads.map(self.read, paths))
+
+    def publish(
+        self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
+    ) -> None:
+        # One write: to leave the stream between two, by whatever exception, would complete the
+        # upload of what was written so far.
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        with _translated(f"{self.identity}/{path}"):
+            stream = self.file_system.open_output_stream(f"{self.base}/{path}")
+            stream.write(data)
+            aside()
+            stream.close()
+
+    def remove(self, path: str, /) -> None:
+        with _translated(f"{self.identity}/{path}"), suppress(FileNotFoundError):
+            self.file_system.delete_file(f"{self.base}/{path}")
+
+    def files(self, folder: str, /) -> Sequence[str]:
+        return [
+            each.path.removeprefix(f"{self.base}/")
+            for each in self._listed(folder, recursive=True)
+            if each.type == fs.FileType.File
+        ]
+
+    def folders(self, folder: str, /) -> Sequence[str]:
+        return sorted(
+            each.path.removeprefix(f"{self.base}/")
+            for each in self._listed(folder, recursive=False)
+            if each.type == fs.FileType.Directory
+        )
+
+    def alone(self, folder: str, /, *others: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()
+
+    def held(self, replay_id: str, folder: str, /) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()
+
+    def look(self) -> tuple[bool, int | None]:
+        bucket = self.base.partition("/")[0]
+        with _translated(self.identity):
+            if self.file_system.get_file_info(bucket).type == fs.FileType.NotFound:
+                raise NoSuchBucket(self.identity)
+        return True, None
+
+    def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+        top = f"{self.base}/{folder}".rstrip("/")
+        with _translated(f"{self.identity}/{folder}"):
+            selector = fs.FileSelector(top, recursive=recursive, allow_not_found=True)
+            found: list[fs.FileInfo] = self.file_system.get_file_info(selector)
+        return found
+
+
+def _file_system(bucket: str) -> fs.S3FileSystem:
+    environment = os.environ
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    where = urlsplit(endpoint) if endpoint else None
+    if region is None and where is None:
+        region = fs.resolve_s3_region(bucket)
+    return fs.S3FileSystem(
+        anonymous=environment.get("AWS_NO_SIGN_REQUEST", "").lower() in _YES,
+        region=region or "us-east-1",
+        scheme=where.scheme if where else "https",
+        endpoint_override=where.netloc + where.path.rstrip("/") if where else None,
+        connect_timeout=_CONNECT_S,
+        request_timeout=_REQUEST_S,
+        # One request for a small object, where an upload in parts would take three.
+        allow_delayed_open=True,
+    )
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translation(where, str(error)) from error
+
+
+def _translation(
+    where: str, reason: str
+) -> StoreUnavailable | AccessDenied | NoSuchBucket | StoreFailed:
+    match = _CODE.search(reason)
+    code = match["code"] if match else ""
+    status = match["status"] if match and match["status"] else ""
+    if code in _AWAY or status.startswith("5") or status == "429":
+        return StoreUnavailable(where, reason=reason)
+    if code in _DENIED or status in ("401", "403"):
+        return AccessDenied(where, reason=reason)
+    if code == "NO_SUCH_BUCKET":
+        return NoSuchBucket(where)
+    return StoreFailed(where, reason=reason)

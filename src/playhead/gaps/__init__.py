@@ -1,0 +1,1 @@
+"""What a target does not have of a topic."""

@@ -1,0 +1,182 @@
+"""Looks into the log for offsets that a target does not have: what stood there, and when."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from playhead.absence import Blank, Explained, absent_between, total, within
+from playhead.gaps.gap import Gap, Settling, Sighting
+from playhead.grammar.instant import show_ms
+from playhead.note import Note
+from playhead.proof import absent_note, unexplained_note
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import LazyExplainer, Place, Reader, Source
+from playhead.task.slicer import Filter
+
+# To go elsewhere in a log costs as much as to read on over so many offsets.
+_READ_OVER = 5_000
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the log says of missing offsets."""
+
+    gaps: list[Gap] = field(default_factory=list)
+    absent: dict[str, int] = field(default_factory=dict)
+    """Offsets without a record, by topic."""
+    absences: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By topic and reason."""
+    unexplained: dict[Place, list[Blank]] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, place: Place, blanks: Sequence[Blank], found: Explained) -> None:
+        """Offsets that hold no record, and the reasons that were found."""
+        if not blanks:
+            return
+        topic = place[0]
+        self.absent[topic] = self.absent.get(topic, 0) + total(blanks)
+        reasons = self.absences.setdefault(topic, {})
+        for reason, count in found.absences.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+        if found.unexplained:
+            self.unexplained.setdefault(place, []).extend(found.unexplained)
+
+    def absent_notes(self) -> list[Note]:
+        """What a person should know of them."""
+        known = [absent_note(topic, held) for topic, held in sorted(self.absences.items()) if held]
+        return known + [
+            unexplained_note(place, total(blanks), blanks)
+            for place, blanks in sorted(self.unexplained.items())
+        ]
+
+
+def seen(
+    source: Source,
+    missing: Sequence[Slice],
+    settling: Settling,
+    in_time: Filter | None = None,
+) -> Seen:
+    """Of each missing run its records: how many there are, when they were written, whether they may be on
+    their way. Only these runs are read, and what stands closely between them. Records outside of the span
+    by their own time are no gap."""
+    found = Seen()
+    if not missing:
+        return found
+    with source.open() as reader, closing(LazyExplainer(source)) as explainer:
+        young = _young(source, reader, missing, settling)
+        for cover, parts in _covers(missing):
+            place = (cover.topic, cover.partition)
+            looked = _Looked(cover, parts, in_time or Filter())
+            looked.read(reader, young[place])
+            found.gaps += [gap for each in looked.sightings for gap in each.gaps()]
+            blanks = looked.blanks()
+            found.note(place, blanks, explainer.explain(place, blanks))
+    found.notes = [note for each in young.values() if (note := each.note()) is not None]
+    return found
+
+
+@dataclass(slots=True)
+class _Young:
+    """From where on records of one partition may be on their way; known, or found out while reading."""
+
+    place: Place
+    settling: Settling
+    since: int | None = None
+    doubtful_from: int | None = None
+    """Here stands a record from too far in the future to be believed."""
+    doubtful_ms: int = 0
+
+    def look_at(self, records: Records) -> None:
+        if self.since is not None or self.doubtful_from is None:
+            return
+        start = bisect_left(records.offsets, self.doubtful_from)
+        if start < len(records):
+            self.since = self.settling.first_young(records.cut(start, len(records)))
+
+    def note(self) -> Note | None:
+        if self.doubtful_from is None:
+            return None
+        place = f"{self.place[0]}:{self.place[1]}"
+        text = (
+            f"{place} offset {self.doubtful_from} has a time of the future, "
+            f"{show_ms(self.doubtful_ms)}: what stands behind it may be late rather than missing"
+        )
+        return Note("future", text)
+
+
+def _young(
+    source: Source, reader: Reader, missing: Sequence[Slice], settling: Settling
+) -> dict[Place, _Young]:
+    ends: dict[Place, int] = {}
+    for each in missing:
+        ends[(each.topic, each.partition)] = each.to_offset
+    young = {place: _Young(place, settling) for place in ends}
+    if settling.settle_ms <= 0:
+        return young
+    first = source.offsets_at(max(0, settling.since_ms + 1))
+    for place, its in young.items():
+        at = first.get(place)
+        if at is None or at >= ends[place]:
+            continue
+        found = reader.read(Slice(*place, at, at + 1))
+        times = [time for records in found for time in records.timestamps_ms]
+        if times and not settling.is_young(times[0]):
+            its.doubtful_from, its.doubtful_ms = at, times[0]
+        else:
+            its.since = at
+    return young
+
+
+def _covers(missing: Sequence[Slice]) -> Iterator[tuple[Slice, list[Slice]]]:
+    """Runs of offsets to read, and the missing ones in each."""
+    parts: list[Slice] = []
+    for each in sorted(missing):
+        last = parts[-1] if parts else each
+        is_near = (last.topic, last.partition) == (each.topic, each.partition)
+        if parts and not (is_near and each.from_offset - last.to_offset <= _READ_OVER):
+            yield _whole(parts), parts
+            parts = []
+        parts.append(each)
+    if parts:
+        yield _whole(parts), parts
+
+
+def _whole(parts: Sequence[Slice]) -> Slice:
+    first = parts[0]
+    return Slice(first.topic, first.partition, first.from_offset, parts[-1].to_offset)
+
+
+class _Looked:
+    """What was read of a run of the log: the missing parts in it, and the offsets without a record."""
+
+    def __init__(self, cover: Slice, parts: Sequence[Slice], in_time: Filter) -> None:
+        self._cover, self._parts, self._in_time = cover, parts, in_time
+        self.sightings = [Sighting(part) for part in parts]
+        self._reached = cover.from_offset
+        self._absent: list[Blank] = []
+
+    def read(self, reader: Reader, young: _Young) -> None:
+        starts = [part.from_offset for part in self._parts]
+        ends = [part.to_offset for part in self._parts]
+        for records in reader.read(self._cover):
+            young.look_at(records)
+            first = bisect_right(ends, records.offsets[0])
+            stop = bisect_right(starts, records.offsets[-1])
+            verdicts = self._in_time.verdicts(records)
+            for each in self.sightings[first:stop]:
+                each.young_from = young.since
+                each.see(records, verdicts)
+            self._absent += absent_between(self._reached, records.offsets)
+            self._reached = records.offsets[-1] + 1
+
+    def blanks(self) -> list[Blank]:
+        """Those of the missing parts; in between nobody asks for a reason."""
+        end = self._cover.to_offset
+        absent = [*self._absent, *([(self._reached, end)] if self._reached < end else [])]
+        return [
+            blank
+            for part in self._parts
+            for blank in within(absent, part.from_offset, part.to_offset)
+        ]

@@ -1,0 +1,289 @@
+"""Holds a span of a source against a target: which offsets are not there, and what is known of each."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from playhead.config.context import Configuration
+from playhead.endpoint import system_of
+from playhead.errors import Refused
+from playhead.gaps.gap import Gap, Gaps, Settling
+from playhead.gaps.log_scan import seen
+from playhead.gaps.missing import (
+    Lacking,
+    Rows,
+    by_ledger,
+    by_offsets,
+    columns_of,
+    committed_before,
+    inventory_of,
+    way_of,
+)
+from playhead.note import Note
+from playhead.plan import PartitionPlan
+from playhead.record import Slice
+from playhead.replay.assemble import Ends, ends, expecting
+from playhead.replay.engine import Engine
+from playhead.replay.planner import freeze
+from playhead.request import Request
+from playhead.source import Bounds, Place, SourceFacts
+from playhead.span import OffsetSpan, Resolved, Span
+from playhead.task.slicer import Filter
+from playhead.transform.transform import Transform
+
+SETTLE_MS = 30_000
+# Each is a slice of its own, and so a transaction.
+_MOST_REPLAYED = 20_000
+_PLACE = ("_topic", "_partition", "_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be held against what, and how."""
+
+    request: Request
+    """As for a replay: its source, target and span, and how records become rows."""
+    settle_ms: int = SETTLE_MS
+    by: str | None = None
+    time_column: str | None = None
+    ledgers: tuple[str, ...] = ()
+    is_quick: bool = False
+    """Leave the log alone: no times, and nobody knows which offsets ever held a record."""
+
+
+@dataclass(slots=True)
+class Search:
+    """A span whose offsets are frozen when it is made, compared as often as somebody asks."""
+
+    question: Question
+    configuration: Configuration
+    say: Callable[[str], None] = lambda _: None
+    ends: Ends = field(init=False)
+    facts: SourceFacts = field(init=False)
+    spans: tuple[Slice, ...] = field(init=False)
+    """What the log holds of it."""
+    gone: tuple[Slice, ...] = field(init=False)
+    """What was named, and stands before the log's start."""
+    resolved: Resolved = field(init=False)
+    looked: tuple[Note, ...] = field(init=False)
+    """What was seen behind the end of a span by time."""
+    _way: str = field(init=False)
+    _engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        request = self.question.request
+        transform = Transform(request.where, request.select)
+        self.ends = ends(request, self.configuration)
+        self._engine = Engine(self.configuration, None if transform.changes_nothing else transform)
+        source = self.ends.source
+        self.facts = source.facts()
+        bounds = source.bounds()
+        timezone = self.configuration.get("timezone") or "UTC"
+        self.resolved = Span.parse(request.span, timezone=timezone).resolve(time.time_ns())
+        self.gone, held = _gone(self.resolved, bounds)
+        nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
+        frozen, self.looked = (
+            nothing
+            if held is None
+            else freeze(source, bounds, held, request, self.facts.topics, is_least=True)
+        )
+        self.spans = tuple(slice_ for each in frozen if (slice_ := each.slice()) is not None)
+        self._way = way_of(request, self.question.by, self._has_offsets)
+        if self._way == "key":
+            columns_of(request, self.question.time_column)
+
+    def find(self) -> Gaps:
+        """What is not there now."""
+        lacking = self._lacking()
+        settling = Settling(time.time_ns() // 1_000_000, self.question.settle_ms)
+        expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
+        left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
+        request = self.question.request
+        common = {
+            "source": request.source_endpoint.shown(),
+            "target": request.target_endpoint.shown(),
+            "spans": tuple(sorted((*self.gone, *self.spans))),
+            "by": lacking.by,
+            "duplicates": lacking.duplicates,
+        }
+        if self.question.is_quick:
+            found = sorted((*expired, *map(Gap, left)), key=_in_order)
+            notes = (*lacking.notes, *self.looked, *self._untimed())
+            return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
+        told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
+        gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
+        return Gaps(
+            **common,  # type: ignore[arg-type]
+            found=tuple(sorted((*expired, *gaps), key=_in_order)),
+            absent=sum(told.absent.values()),
+            notes=(
+                *lacking.notes,
+                *self.looked,
+                *told.notes,
+                *told.absent_notes(),
+                *self._committed(gaps),
+            ),
+        )
+
+    def _in_time(self) -> Filter:
+        return Filter(self.resolved.from_ms, self.resolved.to_ms)
+
+    def _untimed(self) -> Sequence[Note]:
+        if self.resolved.from_ms is None and self.resolved.to_ms is None:
+            return ()
+        text = "times were not looked at: offsets of records outside of the span may be among them"
+        return (Note("untimed", text, "info"),)
+
+    def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
+        if self._way == "ledger":
+            return ()
+        slices = [each.slice for each in gaps if each.kind == "missing"]
+        return committed_before(self.question.request, self.ends, self.facts, slices)
+
+    def _lacking(self) -> Lacking:
+        request, question = self.question.request, self.question
+        spans = sorted((*self.gone, *self.spans))
+        if self._way == "ledger":
+            return by_ledger(request, self.ends, self.facts, spans, question.ledgers)
+        if self._way == "key":
+            found = self._rows().lacking(self.spans, columns_of(request, question.time_column))
+            unseen = [_unseen(self.gone, found.by)] if self.gone else []
+            slices = sorted((*self.gone, *found.slices))
+            return replace(found, slices=slices, notes=[*found.notes, *unseen])
+        found = by_offsets(self.ends.target, spans)
+        in_log = [each for each in found.slices if not _is_inside(each, self.gone)]
+        if not in_log or not (request.key or request.where or request.select):
+            return found
+        return self._looked_at_again(found, in_log)
+
+    def _looked_at_again(self, found: Lacking, in_log: Sequence[Slice]) -> Lacking:
+        """Offsets that are not there may be left out on purpose, or another row may stand for their records."""
+        request = self.question.request
+        columns = (
+            columns_of(request, self.question.time_column) if request.key else self._place_columns()
+        )
+        again = self._rows().lacking(in_log, columns)
+        gone = [each for each in found.slices if _is_inside(each, self.gone)]
+        by = f"{found.by}, and of what is not there {again.by}"
+        notes = [*found.notes, *again.notes, _met(in_log, columns)]
+        return Lacking(sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records)
+
+    def _place_columns(self) -> tuple[str, ...]:
+        return inventory_of(self.ends.target).columns_there(self._topics(), _PLACE)
+
+    def _rows(self) -> Rows:
+        engine, request = self._engine, self.question.request
+        if not engine.is_there:
+            self.say("starting the engine, which reads and decodes the records")
+        engine.check()
+        is_transformed = not Transform(request.where, request.select).changes_nothing
+        table, in_time = request.target_endpoint.name, self._in_time()
+        return Rows(
+            self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time
+        )
+
+    def _has_offsets(self) -> bool:
+        return inventory_of(self.ends.target).has_offsets(self._topics())
+
+    def _topics(self) -> list[str]:
+        return sorted(self.facts.topics)
+
+    # --- closing them
+
+    def replay_of(self, gaps: Gaps) -> Request:
+        """What brings exactly what is missing: these offsets, with nothing read on for."""
+        missing = gaps.missing_slices()
+        if len(missing) > _MOST_REPLAYED:
+            raise Refused(
+                f"{len(missing):,} gaps would be as many transactions; at most {_MOST_REPLAYED:,} are "
+                "replayed one by one",
+                hint="replay the whole span: playhead replay … --on-conflict ignore",
+            )
+        request = self.question.request
+        span = str(Span(offsets=tuple(map(_as_span, missing))))
+        rule = request.on_conflict or self._inferred_rule()
+        _refuse_to_go_over_later(rule, request.tombstones, request.key)
+        return replace(request, span=span, lateness_ms=0, on_conflict=rule, create=False)
+
+    def _inferred_rule(self) -> str | None:
+        """For a row that is there already when the missing records come: a later one is never replaced."""
+        request = self.question.request
+        if system_of(request.target_endpoint).kind != "table":
+            return None
+        return inventory_of(self.ends.target).safest_conflict_rule(self._topics(), request.key)
+
+
+def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:
+    """What is missing is older than what came after it, and must not have the last word."""
+    by_time = (
+        "--on-conflict newer goes by time; it needs _timestamp in the table, or --version-column"
+    )
+    if rule == "update" and "_offset" not in key:
+        raise Refused(
+            "--on-conflict update would put records that were missing over rows of later ones",
+            hint=f"{by_time}; ignore leaves rows that are there alone",
+        )
+    if tombstones == "delete" and rule != "newer":
+        raise Refused(
+            "tombstones that were missing would delete rows of later records",
+            hint=f"{by_time}; --tombstones skip leaves rows that are there alone",
+        )
+
+
+def _gone(
+    resolved: Resolved, bounds: Mapping[Place, Bounds]
+) -> tuple[tuple[Slice, ...], Resolved | None]:
+    """Named offsets that stand before the log's start, and the span without them; None when all do."""
+    if not resolved.offsets:
+        return (), resolved
+    topics = sorted({topic for topic, _ in bounds})
+    gone, left = [], []
+    for each in resolved.offsets:
+        topic = each.topic or (topics[0] if len(topics) == 1 else None)
+        held = bounds.get((topic, each.partition)) if topic is not None else None
+        start = each.from_offset
+        if topic is None or held is None or start is None or start >= held.earliest:
+            left.append(each)
+            continue
+        end = held.earliest if each.to_offset is None else min(each.to_offset, held.earliest)
+        if start < end:
+            gone.append(Slice(topic, each.partition, start, end))
+        if each.to_offset is None or each.to_offset > held.earliest:
+            left.append(replace(each, from_offset=held.earliest))
+    return tuple(gone), replace(resolved, offsets=tuple(left)) if left else None
+
+
+def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
+    count = sum(map(len, in_log))
+    text = f"{count:,} offsets of the log are not there; those whose records are left out on purpose, or for"
+    return Note("met", f"{text} which a row stands by {', '.join(columns)}, are not told", "info")
+
+
+def _unseen(gone: Sequence[Slice], by: str) -> Note:
+    text = f"{sum(map(len, gone)):,} of the offsets are not in the log any more: without their records nobody"
+    return Note("unseen", f"{text} can tell by {by} whether the target has them")
+
+
+def _is_inside(slice_: Slice, others: Sequence[Slice]) -> bool:
+    return any(slice_.overlaps(other) for other in others)
+
+
+def _recounted(gaps: Sequence[Gap], records: Mapping[Slice, int]) -> list[Gap]:
+    """With the records that a transform keeps, in gaps that are whole."""
+    counts = {(each.topic, each.partition, each.from_offset): n for each, n in records.items()}
+    ends = {(each.topic, each.partition, each.to_offset) for each in records}
+    found = []
+    for gap in gaps:
+        at = gap.slice
+        count = counts.get((at.topic, at.partition, at.from_offset))
+        is_whole = (at.topic, at.partition, at.to_offset) in ends
+        found.append(replace(gap, records=count) if count is not None and is_whole else gap)
+    return found
+
+
+def _as_span(slice_: Slice) -> OffsetSpan:
+    return OffsetSpan(slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset)
+
+
+def _in_order(gap: Gap) -> Slice:
+    return gap.slice

@@ -1,0 +1,1 @@
+"""How people write values: times, durations, sizes, zones."""

@@ -1,1 +1,0 @@
-"""Consumer groups: where a reset leads, what that brings again or skips, and how it is taken back."""

@@ -1,0 +1,255 @@
+"""Fetches the jars of the committed lock file, by coordinate and SHA-256, and hands out their paths.
+
+Nothing is resolved here and nothing asks Ivy or Maven: a jar is used when its bytes are the ones that were
+locked, wherever they came from (our cache, the user's ~/.m2, the repository), and never otherwise.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+
+from playhead.errors import NotFetched, Refused
+from playhead.host import paths, private_files
+from playhead.host.folders import exposed
+
+LOCK = Path(__file__).with_name("jars.lock")
+DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
+_BLOCK = 1 << 18
+_TIMEOUT_S = 30
+_TRIES = 3
+_one_at_a_time = threading.Lock()
+
+Progress = Callable[[str, int, int], None]
+"""Called with what was just done, bytes so far and bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of the lock file."""
+
+    set_name: str
+    coordinate: str
+    size: int
+    sha256: str
+
+    @property
+    def path(self) -> str:
+        """Where a repository keeps it."""
+        group, artifact, version = self.coordinate.split(":")
+        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+
+    @property
+    def file_name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+def read_lock(lock: Path = LOCK) -> tuple[Jar, ...]:
+    """Every jar of the lock file, in its order."""
+    rows = [
+        line.split()
+        for line in lock.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    return tuple(Jar(name, coordinate, int(size), sha) for name, coordinate, size, sha in rows)
+
+
+def repository() -> str:
+    """The base URL jars are fetched from."""
+    return (os.environ.get("PLAYHEAD_MAVEN_URL") or DEFAULT_REPOSITORY).rstrip("/")
+
+
+def jar_dir() -> Path:
+    return paths.cache_dir() / "jars"
+
+
+def missing(*set_names: str) -> list[Jar]:
+    """The jars of these sets that are not in the cache with the locked bytes."""
+    return [jar for jar in _of(set_names) if not _is_whole(_cached(jar), jar)]
+
+
+def ensure(*set_names: str, progress: Progress | None = None) -> list[Path]:
+    """Paths of all jars of these sets, fetched where they are not yet here.
+
+    Sizes are checked on every call and checksums when a file is new or has changed since it was
+    checked, so the usual call costs one stat for each jar.
+    """
+    _expect_own(jar_dir())
+    if missing(*set_names):
+        with _one_at_a_time:  # two threads would write the same file
+            _fetch_all(missing(*set_names), progress)
+    return [_cached(jar) for jar in _of(set_names)]
+
+
+def _expect_own(folder: Path) -> None:
+    """Whoever can change a jar after we have looked at it has us run what he wants."""
+    reason = exposed(folder)
+    if reason is not None:
+        raise Refused(
+            f"the cache of jars could be changed by another user: {reason}",
+            hint="take a folder of your own: XDG_CACHE_HOME=~/.cache",
+        )
+
+
+def _of(set_names: Iterable[str]) -> list[Jar]:
+    names = set(set_names)
+    return [jar for jar in read_lock(LOCK) if jar.set_name in names]
+
+
+def _cached(jar: Jar) -> Path:
+    return jar_dir() / jar.file_name
+
+
+def _is_whole(file: Path, jar: Jar) -> bool:
+    """True when the file holds the locked bytes; a stamp beside it remembers the last full look."""
+    try:
+        status = file.stat()
+    except OSError:
+        return False
+    if status.st_size != jar.size:
+        return False
+    stamp = file.with_name(file.name + ".ok")
+    seen = f"{jar.sha256} {status.st_mtime_ns} {status.st_ino}"
+    with contextlib.suppress(OSError):
+        if stamp.read_text(encoding="ascii") == seen:
+            return True
+    if _sha256(file) != jar.sha256:
+        return False
+    with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
+        private_files.write(stamp, seen)
+    return True
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class _Tally:
+    """Adds up what all fetching threads have; by file, because a retry begins a file again."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._progress = total, progress
+        self._got: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def has(self, jar: Jar, count: int, origin: str = "") -> None:
+        with self._lock:
+            self._got[jar.coordinate] = min(count, jar.size)  # a server may send too much
+            if self._progress is not None:
+                self._progress(jar.file_name + origin, sum(self._got.values()), self._total)
+
+
+def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
+    if not jars:
+        return
+    try:
+        private_files.folder(jar_dir(), is_passed=True)
+    except OSError as exc:
+        raise NotFetched(jars[0].coordinate, url=_url(jars[0]), reason=str(exc)) from exc
+    tally = _Tally(sum(jar.size for jar in jars), progress)
+    with ThreadPoolExecutor(6, thread_name_prefix="fetch-jar") as pool:
+        for fetched in [pool.submit(_fetch, jar, tally) for jar in jars]:
+            fetched.result()
+
+
+def _fetch(jar: Jar, tally: _Tally) -> None:
+    target = _cached(jar)
+    local = Path("~/.m2/repository").expanduser() / jar.path
+    # Each process writes a file of its own name, so two that fetch at once cannot mix their bytes;
+    # the rename at the end is atomic and both would put the same bytes there.
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        if local.is_file() and local.stat().st_size == jar.size and _sha256(local) == jar.sha256:
+            with private_files.opened(part, "wb") as copy, local.open("rb") as original:
+                shutil.copyfileobj(original, copy)
+            tally.has(jar, jar.size, " (from ~/.m2)")
+        else:
+            _adopt_abandoned_part(target, part)
+            _download(jar, part, tally)
+        part.chmod(private_files.public_file_mode())
+        part.replace(target)
+    finally:
+        if part.exists() and part.stat().st_size == jar.size:
+            part.unlink()  # whole, yet not what was locked: nothing to go on with
+
+
+def _adopt_abandoned_part(target: Path, part: Path) -> None:
+    """Go on with what an earlier process that died had got of this file."""
+    for other in target.parent.glob(f"{target.name}.*.part"):
+        pid = other.name.split(".")[-2]
+        if other != part and pid.isdigit() and not _is_running(int(pid)):
+            with contextlib.suppress(OSError):  # another process may have adopted it first
+                other.replace(part)
+            return
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _url(jar: Jar) -> str:
+    return f"{repository()}/{jar.path}"
+
+
+def _download(jar: Jar, part: Path, tally: _Tally) -> None:
+    url = _url(jar)
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            _continue_download(url, part, jar, tally)
+        except urllib.error.HTTPError as exc:
+            exc.close()  # it is the answer, and holds the connection
+            raise NotFetched(
+                jar.coordinate, url=url, reason=f"HTTP {exc.code} {exc.reason}"
+            ) from exc
+        except (OSError, HTTPException, ValueError) as exc:  # ValueError: not a URL
+            reason = str(getattr(exc, "reason", exc))
+            continue
+        if _sha256(part) == jar.sha256:
+            return
+        reason = "the bytes served are not the locked ones (SHA-256 differs)"
+        part.unlink()
+    raise NotFetched(jar.coordinate, url=url, reason=reason)
+
+
+def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    if have >= jar.size:
+        part.unlink()
+        have = 0
+    request = urllib.request.Request(url, headers={"User-Agent": "playhead"})  # noqa: S310
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_tls()) as answer:  # noqa: S310
+        goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
+        with private_files.opened(part, "ab" if goes_on else "wb") as stream:
+            # One byte too many is enough to know that these are not the bytes that are locked.
+            while block := answer.read(min(_BLOCK, jar.size + 1 - stream.tell())):
+                stream.write(block)
+                tally.has(jar, stream.tell())
+    if part.stat().st_size < jar.size:
+        raise ConnectionError(
+            f"the connection ended after {part.stat().st_size} of {jar.size} bytes"
+        )
+
+
+def _tls() -> ssl.SSLContext:
+    """The system's own trust store, so that a company's proxy certificate counts."""
+    return ssl.create_default_context()

@@ -1,0 +1,131 @@
+"""Says which key and which time a record has: from its JSON, from its bytes, or from its arrival."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from playhead.errors import BadValue
+from playhead.ingest.json_path import Steps, Unfit, parse_path, show_path, value_at
+from playhead.ingest.timestamp import KIND as NO_TIME
+from playhead.ingest.timestamp import timestamp_ms
+
+NO_KEY, NO_JSON, NO_TEXT = "no key", "no JSON", "not UTF-8"
+ARRIVAL: Final = "arrival"
+_CUT: Final = re.compile(r"bytes:([0-9]{1,5})-([0-9]{1,5})")
+
+
+def _nothing(_: str) -> None:
+    """NaN and the like, which are no JSON: a field that has one is as good as empty."""
+
+
+# Numbers stay as they were written: 7 is not 7.0, and no digit of a large one gets lost.
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_nothing)
+_scan: Final[Any] = _DECODER.scan_once  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Some of a record's bytes: half-open, from 0."""
+
+    first: int
+    stop: int
+
+    def of(self, value: bytes) -> bytes:
+        if len(value) < self.stop:
+            reason = f"it has {len(value)} bytes, and the key ends at {self.stop}"
+            raise Unfit(NO_KEY, reason=reason)
+        return value[self.first : self.stop]
+
+    def __str__(self) -> str:
+        return f"bytes:{self.first}-{self.stop}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What records get of themselves; None is no key, and the time at which they arrived."""
+
+    key: Steps | Cut | None = None
+    timestamp: Steps | None = None
+    zone: str = "UTC"
+    """Of times that name none."""
+
+    @classmethod
+    def parse(cls, key: str | None, timestamp: str | None, zone: str) -> "Shape":
+        """As options say it: a JSON path, `bytes:0-4`; a JSON path, `arrival`."""
+        stamped = timestamp is not None and timestamp != ARRIVAL
+        return cls(
+            None if key is None else _key(key),
+            parse_path(timestamp, where="--timestamp") if stamped else None,  # type: ignore[arg-type]
+            zone,
+        )
+
+    def of(self, value: bytes, arrival_ms: int) -> tuple[bytes | None, int]:
+        """Key and timestamp of a record."""
+        key, stamp = self.key, self.timestamp
+        if isinstance(key, Cut):
+            cut = key.of(value)
+            return cut, arrival_ms if stamp is None else self._time(document(value), stamp)
+        if key is None and stamp is None:
+            return None, arrival_ms
+        found = document(value)
+        return (
+            None if key is None else _text(found, key, NO_KEY).encode(),
+            arrival_ms if stamp is None else self._time(found, stamp),
+        )
+
+    def _time(self, found: Any, steps: Steps) -> int:
+        return timestamp_ms(_text(found, steps, NO_TIME), self.zone)
+
+    def __str__(self) -> str:
+        key = show_path(self.key) if isinstance(self.key, tuple) else str(self.key or "none")
+        stamp = ARRIVAL if self.timestamp is None else show_path(self.timestamp)
+        return f"key {key}, timestamp {stamp}"
+
+
+def document(value: bytes) -> Any:
+    """The JSON document that a record is; every number in it is the text it was written as."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as exc:
+        raise Unfit(NO_TEXT, reason=f"byte {exc.start} is 0x{value[exc.start]:02x}") from None
+    try:
+        # Without the decoder's own look for white space around it, which costs as much again.
+        found, end = _scan(text, 0)
+        if end == len(text):
+            return found
+    except (StopIteration, ValueError, RecursionError):
+        pass
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise Unfit(NO_JSON, reason="it is nested too deeply") from None
+    except ValueError as exc:
+        raise Unfit(NO_JSON, reason=str(exc)) from None
+
+
+def _text(found: Any, steps: Steps, kind: str) -> str:
+    """A text, or a number or truth value as JSON writes it; one that UTF-8 can spell."""
+    value = value_at(found, steps, kind)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        what = "an object" if isinstance(value, dict) else "a list"
+        raise Unfit(kind, reason=f"{show_path(steps)} is {what}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unfit(kind, reason=f"{show_path(steps)} holds half a character") from None
+    return value
+
+
+def _key(text: str) -> Steps | Cut:
+    if not text.startswith("bytes:") and text != "bytes":
+        return parse_path(text, where="--key")
+    found = _CUT.fullmatch(text)
+    if found is None or int(found[1]) >= int(found[2]):
+        needed = "bytes:FIRST-STOP, as bytes:0-4 for the first four"
+        hint = "a JSON field of this name is $.bytes"
+        raise BadValue("--key", found=text, needed=needed, hint=hint)
+    return Cut(int(found[1]), int(found[2]))

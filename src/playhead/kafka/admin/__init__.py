@@ -1,0 +1,1 @@
+"""Clients, errors, topics, offsets and the broker's own socket."""

@@ -1,0 +1,212 @@
+"""One broker over a socket of our own, for the few requests that librdkafka does not know."""
+
+import os
+import socket
+import ssl
+import struct
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.kafka.admin.errors import KafkaRefused
+from playhead.kafka.admin.scram import HASHES, NotScram, Scram
+
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_CLIENT = b"playhead"
+_MOST_BYTES = 64 << 20
+# Before we know who it is, nobody has much to say.
+_MOST_BYTES_OF_A_STRANGER = 64 << 10
+
+
+class Wire:
+    """An authenticated connection to one broker; `host_and_port` is as the cluster advertises it."""
+
+    def __init__(
+        self, connection: KafkaConnection, host_and_port: str, *, timeout_s: float
+    ) -> None:
+        self._connection, self._address = connection, host_and_port
+        self._correlation = 0
+        self._timeout_s, self._most_bytes = timeout_s, _MOST_BYTES_OF_A_STRANGER
+        self._deadline = time.monotonic() + timeout_s
+        host, _, port = host_and_port.rpartition(":")
+        with self._translated(), ExitStack() as stack:
+            plain = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            self._socket = plain
+            stack.callback(self.close)
+            if connection.protocol.endswith("SSL"):
+                self._socket = tls_context(connection).wrap_socket(plain, server_hostname=host)
+            if connection.protocol.startswith("SASL"):
+                self._log_in()
+            self._most_bytes = _MOST_BYTES
+            stack.pop_all()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, api: int, version: int, body: bytes) -> bytes:
+        """One request, and the body of its answer."""
+        self._deadline = time.monotonic() + self._timeout_s
+        with self._translated():
+            return self._ask(api, version, body)
+
+    def ask_all(self, api: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
+        """Several requests, all of them sent before the first answer is read, and their answers."""
+        with self._translated():
+            first, answers = self._correlation + 1, list[bytes]()
+            self._deadline = time.monotonic() + self._timeout_s
+            self._wait_at_most()
+            self._socket.sendall(b"".join(self._request(api, version, each) for each in bodies))
+            for number in range(len(bodies)):
+                self._deadline = time.monotonic() + self._timeout_s
+                answers.append(self._answer(first + number))
+            return answers
+
+    def _ask(self, api: int, version: int, body: bytes) -> bytes:
+        self._wait_at_most()
+        self._socket.sendall(self._request(api, version, body))
+        return self._answer(self._correlation)
+
+    def _request(self, api: int, version: int, body: bytes) -> bytes:
+        self._correlation += 1
+        head = struct.pack(">hhih", api, version, self._correlation, len(_CLIENT)) + _CLIENT
+        return struct.pack(">i", len(head) + len(body)) + head + body
+
+    def _answer(self, correlation: int) -> bytes:
+        (size,) = struct.unpack(">i", self._read(4))
+        if not 4 <= size <= self._most_bytes:
+            raise OSError(f"an answer of {size:,} bytes; 4 to {self._most_bytes:,} are read")
+        answer = self._read(size)
+        if struct.unpack(">i", answer[:4]) != (correlation,):
+            raise OSError("the answer to another request")
+        return answer[4:]
+
+    def _read(self, count: int) -> bytes:
+        parts, left = [], count
+        while left:
+            self._wait_at_most()
+            part = self._socket.recv(min(left, 1 << 20))
+            if not part:
+                raise OSError("the broker closed the connection")
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def _wait_at_most(self) -> None:
+        """For what is left of the time: a byte now and then is no answer either."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"no whole answer within {self._timeout_s:g} s")
+        self._socket.settimeout(left_s)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        # A cluster may advertise hosts and ports that nobody can have.
+        except (OSError, struct.error, ValueError, OverflowError) as exc:
+            waited_s = round(time.monotonic() - began, 1)
+            reason = str(exc) or type(exc).__name__
+            raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc
+
+    # --- logging in -------------------------------------------------------------------------
+
+    def _log_in(self) -> None:
+        mechanism = self._connection.mechanism or ""
+        if mechanism != "PLAIN" and mechanism not in HASHES:
+            raise MissingPiece(
+                "a login by PLAIN or SCRAM",
+                needed_for=f"asking {self._address} by {mechanism} for what librdkafka cannot ask for",
+                hint="Playhead's own client knows no tokens; for log directories kafka-log-dirs does",
+            )
+        answer = self._ask(_HANDSHAKE, 1, _text(mechanism.encode()))
+        if struct.unpack(">h", answer[:2])[0]:
+            raise KafkaRefused("logging in", reason=f"the broker does not take {mechanism}")
+        user, password = self._connection.username or "", self._connection.password or ""
+        if mechanism == "PLAIN":
+            self._authenticate(f"\0{user}\0{password}".encode())
+        else:
+            self._scram(mechanism, user, password)
+
+    def _authenticate(self, token: bytes) -> bytes:
+        answer = Fields(self._ask(_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token))
+        code, said = answer.int16(), answer.text()
+        if code:
+            raise KafkaRefused("logging in", reason=said or f"error {code}")
+        return answer.bytes_()
+
+    def _scram(self, mechanism: str, user: str, password: str) -> None:
+        scram = Scram(mechanism, user, password)
+        try:
+            challenge = self._authenticate(scram.first())
+            scram.confirm(self._authenticate(scram.last(challenge)))
+        except NotScram as exc:
+            raise KafkaRefused("logging in", reason=str(exc)) from exc
+
+
+def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
+    """TLS as the connection says it: whom to trust, and who we are."""
+    context = ssl.create_default_context(
+        cafile=connection.ca_location, cadata=connection.ca_pem or None
+    )
+    context.check_hostname = connection.verify_hostname
+    certificate = connection.certificate_location, connection.certificate_pem
+    if any(certificate):
+        with tempfile.TemporaryDirectory(prefix="playhead-tls-") as folder:
+            chain = _as_file(Path(folder) / "chain", *certificate)
+            key = _as_file(Path(folder) / "key", connection.key_location, connection.key_pem)
+            context.load_cert_chain(chain, key, connection.key_password)
+    return context
+
+
+def _as_file(path: Path, location: str | None, pem: str | None) -> str:
+    """Python takes certificates from files alone; a text is in one only while it is read."""
+    if location is not None:
+        return location
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(pem or "")
+    return str(path)
+
+
+def _text(said: bytes) -> bytes:
+    return struct.pack(">h", len(said)) + said
+
+
+class Fields:
+    """An answer's fields, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def _take(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return int(value)
+
+    def int16(self) -> int:
+        return self._take(">h")
+
+    def int32(self) -> int:
+        return self._take(">i")
+
+    def int64(self) -> int:
+        return self._take(">q")
+
+    def is_true(self) -> bool:
+        return self._take(">b") != 0
+
+    def text(self) -> str:
+        size = self.int16()
+        return self._cut(size).decode() if size >= 0 else ""
+
+    def bytes_(self) -> bytes:
+        size = self.int32()
+        return self._cut(size) if size >= 0 else b""
+
+    def _cut(self, size: int) -> bytes:
+        self._at += size
+        return self._data[self._at - size : self._at]

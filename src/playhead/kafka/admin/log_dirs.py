@@ -1,0 +1,119 @@
+"""Asks every broker what its log directories hold: bytes of each partition, by replica."""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.kafka.admin.broker_socket import Fields, Wire
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import Need, needing, refused
+from playhead.kafka.admin.offsets import Described
+
+_DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # understood by every broker since 2.0
+_LEADER_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one replica of a partition takes."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_dir: str
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+    """A copy that is on its way into this directory."""
+
+    def row(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "broker": self.broker,
+            "log_dir": self.log_dir,
+            "bytes": self.size_bytes,
+            "offset_lag": self.offset_lag,
+            "is_future": self.is_future,
+        }
+
+
+def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | None) -> list[Held]:
+    """Every replica that the cluster's brokers hold; of all topics when none are named."""
+    with admin.asking("asking for the brokers") as client:
+        found = client.list_topics(timeout=admin.timeout_s)
+    partitions = {
+        name: sorted(found.topics[name].partitions) for name in topics or () if name in found.topics
+    }
+    body = _request(partitions if topics is not None else None)
+    held: list[Held] = []
+    for number, broker in sorted(found.brokers.items()):
+        address = f"{broker.host}:{broker.port}"
+        with needing(Need("Describe", "cluster")):
+            held += _read(_answer(connection, address, body, admin.timeout_s), number)
+    return sorted(held, key=lambda each: (each.topic, each.partition, each.broker, each.log_dir))
+
+
+def sizes_at_leaders(
+    connection: KafkaConnection, topics: Mapping[str, Described]
+) -> dict[str, dict[int, int]]:
+    """Bytes of each partition, as its leader has it; of none at all where one of them does not tell."""
+    led: dict[tuple[int, str], dict[str, list[int]]] = {}
+    for topic, described in topics.items():
+        for partition, leader in described.leaders.items():
+            led.setdefault(leader, {}).setdefault(topic, []).append(partition)
+    found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+    try:
+        for (number, address), partitions in led.items():
+            answer = _answer(connection, address, _request(partitions), _LEADER_WITHIN_S)
+            for each in _read(answer, number):
+                if not each.is_future:
+                    found[each.topic][each.partition] = each.size_bytes
+    except PlayheadError:  # whatever it is, nobody needs to know the sizes
+        return {topic: {} for topic in topics}
+    return found
+
+
+def _answer(connection: KafkaConnection, address: str, body: bytes, timeout_s: float) -> bytes:
+    with closing(Wire(connection, address, timeout_s=timeout_s)) as wire:
+        return wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
+
+
+def _request(partitions: dict[str, list[int]] | None) -> bytes:
+    """A null array asks for everything."""
+    if partitions is None:
+        return struct.pack(">i", -1)
+    parts = [struct.pack(">i", len(partitions))]
+    for name, numbers in partitions.items():
+        said = name.encode()
+        parts.append(struct.pack(">h", len(said)) + said)
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return b"".join(parts)
+
+
+def _read(answer: bytes, broker: int) -> Iterator[Held]:
+    fields = Fields(answer)
+    fields.int32()  # for how long the broker holds us back
+    directories = fields.int32()
+    if not directories:
+        # Nobody's directories: this is how version 1 says that we may not see them.
+        error = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+        raise refused(error, f"asking broker {broker} for its log directories")
+    for _ in range(directories):
+        code, log_dir = fields.int16(), fields.text()
+        if code:
+            raise refused(KafkaError(code), f"asking broker {broker} for {log_dir}")
+        yield from _replicas(fields, broker, log_dir)
+
+
+def _replicas(fields: Fields, broker: int, log_dir: str) -> Iterator[Held]:
+    for _ in range(fields.int32()):
+        topic = fields.text()
+        for _ in range(fields.int32()):
+            partition, size_bytes, lag = fields.int32(), fields.int64(), fields.int64()
+            yield Held(topic, partition, broker, log_dir, size_bytes, lag, fields.is_true())

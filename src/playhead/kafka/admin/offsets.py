@@ -1,0 +1,182 @@
+"""Asks a cluster for topics and offsets: which partitions there are, what they hold, what stood there when."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from playhead.endpoint import check_topic
+from playhead.errors import PlayheadError, Unavailable
+from playhead.kafka.admin.client import Admin
+from playhead.source import Bounds, Place
+
+_INTERNAL = "__"
+_FIRST_INSTANT_MS = 0
+# A topic that is deleted and made again between two questions is asked once more.
+_LOOKS = 3
+
+
+class NoSuchTopic(PlayheadError):
+    """A topic that is not there; names the nearest that are."""
+
+    def __init__(self, wanted: str, *, existing: Collection[str]) -> None:
+        self.wanted = wanted
+        self.nearest = tuple(get_close_matches(wanted, existing, n=3, cutoff=0.6))
+        hint = f"did you mean {' or '.join(self.nearest)}?" if self.nearest else _listing(existing)
+        super().__init__(f"there is no topic {wanted!r} on this cluster", hint=hint)
+
+
+class NoTopicMatches(PlayheadError):
+    """A pattern that fits no topic."""
+
+    def __init__(self, pattern: str, *, existing: Collection[str]) -> None:
+        self.pattern = pattern
+        super().__init__(
+            f"no topic on this cluster fits the pattern /{pattern}/", hint=_listing(existing)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A topic as the cluster describes it."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+    leaders: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+    """The broker that leads a partition, and its `host:port`; one without a leader is missing."""
+
+
+def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
+    """The topics in whose name the pattern is found; Kafka's own internal ones are left out."""
+    existing = _existing(admin)
+    found = tuple(name for name in existing if re.search(pattern, name))
+    if not found:
+        raise NoTopicMatches(pattern, existing=existing)
+    return found
+
+
+class LogChanged(Unavailable):
+    """A partition's log became a shorter one between two questions, time and again."""
+
+    def __init__(self, place: Place, *, start: int, stable: int, end: int) -> None:
+        self.place = place
+        super().__init__(
+            f"the bounds of {place[0]}:{place[1]} cannot be told: it began at {start:,}, could be read up "
+            f"to {stable:,}, and then ended at {end:,}",
+            hint="the topic was deleted and made again, or lost records, while it was asked; try again",
+        )
+
+
+def describe(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
+    """Ids and partitions of topics; one that is missing is an error."""
+    found = describe_those(admin, topics)
+    for topic in topics:
+        if topic not in found:
+            raise NoSuchTopic(topic, existing=_existing(admin))
+    return found
+
+
+def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
+    """The same of those that exist."""
+    for topic in topics:
+        check_topic(topic)
+    found: dict[str, Described] = {}
+    with admin.asking(f"asking for the partitions of {', '.join(topics)}") as client:
+        asked = client.describe_topics(
+            TopicCollection(list(topics)), request_timeout=admin.timeout_s
+        )
+        for topic, answer in asked.items():
+            try:
+                said = answer.result(admin.timeout_s)
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise
+            numbers = sorted(partition.id for partition in said.partitions)
+            leaders = {
+                partition.id: (leader.id, f"{leader.host}:{leader.port}")
+                for partition in said.partitions
+                if (leader := partition.leader) is not None and leader.id >= 0
+            }
+            found[topic] = Described(str(said.topic_id), tuple(numbers), leaders)
+    return found
+
+
+def places_of(described: Mapping[str, Described]) -> list[Place]:
+    """Every partition of topics."""
+    return [
+        (topic, number) for topic in sorted(described) for number in described[topic].partitions
+    ]
+
+
+def bounds_of(admin: Admin, places: Sequence[Place]) -> dict[Place, Bounds]:
+    """What partitions hold, asked in the order in which a live log keeps the numbers in order."""
+    for _ in range(_LOOKS):
+        # The log start only grows too, so it may overtake a stable end of before; never one of after.
+        earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+        stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        odd = [place for place in places if not earliest[place] <= stable[place] <= high[place]]
+        if not odd:
+            return {place: Bounds(earliest[place], stable[place], high[place]) for place in places}
+    place = odd[0]
+    raise LogChanged(place, start=earliest[place], stable=stable[place], end=high[place])
+
+
+def stable_ends(admin: Admin, places: Sequence[Place]) -> dict[Place, int]:
+    """Where the open transactions of each partition begin, or its end."""
+    return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def log_starts(admin: Admin, places: Sequence[Place]) -> dict[Place, int]:
+    """The first offset that each partition still holds."""
+    return _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+
+
+def entries_at(admin: Admin, places: Sequence[Place], instant_ms: int) -> dict[Place, int]:
+    """The first entry that is not before the instant, by Kafka's index of times, where there is one.
+
+    An entry is a record, aborted or not, or a transaction's marker. Kafka cannot be asked for
+    instants before 1970; the answer to those is the log start, which no record stands before.
+    """
+    if instant_ms < _FIRST_INSTANT_MS:
+        return log_starts(admin, places)
+    at = OffsetSpec.for_timestamp(instant_ms)
+    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED)
+    return {place: offset for place, offset in found.items() if offset >= 0}
+
+
+def _ask(
+    admin: Admin, places: Sequence[Place], which: OffsetSpec, isolation: IsolationLevel
+) -> dict[Place, int]:
+    if not places:
+        return {}
+    wanted = {TopicPartition(*place): which for place in places}
+    topics = ", ".join(sorted({topic for topic, _ in places}))
+    with admin.asking(f"asking for the offsets of {topics}") as client:
+        asked = client.list_offsets(
+            wanted, isolation_level=isolation, request_timeout=admin.timeout_s
+        )
+        return {
+            (place.topic, place.partition): answer.result(admin.timeout_s).offset
+            for place, answer in asked.items()
+        }
+
+
+def _existing(admin: Admin) -> list[str]:
+    return [name for name in admin.cluster().topics if not name.startswith(_INTERNAL)]
+
+
+def _listing(existing: Collection[str]) -> str | None:
+    if not existing:
+        return "the cluster has no topics"
+    return f"there are {', '.join(sorted(existing))}" if len(existing) <= 12 else None

@@ -1,0 +1,1 @@
+"""Consumer groups: who reads, how far behind, and the safe reset."""

@@ -1,0 +1,219 @@
+"""Plans and carries out changes of groups' offsets: reset, clone, undo, deletion; always with a snapshot."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from playhead.config.context import Configuration
+from playhead.config.guards import Consent, Guard
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import UsageError
+from playhead.host.faults import abort_point
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import KafkaRefused
+from playhead.kafka.admin.offsets import bounds_of
+from playhead.kafka.groups.commit import carry_out
+from playhead.kafka.groups.describe import Group, NoSuchGroup, committed, delete, described, listed
+from playhead.kafka.groups.idle import need_idle
+from playhead.kafka.groups.partitions import facts, gather, partitions_meant, split, with_times
+from playhead.kafka.groups.plan import Committed, GroupPlan, Move, decide
+from playhead.kafka.groups.position import Mode
+from playhead.kafka.groups.scope import Scope
+from playhead.kafka.groups.snapshot import Snapshot, Snapshots
+from playhead.source import Place
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset of one group was asked to do."""
+
+    group: str
+    mode: Mode
+    scope: Scope
+    to_group: str | None = None
+    create: bool = False
+
+    @property
+    def target(self) -> str:
+        """The group that is written."""
+        return self.to_group or self.group
+
+
+class Desk:
+    """The groups of one cluster, for whoever changes them.
+
+    A read-only context lets nothing be changed; one marked production wants the group named.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        configuration: Configuration,
+        connection: KafkaConnection | None = None,
+        say: Say = lambda _: None,
+        consent: Consent = None,
+    ) -> None:
+        self._admin, self.guard = admin, Guard(configuration, consent)
+        self._connection, self._say = connection or configuration.kafka(), say
+
+    # --- plans
+
+    def plan_reset(self, asked: Reset) -> GroupPlan:
+        """Where the group will go on, partition by partition."""
+        held = committed(self._admin, asked.group)
+        before = held if asked.target == asked.group else committed(self._admin, asked.target)
+        meant = partitions_meant(self._admin, asked.scope, asked.mode, held)
+        self._tell_gone(asked.group, meant.gone)
+        if not meant.places:
+            raise self._nothing_meant(asked, held)
+        found = gather(self._admin, self._connection, asked.mode, meant.places)
+        moves = decide(asked.mode, facts(asked.group, found, held), before)
+        does = f"reset to {asked.mode}"
+        if asked.target != asked.group:
+            does += f", as {asked.group} would be"
+        is_there = self._need_there(asked.target, before, create=asked.create)
+        return self._timed(GroupPlan(asked.target, does, is_there, moves))
+
+    def plan_copy(
+        self, group: str, other: str, offsets: Mapping[Place, Committed], *, does: str
+    ) -> GroupPlan:
+        """Exactly these offsets for the other group; a clone makes the group when it has to."""
+        before = committed(self._admin, other)
+        there, gone = split(self._admin, offsets)
+        self._tell_gone(group, gone)
+        bounds = bounds_of(self._admin, there)
+        moves = tuple(Move(p, before.get(p), offsets[p], bounds[p]) for p in there)
+        is_there = self._need_there(other, before, create=True)
+        return self._timed(GroupPlan(other, does, is_there, moves))
+
+    def plan_forget(self, group: str, scope: Scope | None) -> GroupPlan:
+        """No offset any more, for what is meant, or for all."""
+        before = committed(self._admin, group)
+        self._need_there(group, before, create=False)
+        places = sorted(p for p in before if scope is None or scope.holds(p))
+        if not places and scope is not None:
+            raise UsageError(
+                f"group {group} has no committed offsets for what --topic names",
+                hint=f"`playhead groups describe {group}` shows those it has",
+            )
+        there, _ = split(self._admin, dict.fromkeys(places))
+        bounds = bounds_of(self._admin, there)
+        moves = tuple(Move(place, before[place], None, bounds.get(place)) for place in places)
+        return GroupPlan(group, "delete" if scope is None else "delete offsets", True, moves)
+
+    def plan_undo(self, snapshot: Snapshot) -> GroupPlan:
+        """As it was before the snapshot's change, also where nothing was committed."""
+        before = committed(self._admin, snapshot.group)
+        kept = {each.place: each for each in snapshot.kept}
+        there, gone = split(self._admin, kept)
+        self._tell_gone(snapshot.group, gone)
+        bounds = bounds_of(self._admin, there)
+        moves = []
+        for place in there:
+            now = before.get(place)
+            moved = (now.offset if now else None) != kept[place].after
+            note = "has moved since the change" if moved else None
+            moves.append(Move(place, now, kept[place].before, bounds[place], note))
+        is_there = bool(before) or self._group(snapshot.group).state != "dead"
+        does = f"undo of: {snapshot.does}"
+        return self._timed(GroupPlan(snapshot.group, does, is_there, tuple(moves)))
+
+    # --- deeds
+
+    def need_idle(self, group: str, *, wait_s: float) -> None:
+        """Return when nobody reads for the group."""
+        found = self._group(group)
+        need_idle(self._admin, self._connection, found, wait_s=wait_s, say=self._say)
+
+    def is_idle(self, group: str) -> bool:
+        return self._group(group).is_idle
+
+    def write(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
+        """Save what is there, write, read back, compare."""
+        self._need_consent(plan)
+        snapshots = self.snapshots()
+        snapshot = snapshots.take(plan, is_undo=is_undo)
+        abort_point("groups.snapshot_saved")
+        try:
+            carry_out(self._admin, self._connection, plan)
+        except KafkaRefused:
+            if self._is_untouched(plan):
+                snapshots.drop(snapshot)
+            raise
+        return snapshot
+
+    def delete(self, plan: GroupPlan) -> Snapshot:
+        """Delete a group; its offsets are saved first, and can be brought back."""
+        self._need_consent(plan)
+        snapshots = self.snapshots()
+        snapshot = snapshots.take(plan)
+        try:
+            delete(self._admin, plan.group)
+        except KafkaRefused:
+            snapshots.drop(snapshot)
+            raise
+        return snapshot
+
+    def undo(self, plan: GroupPlan, snapshot: Snapshot) -> None:
+        """Carry out the plan of an undo; a group that the change had made goes again."""
+        self.write(plan, is_undo=True)
+        abort_point("groups.put_back")
+        if not snapshot.was_there and not committed(self._admin, plan.group):
+            # With its last offset the cluster may have dropped it already.
+            with suppress(KafkaRefused):
+                delete(self._admin, plan.group)
+        self.snapshots().note_undone(snapshot)
+
+    def _need_consent(self, plan: GroupPlan) -> None:
+        self.guard.need(f"{plan.does} of group {plan.group}", plan.group)
+
+    def names(self) -> list[str]:
+        """Every group of the cluster."""
+        return [each.group for each in listed(self._admin)]
+
+    def committed(self, group: str) -> dict[Place, Committed]:
+        """Everything that a group has committed."""
+        return committed(self._admin, group)
+
+    def snapshots(self) -> Snapshots:
+        """This cluster's."""
+        return Snapshots(self._admin.cluster().cluster_id)
+
+    # --- parts
+
+    def _group(self, name: str) -> Group:
+        return described(self._admin, [name])[name]
+
+    def _need_there(self, group: str, held: Mapping[Place, Committed], *, create: bool) -> bool:
+        """Whether the group is there; one that is not is refused, unless it may be made."""
+        if held or self._group(group).state != "dead":
+            return True
+        if not create:
+            names = self.names()
+            raise NoSuchGroup(group, existing=names, hint="--create makes it")
+        return False
+
+    def _timed(self, plan: GroupPlan) -> GroupPlan:
+        return with_times(self._connection, plan)
+
+    def _tell_gone(self, group: str, gone: Collection[Place]) -> None:
+        for topic, number in gone:
+            self._say(
+                f"{topic}:{number} is no more, and left out; group {group} has an offset for it"
+            )
+
+    def _nothing_meant(self, asked: Reset, held: Mapping[Place, Committed]) -> UsageError:
+        if not held and self._group(asked.group).state == "dead":
+            return NoSuchGroup(asked.group, existing=self.names())
+        return UsageError(
+            f"group {asked.group} has committed no offsets, so there are no topics to reset",
+            hint="name them: --topic TOPIC",
+        )
+
+    def _is_untouched(self, plan: GroupPlan) -> bool:
+        with suppress(KafkaRefused):
+            now = committed(self._admin, plan.group)
+            return all(now.get(move.place) == move.before for move in plan.moves)
+        return False

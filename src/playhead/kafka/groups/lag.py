@@ -1,0 +1,122 @@
+"""How far a group is behind, partition by partition: in records and in time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import Need, needing
+from playhead.kafka.admin.offsets import bounds_of
+from playhead.kafka.groups.consumer_offsets_topic import read_log
+from playhead.kafka.groups.describe import Group, Member
+from playhead.kafka.groups.partitions import PATIENCE_S, split
+from playhead.kafka.groups.plan import Committed, Reach
+from playhead.kafka.groups.record_times import first_times
+from playhead.source import Bounds, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """One partition of a group; None where nothing is committed, or it is not known."""
+
+    place: Place
+    committed: Committed | None
+    bounds: Bounds | None
+    next_ms: int | None
+    """Time of the record at the committed offset: the first that the group has not done with."""
+    committed_ms: int | None
+    member: Member | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets from the committed one to the end; None, never 0, where that says nothing."""
+        if self.committed is None or self.bounds is None or self.is_beyond:
+            return None
+        return self.bounds.high_watermark - self.committed.offset
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the offset is of another log than this: the topic was made anew, or cut."""
+        if self.committed is None or self.bounds is None:
+            return False
+        return self.committed.offset > self.bounds.high_watermark
+
+    @property
+    def expired(self) -> int:
+        """Records that were removed before the group came to them."""
+        if self.committed is None or self.bounds is None:
+            return 0
+        return max(0, self.bounds.earliest - self.committed.offset)
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        """For how long the next record has been waiting."""
+        if self.lag == 0:
+            return 0
+        return None if self.next_ms is None else max(0, now_ms - self.next_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """All partitions of a group, and what could not be found out."""
+
+    behind: tuple[Behind, ...]
+    remarks: tuple[str, ...]
+
+
+def lags(
+    admin: Admin,
+    connection: KafkaConnection,
+    group: Group,
+    committed: Mapping[Place, Committed],
+    *,
+    with_times: bool,
+) -> Lags:
+    """Of what is committed, and of what somebody reads now."""
+    held = {place: member for member in group.members for place in member.places}
+    there, gone = split(admin, dict.fromkeys([*committed, *held]))
+    with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in there}))):
+        bounds = bounds_of(admin, there)
+    remarks = [f"{topic}:{number} is no more, its offset is" for topic, number in gone]
+    next_ms: Mapping[Place, int] = {}
+    committed_ms: Mapping[Place, int] = {}
+    if with_times and committed:
+        next_ms, reason = _next_times(connection, bounds, committed)
+        log = read_log(admin, connection, group.group)
+        committed_ms = log.committed_ms
+        remarks += [f"times of records are not known: {reason}"] if reason else []
+        remarks += [f"times of commits are not known: {log.reason}"] if log.reason else []
+    behind = tuple(
+        Behind(
+            place,
+            committed.get(place),
+            bounds.get(place),
+            next_ms.get(place),
+            committed_ms.get(place),
+            held.get(place),
+        )
+        for place in sorted([*there, *gone])
+    )
+    remarks += [
+        f"{each.place[0]}:{each.place[1]}: the committed offset is beyond the end; was the topic made anew?"
+        for each in behind
+        if each.is_beyond
+    ]
+    return Lags(behind, tuple(remarks))
+
+
+def _next_times(
+    connection: KafkaConnection,
+    bounds: Mapping[Place, Bounds],
+    committed: Mapping[Place, Committed],
+) -> tuple[dict[Place, int], str | None]:
+    reaches = {}
+    for place, at in committed.items():
+        if place in bounds:
+            first = max(at.offset, bounds[place].earliest)
+            if first < bounds[place].stable_end:
+                reaches[place] = Reach(first, bounds[place].stable_end)
+    try:
+        return first_times(connection, reaches, patience_s=PATIENCE_S), None
+    except PlayheadError as exc:
+        return {}, str(exc)

@@ -1,0 +1,153 @@
+"""Finds out what a reset has to know: the partitions that are meant, what they hold, what is committed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import Need, needing
+from playhead.kafka.admin.offsets import Described, bounds_of, describe, describe_those, entries_at
+from playhead.kafka.groups.plan import Committed, GroupPlan
+from playhead.kafka.groups.position import ByPartition, Facts, Mode
+from playhead.kafka.groups.record_times import times_of
+from playhead.kafka.groups.scope import NoSuchPartition, Scope
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.time_lookup import first_records_at
+from playhead.source import Bounds, Place
+from playhead.time_span_tail import Sought, Tail, look
+
+PATIENCE_S = 10.0
+_CLOCKS_DIFFER_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The partitions that are meant, and those of them that are no more."""
+
+    places: tuple[Place, ...]
+    gone: tuple[Place, ...]
+
+
+def partitions_meant(
+    admin: Admin, scope: Scope, mode: Mode, committed: Mapping[Place, Committed]
+) -> Meant:
+    """By name, by what is committed, or by a file."""
+    if isinstance(mode, ByPartition):
+        return Meant(_of_file(admin, mode), ())
+    if not scope.all_topics:
+        known = {t: each.partitions for t, each in _described(admin, list(scope.topics)).items()}
+        return Meant(tuple(scope.places(known)), ())
+    there, gone = split(admin, committed)
+    return Meant(tuple(there), tuple(gone))
+
+
+def split(admin: Admin, places: Mapping[Place, object]) -> tuple[list[Place], list[Place]]:
+    """Partitions that are there, and those that are gone with their topic."""
+    topics = sorted({topic for topic, _ in places})
+    if not topics:
+        return [], []
+    with needing(*(Need("Describe", "topic", topic) for topic in topics)):
+        known = describe_those(admin, topics)
+    there = [p for p in places if p[0] in known and p[1] in known[p[0]].partitions]
+    return sorted(there), sorted(set(places) - set(there))
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a partition holds, the first record not before the mode's instant, and one that is misplaced."""
+
+    bounds: Bounds
+    at_instant: int | None = None
+    earlier: tuple[int, int] | None = None
+
+
+def gather(
+    admin: Admin,
+    connection: KafkaConnection,
+    mode: Mode,
+    places: Sequence[Place],
+) -> dict[Place, Gathered]:
+    """What each partition holds, and what there is to say of the mode's instant."""
+    with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in places}))):
+        bounds = bounds_of(admin, places)
+        if mode.instant_ms is None:
+            return {place: Gathered(held) for place, held in bounds.items()}
+        entries = entries_at(admin, places, mode.instant_ms)
+    ends = {place: held.stable_end for place, held in bounds.items()}
+    with needing(*(Need("Read", "topic", topic) for topic in sorted({t for t, _ in places}))):
+        found = first_records_at(
+            connection, entries, ends, instant_ms=mode.instant_ms, patience_s=PATIENCE_S
+        )
+        earlier = _earlier(connection, found, ends, mode.instant_ms)
+    return {
+        place: Gathered(held, _at(found[place], held), earlier.get(place))
+        for place, held in bounds.items()
+    }
+
+
+def _at(found: int, held: Bounds) -> int | None:
+    """None when all records are before the instant; an open transaction may hold others, and is not skipped."""
+    if found < held.stable_end or held.stable_end < held.high_watermark:
+        return found
+    return None
+
+
+def _earlier(
+    connection: KafkaConnection,
+    found: Mapping[Place, int],
+    ends: Mapping[Place, int],
+    instant_ms: int,
+) -> dict[Place, tuple[int, int]]:
+    """Records that stand behind an answer, and were written long before the instant: then it is too early."""
+    latest_ms = instant_ms - _CLOCKS_DIFFER_MS
+    sought = Sought(None, latest_ms, 0, reached_ms=latest_ms)
+    tails = [
+        Tail(place, found[place], end, sought)
+        for place, end in sorted(ends.items())
+        if found[place] < end
+    ]
+    topics = tuple(sorted({each.place[0] for each in tails}))
+    if tails:
+        look(KafkaSource(connection, topics=topics, patience_s=PATIENCE_S), tails)
+    strays = {each.place: each.first for each in tails}
+    return {
+        place: (stray.offset, stray.timestamp_ms)
+        for place, stray in strays.items()
+        if stray is not None
+    }
+
+
+def facts(
+    group: str,
+    gathered: Mapping[Place, Gathered],
+    committed: Mapping[Place, Committed],
+) -> list[Facts]:
+    """The same for the mode to decide on."""
+    found = []
+    for place, each in gathered.items():
+        held = committed.get(place)
+        offset = held.offset if held else None
+        found.append(Facts(group, place, each.bounds, offset, each.at_instant, each.earlier))
+    return found
+
+
+def with_times(connection: KafkaConnection, plan: GroupPlan) -> GroupPlan:
+    """The plan with the times of what comes again or is skipped."""
+    reaches = {move.place: move.reach for move in plan.moves if move.reach is not None}
+    topics = sorted({topic for topic, _ in reaches})
+    with needing(*(Need("Read", "topic", topic) for topic in topics)):
+        return plan.with_times(times_of(connection, reaches, patience_s=PATIENCE_S))
+
+
+def _of_file(admin: Admin, mode: ByPartition) -> tuple[Place, ...]:
+    known = _described(admin, sorted({topic for topic, _ in mode.offsets}))
+    for topic, number in mode.offsets:
+        if number not in known[topic].partitions:
+            has = known[topic].partitions
+            raise NoSuchPartition(topic, number, known=has, where=mode.written)
+    return tuple(mode.offsets)
+
+
+def _described(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
+    with needing(*(Need("Describe", "topic", topic) for topic in topics)):
+        return describe(admin, topics)

@@ -1,0 +1,105 @@
+"""Looks up when records were written: at an offset, or before one, in many partitions at once."""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from confluent_kafka import KafkaError, Message
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.groups.plan import Reach
+from playhead.kafka.read.consumer import Intake
+from playhead.source import Place
+
+_PURPOSE = "looking up the times of records"
+_TUNING = {
+    # One record of each partition is all that is looked at.
+    "max.partition.fetch.bytes": 1 << 14,
+    "fetch.max.bytes": 8 << 20,
+    "message.max.bytes": 8 << 20,
+    "queued.max.messages.kbytes": 16 << 10,
+}
+# How many offsets before an end are looked at for a record: the last ones may be markers.
+_BACK = 16
+
+Times = tuple[int | None, int | None]
+
+
+def times_of(
+    connection: KafkaConnection, reaches: Mapping[Place, Reach], *, patience_s: float
+) -> dict[Place, Times]:
+    """Of each reach the times of its first and of its last record; None where there is none to see."""
+    if not reaches:
+        return {}
+    with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+        firsts = _first_times(intake, reaches)
+        tails = {
+            place: Reach(max(reach.first, reach.end - _BACK), reach.end)
+            for place, reach in reaches.items()
+            if firsts.get(place) is not None
+        }
+        lasts = _last_times(intake, tails)
+    return {place: (firsts.get(place), lasts.get(place)) for place in reaches}
+
+
+def first_times(
+    connection: KafkaConnection, reaches: Mapping[Place, Reach], *, patience_s: float
+) -> dict[Place, int]:
+    """Of each reach the time of its first record; those without one are left out."""
+    if not reaches:
+        return {}
+    with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+        return _first_times(intake, reaches)
+
+
+def _first_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, int]:
+    found: dict[Place, int] = {}
+
+    def take(place: Place, each: Message) -> bool:
+        if each.offset() < reaches[place].end:
+            found[place] = each.timestamp()[1]
+        return True
+
+    _look(intake, reaches, take)
+    return found
+
+
+def _last_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, int]:
+    found: dict[Place, int] = {}
+
+    def take(place: Place, each: Message) -> bool:
+        if each.offset() < reaches[place].end:
+            found[place] = each.timestamp()[1]
+        return bool(each.offset() >= reaches[place].end - 1)
+
+    _look(intake, reaches, take)
+    return found
+
+
+def _look(
+    intake: Intake, reaches: Mapping[Place, Reach], take: Callable[[Place, Message], bool]
+) -> None:
+    """Give each record from the reaches' firsts on to `take`, until it has enough of a partition."""
+    pending = set(reaches)
+    intake.stand({place: reach.first for place, reach in reaches.items()})
+    while pending:
+        settled = []
+        for each in intake.wait(_PURPOSE):
+            place = (each.topic(), each.partition())
+            if place in pending and _is_settled(intake, each, place, take):
+                pending.discard(place)
+                settled.append(place)
+        if settled and pending:
+            intake.leave(settled)
+
+
+def _is_settled(
+    intake: Intake, each: Message, place: Place, take: Callable[[Place, Message], bool]
+) -> bool:
+    error = each.error()
+    if error is None:
+        return take(place, each)
+    # At the end, or the records were removed meanwhile: then there is no time to tell.
+    if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+        return True
+    intake.judge(error, _PURPOSE)
+    return False

@@ -1,0 +1,191 @@
+"""Offsets as they were before a change, kept on this machine, so that it can be taken back exactly."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from playhead.errors import PlayheadError, UsageError
+from playhead.host import paths, private_files
+from playhead.host.atomic_file import write_whole
+from playhead.kafka.groups.plan import Committed, GroupPlan
+from playhead.source import Place
+
+VERSION = 1
+_LONGEST_NAME = 100
+
+
+class SnapshotUnreadable(PlayheadError):
+    """A snapshot's file that holds something else."""
+
+    def __init__(self, file: Path, *, reason: str) -> None:
+        self.file, self.reason = file, reason
+        super().__init__(f"the snapshot {file} cannot be read: {reason}")
+
+
+class NothingToUndo(UsageError):
+    """No snapshot of this machine fits."""
+
+    def __init__(self, group: str, *, wanted: str | None = None) -> None:
+        self.group, self.wanted = group, wanted
+        what = f"no snapshot {wanted}" if wanted else "no change that could be taken back"
+        super().__init__(
+            f"there is {what} of group {group} on this machine",
+            hint=f"`playhead groups undo {group} --list` shows those there are",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One partition: what was committed before, and what was written then."""
+
+    place: Place
+    before: Committed | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a group had committed before one change."""
+
+    snapshot_id: str
+    group: str
+    made_at_ms: int
+    does: str
+    was_there: bool
+    """False when the change made the group."""
+    kept: tuple[Kept, ...]
+    undone_at_ms: int | None = None
+    is_undo: bool = False
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "partitions": [
+                {
+                    "topic": each.place[0],
+                    "partition": each.place[1],
+                    "before": asdict(each.before) if each.before else None,
+                    "after": each.after,
+                }
+                for each in self.kept
+            ],
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> "Snapshot":
+        """What `as_document` gave."""
+        if document["version"] != VERSION:
+            raise ValueError(
+                f"it is of version {document['version']}, this Playhead knows {VERSION}"
+            )
+        kept = tuple(
+            Kept(
+                (each["topic"], each["partition"]),
+                Committed(**each["before"]) if each["before"] else None,
+                each["after"],
+            )
+            for each in document["partitions"]
+        )
+        return cls(**{name: document[name] for name in _PLAIN}, kept=kept)
+
+
+_PLAIN = (
+    "snapshot_id",
+    "group",
+    "made_at_ms",
+    "does",
+    "was_there",
+    "undone_at_ms",
+    "is_undo",
+)
+
+
+class Snapshots:
+    """Those of one cluster; a file for each, readable by its owner alone."""
+
+    def __init__(self, cluster_id: str, folder: Path | None = None) -> None:
+        self._folder = (folder or paths.state_dir() / "groups") / _file_name(cluster_id)
+
+    def take(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
+        """Write down what the plan will change, before it does."""
+        now_ns = time.time_ns()
+        name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9))
+        kept = tuple(
+            Kept(move.place, move.before, move.after.offset if move.after else None)
+            for move in plan.moves
+        )
+        snapshot = Snapshot(
+            f"{name}-{now_ns % 10**9 // 1000:06}",
+            plan.group,
+            now_ns // 1_000_000,
+            plan.does,
+            plan.is_there,
+            kept,
+            is_undo=is_undo,
+        )
+        self._write(snapshot)
+        return snapshot
+
+    def note_undone(self, snapshot: Snapshot) -> None:
+        """It has been taken back, and is not again."""
+        document = snapshot.as_document() | {"undone_at_ms": time.time_ns() // 1_000_000}
+        self._write(Snapshot.from_document(document))
+
+    def drop(self, snapshot: Snapshot) -> None:
+        """Nothing was written after all."""
+        self._file(snapshot).unlink(missing_ok=True)
+
+    def of(self, group: str) -> list[Snapshot]:
+        """A group's snapshots, the latest first."""
+        folder = self._folder / _file_name(group)
+        files: Iterable[Path] = sorted(folder.glob("*.json"), reverse=True)
+        return [_read(file) for file in files]
+
+    def latest(self, group: str) -> Snapshot:
+        """The last change that was not taken back."""
+        for snapshot in self.of(group):
+            if snapshot.undone_at_ms is None and not snapshot.is_undo:
+                return snapshot
+        raise NothingToUndo(group)
+
+    def find(self, group: str, snapshot_id: str) -> Snapshot:
+        for snapshot in self.of(group):
+            if snapshot.snapshot_id == snapshot_id:
+                return snapshot
+        raise NothingToUndo(group, wanted=snapshot_id)
+
+    def _file(self, snapshot: Snapshot) -> Path:
+        return self._folder / _file_name(snapshot.group) / f"{snapshot.snapshot_id}.json"
+
+    def _write(self, snapshot: Snapshot) -> None:
+        file = self._file(snapshot)
+        text = json.dumps(snapshot.as_document(), indent=1, ensure_ascii=False) + "\n"
+        try:
+            private_files.folder(file.parent)
+            write_whole(file, text)
+        except OSError as exc:
+            raise PlayheadError(
+                f"the offsets of group {snapshot.group} could not be saved to {file}: {exc.strerror}",
+                hint="nothing was changed: without a snapshot there is no way back",
+            ) from exc
+
+
+def _file_name(name: str) -> str:
+    """A group may be called `..`, or by a text that is longer than a file's name may be."""
+    quoted = "g-" + quote(name, safe="")
+    if len(quoted) <= _LONGEST_NAME:
+        return quoted
+    return f"{quoted[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _read(file: Path) -> Snapshot:
+    try:
+        return Snapshot.from_document(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise SnapshotUnreadable(file, reason=str(exc)) from exc

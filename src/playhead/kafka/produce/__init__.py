@@ -1,0 +1,1 @@
+"""Records sent as they come, each one acknowledged."""

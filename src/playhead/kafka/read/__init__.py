@@ -1,0 +1,1 @@
+"""Records of a log: reading, looking up times, explaining absent offsets."""

@@ -1,0 +1,209 @@
+"""Why offsets of a topic gave no record: looked for in the log itself, past the client that read it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError
+
+from playhead.absence import Blank, Explained, total, within
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import MissingPiece, Unavailable
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import bounds_of
+from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.facts import settings_of
+from playhead.kafka.read.log_heads import Head, Heads, open_heads
+from playhead.record import Slice
+from playhead.source import OutOfBounds, Place
+
+MARKER = "markers of transactions"
+ABORTED = "records of aborted transactions"
+COMPACTED = "compacted away"
+NOT_SHOWN = "shown by no client, as markers are"
+"""The log could not be looked into, because only the client can log in."""
+
+_ONE_PACKAGE = 1
+_MANY_BYTES = 1 << 20
+# Blanks that stand closer than this are looked for together, with what lies between them.
+_CLOSE_OFFSETS = 200
+_EMPTY_ANSWERS = 3
+
+
+class RecordsNotGiven(Unavailable):
+    """The log holds records that the client has not given; to read them again may well work."""
+
+    def __init__(self, place: Place, blank: Blank) -> None:
+        self.place, self.blank = place, blank
+        super().__init__(
+            f"{place[0]}:{place[1]}: the client gave no record at offsets {blank[0]} to {blank[1] - 1}, "
+            "where the log holds some",
+            hint="nothing of that slice is committed, and it is read again",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RecordsNotGiven, (self.place, self.blank)
+
+
+class LogExplainer:
+    """Looks at the log's own packages where a reader found nothing; see `playhead.absence.Explainer`."""
+
+    def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
+        self._connection, self._timeout_s = connection, timeout_s
+        self._heads = open_heads(connection, timeout_s=timeout_s)
+        self._compacted: dict[str, bool] = {}
+
+    def close(self) -> None:
+        self._heads.close()
+
+    def explain(self, place: Place, blanks: Sequence[Blank], /) -> Explained:
+        """Look into the log; where only the client knows how to log in, ask two further clients."""
+        try:
+            return self._looked(place, blanks)
+        except MissingPiece:
+            return self._asked(place, blanks)
+
+    def _looked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+        """One package for a blank that stands alone, as a marker mostly does; else all from the first on."""
+        search = _Search(place, blanks)
+        stretches = list(_stretches(blanks))
+        for most_bytes in (_ONE_PACKAGE, _MANY_BYTES):
+            alone = [each for each in stretches if (len(each) == 1) == (most_bytes == _ONE_PACKAGE)]
+            starts = [each[0][0] for each in alone]
+            answers = self._heads.look(place, starts, most_bytes=most_bytes)
+            for stretch, answer in zip(alone, answers, strict=True):
+                self._follow(search, stretch[0][0], stretch[-1][1], answer)
+        return self._explained(search)
+
+    def _follow(self, search: "_Search", start: int, end: int, answer: Heads) -> None:
+        """Go on from answer to answer until all up to the end is known."""
+        at, empty = start, 0
+        while True:
+            if answer.is_gone:
+                raise self._out_of_bounds(search.place, at, end)
+            reached = search.note(at, end, answer)
+            if reached >= end:
+                return
+            empty = empty + 1 if reached == at else 0
+            if empty == _EMPTY_ANSWERS:
+                search.note_nothing(at, end)
+                return
+            at = reached
+            [answer] = self._heads.look(search.place, [at], most_bytes=_MANY_BYTES)
+
+    def _explained(self, search: "_Search") -> Explained:
+        absences = {reason: count for reason, count in search.absences.items() if count}
+        if search.nothing and (search.shows_compaction or self._is_compacted(search.place[0])):
+            gone = total(search.nothing)
+            return Explained({**absences, COMPACTED: absences.get(COMPACTED, 0) + gone})
+        return Explained(absences, tuple(sorted(search.nothing)))
+
+    def _asked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+        """A record that is shown now was not given; one that only is shown uncommitted was aborted."""
+        absences: dict[str, int] = {}
+        for stretch in _stretches(blanks):
+            blank = {at for start, end in stretch for at in range(start, end)}
+            between = stretch[0][0], stretch[-1][1]
+            given = blank & self._shown(place, between, "read_committed")
+            if given:
+                raise RecordsNotGiven(place, (min(given), min(given) + 1))
+            aborted = len(blank & self._shown(place, between, "read_uncommitted"))
+            absences[ABORTED] = absences.get(ABORTED, 0) + aborted
+            absences[NOT_SHOWN] = absences.get(NOT_SHOWN, 0) + len(blank) - aborted
+        return Explained({reason: count for reason, count in absences.items() if count})
+
+    def _shown(self, place: Place, blank: Blank, isolation: str) -> set[int]:
+        """The offsets at which a client of its own gives a record."""
+        intake = Intake(self._connection, patience_s=self._timeout_s, isolation=isolation)
+        shown: set[int] = set()
+        purpose = f"looking into {place[0]}:{place[1]}"
+        with closing(intake):
+            intake.stand({place: blank[0]})
+            reached = blank[0]
+            while reached < blank[1]:
+                for each in intake.wait(purpose):
+                    error = each.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        intake.judge(error, purpose)
+                        continue
+                    if error is None:
+                        shown.add(each.offset())
+                    reached = max(reached, each.offset() + (error is None))
+        return shown
+
+    def _is_compacted(self, topic: str) -> bool:
+        if topic not in self._compacted:
+            with Admin(self._connection, timeout_s=self._timeout_s) as admin:
+                settings = settings_of(admin, [topic])[topic] or {}
+            policies = settings.get("cleanup.policy", "delete").split(",")
+            self._compacted[topic] = "compact" in policies
+        return self._compacted[topic]
+
+    def _out_of_bounds(self, place: Place, at: int, end: int) -> OutOfBounds:
+        with Admin(self._connection, timeout_s=self._timeout_s) as admin:
+            held = bounds_of(admin, [place])[place]
+        return OutOfBounds(Slice(*place, at, end), held)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What the packages say of the blanks of one slice."""
+
+    place: Place
+    blanks: Sequence[Blank]
+    absences: dict[str, int] = field(default_factory=dict)
+    nothing: list[Blank] = field(default_factory=list)
+    """Where there is no package at all."""
+    shows_compaction: bool = False
+    """Whether the log holds a package that has lost records."""
+
+    def note(self, start: int, end: int, answer: Heads) -> int:
+        """Count the blanks from start to end as far as the answer goes; says how far that is."""
+        at = start
+        for head, is_aborted in answer.with_fate():
+            if head.end <= at:
+                continue
+            if head.first > at:
+                self.note_nothing(at, min(head.first, end))
+            if head.first >= end:
+                return end
+            self._note_package(max(at, head.first), min(head.end, end), head, is_aborted)
+            at = head.end
+        return at
+
+    def note_nothing(self, start: int, end: int) -> None:
+        """No package holds these offsets."""
+        self.nothing += within(self.blanks, start, end)
+
+    def _note_package(self, start: int, end: int, head: Head, is_aborted: bool) -> None:
+        found = list(within(self.blanks, start, end))
+        if head.count < head.end - head.first and not head.is_marker:
+            self.shows_compaction = True
+        if not found:
+            return
+        if head.is_marker:
+            reason = MARKER
+        elif is_aborted:
+            reason = ABORTED
+        elif self._lacks_no_more(head):
+            reason = COMPACTED
+        else:
+            raise RecordsNotGiven(self.place, found[0])
+        self.absences[reason] = self.absences.get(reason, 0) + total(found)
+
+    def _lacks_no_more(self, head: Head) -> bool:
+        """Whether the reader found no fewer records in a package than compaction has left."""
+        absent = total(within(self.blanks, head.first, head.end))
+        return absent <= head.end - head.first - head.count
+
+
+def _stretches(blanks: Iterable[Blank]) -> Iterator[list[Blank]]:
+    """Blanks that stand close to each other, together."""
+    stretch: list[Blank] = []
+    for blank in blanks:
+        if stretch and blank[0] - stretch[-1][1] >= _CLOSE_OFFSETS:
+            yield stretch
+            stretch = []
+        stretch.append(blank)
+    if stretch:
+        yield stretch

@@ -1,0 +1,160 @@
+"""A consumer without a group: what arrives of the partitions it stands in, and the reason when nothing does."""
+
+import contextlib
+import json
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import BrokerUnavailable
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.errors import Meaning, meaning_of, refused
+from playhead.source import Place
+
+AT_ONCE = 5_000
+"""Taken from the client in one call: with more, Python's objects outgrow the caches, and it is slower."""
+_WAIT_S = 0.1
+_INTRODUCED_WITHIN_S = 1.0
+_BACKOFF = "reconnect.backoff.ms"
+_TUNING: dict[str, Any] = {
+    # The end of a partition is told by an answer without records, which the broker holds back so long.
+    "fetch.wait.max.ms": 20,
+    # How long the client stops fetching when its queue is full; its own default is a whole second.
+    "fetch.queue.backoff.ms": 2,
+    "fetch.error.backoff.ms": 100,
+    "max.partition.fetch.bytes": 4 << 20,
+    "queued.min.messages": 500_000,
+    # A record takes more than its bytes there: of 130 B each, these are some 70 MB.
+    "queued.max.messages.kbytes": 16 << 10,
+    _BACKOFF: 50,
+    "reconnect.backoff.max.ms": 1_000,
+    # Costs next to nothing, and a proof speaks of every byte.
+    "check.crcs": True,
+}
+_FIXED: dict[str, Any] = {
+    "client.id": "playhead",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    # A record may be larger than any fetch; the broker's own limit is the one that counts.
+    "receive.message.max.bytes": 2_147_483_647,
+    "log_level": 0,
+}
+
+
+class Intake:
+    """What is committed in some partitions, from given offsets on; belongs to one thread.
+
+    Nothing that waits does so for longer than the patience while nothing moves.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        *,
+        patience_s: float,
+        tuning: Mapping[str, Any] | None = None,
+        isolation: str = "read_committed",
+    ) -> None:
+        self._servers = connection.bootstrap_servers or ""
+        self._patience_s = patience_s
+        self._said: str | None = None
+        self._statistics = ""
+        self._introduced: set[str] = set()
+        told = connection.for_librdkafka("consumer")
+        # A statistic that nobody fetches stays in memory, and a paced replay may rest for hours.
+        every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
+        own = {
+            "group.id": f"playhead-{uuid4().hex}",
+            "isolation.level": isolation,
+            "statistics.interval.ms": every_ms,
+            "error_cb": self._hear,
+            "stats_cb": self._keep,
+        }
+        both = _TUNING | dict(tuning or {}) | told
+        if _BACKOFF in told:
+            del both["reconnect.backoff.max.ms"]
+        self._consumer = clients.consumer(both | _FIXED | own)
+
+    def close(self) -> None:
+        """Let the consumer go; there is no group to leave."""
+        self._consumer.close()
+
+    def stand(self, places: Mapping[Place, int]) -> None:
+        """Go on from these offsets; what was on its way from elsewhere is forgotten."""
+        self._consumer.assign([TopicPartition(*place, at) for place, at in places.items()])
+        self._introduce({topic for topic, _ in places})
+
+    def _introduce(self, topics: Collection[str]) -> None:
+        """Have the client learn where the topics are; by itself it looks for new ones once a second."""
+        for topic in set(topics) - self._introduced:
+            # Whatever is wrong comes again with the records, and is judged there.
+            with contextlib.suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=_INTRODUCED_WITHIN_S)
+            self._introduced.add(topic)
+
+    def leave(self, places: Collection[Place]) -> None:
+        """Take nothing more of these."""
+        self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+
+    def at_hand(self) -> list[Message]:
+        """What has arrived already; not more than the client's own queue holds."""
+        found: list[Message] = self._consumer.consume(AT_ONCE, 0)
+        return found
+
+    def look(self, wait_s: float) -> list[Message]:
+        """What has arrived, or the first to come within the time; that nothing comes is no trouble here."""
+        return self.at_hand() or self._consumer.consume(1, wait_s)
+
+    @property
+    def said(self) -> str | None:
+        """The last trouble that the client spoke of."""
+        return self._said
+
+    def wait(self, purpose: str) -> list[Message]:
+        """What has arrived, or the first to come."""
+        began = moved = time.monotonic()
+        position = self._position()
+        while True:
+            if found := self.at_hand() or self._consumer.consume(1, _WAIT_S):
+                return found
+            now = time.monotonic()
+            if (stands := self._position()) != position:
+                # Long runs of markers and aborted records arrive, and give nothing.
+                position, moved = stands, now
+            if now - moved > self._patience_s:
+                raise BrokerUnavailable(
+                    self._servers,
+                    waited_s=round(now - began, 1),
+                    reason=f"{purpose}: {self._said or 'nothing came'}",
+                )
+
+    def judge(self, error: KafkaError, purpose: str) -> None:
+        """Raise what waiting does not mend; the rest is the reason, should nothing come."""
+        if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
+            raise refused(error, purpose)
+        self._said = error.str()
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._said = error.str()
+
+    def _keep(self, statistics: str) -> None:
+        # Understood only when nothing comes, which is seldom.
+        self._statistics = statistics
+
+    def _position(self) -> list[int]:
+        """What will be fetched next, which moves on where there are no records, too."""
+        if not self._statistics:
+            return []
+        topics = json.loads(self._statistics).get("topics", {})
+        return [
+            partition.get("next_offset", -1)
+            for topic in topics.values()
+            for partition in topic.get("partitions", {}).values()
+        ]

@@ -1,0 +1,126 @@
+"""What a plan has to know of a cluster's topics beside their offsets, and what people should hear of them."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka.admin import ConfigResource
+
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import Meaning, meaning_of
+from playhead.kafka.admin.offsets import Described
+from playhead.note import Note
+from playhead.source import TopicFacts
+
+_WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
+Settings = Mapping[str, str]
+# What decides whether a copy of a topic takes the same records and keeps them as long, with the values
+# that need not be said: not every broker knows the later ones.
+_TAKEN_OVER: Mapping[str, str | None] = {
+    "cleanup.policy": None,
+    "retention.ms": None,
+    "retention.bytes": None,
+    "max.message.bytes": None,
+    "delete.retention.ms": "86400000",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+
+def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | None]:
+    """The settings of topics; None for one whose settings we may not read."""
+    found: dict[str, Settings | None] = {}
+    wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    with admin.asking("asking for the settings of topics") as client:
+        asked = client.describe_configs(wanted, request_timeout=admin.timeout_s)
+        for resource, answer in asked.items():
+            try:
+                entries = answer.result(admin.timeout_s)
+            except KafkaException as exc:
+                if meaning_of(exc.args[0]) is not Meaning.NOT_AUTHORIZED:
+                    raise
+                found[resource.name] = None
+            else:
+                found[resource.name] = {
+                    name: entry.value for name, entry in entries.items() if entry.value is not None
+                }
+    return found
+
+
+def topic_facts(
+    described: Described, settings: Settings | None, sizes: Mapping[int, int]
+) -> TopicFacts:
+    """A topic's id, settings and bytes, as far as they are known."""
+    told = settings or {}
+    retention_ms = int(told.get("retention.ms", -1))
+    policies = told.get("cleanup.policy", "delete").split(",")
+    return TopicFacts(
+        topic_id=described.topic_id,
+        sets_log_append_time=told.get("message.timestamp.type") == "LogAppendTime",
+        is_compacted="compact" in policies,
+        retention_ms=retention_ms if retention_ms >= 0 and "delete" in policies else None,
+        bytes_by_partition=sizes,
+        settings={
+            name: told[name]
+            for name, unsaid in _TAKEN_OVER.items()
+            if told.get(name, unsaid) != unsaid
+        },
+    )
+
+
+def notes_on_settings(topic: str, settings: Settings | None) -> list[Note]:
+    """What the settings of a topic mean for a replay of it."""
+    if settings is None:
+        text = f"the settings of {topic} may not be read here: retention and compaction are unknown"
+        return [Note("settings-unknown", text)]
+    notes = []
+    policies = settings.get("cleanup.policy", "delete").split(",")
+    if "compact" in policies:
+        text = f"{topic} is compacted: records may be gone already, and counts are upper bounds"
+        notes.append(Note("compacted", text, "info"))
+    keeps_bytes = int(settings.get("retention.bytes", -1))
+    if keeps_bytes >= 0 and "delete" in policies:
+        text = f"{topic} keeps at most {keeps_bytes} bytes of each partition: old records go as new come"
+        notes.append(Note("retention-bytes", text, "info"))
+    return notes
+
+
+def notes_on_groups(admin: Admin, topics: Collection[str]) -> list[Note]:
+    """Consumer groups that are reading the topics now; a replay leaves them alone."""
+    notes = []
+    for group, held in sorted(_live_groups(admin).items()):
+        for topic in sorted(held.keys() & set(topics)):
+            text = f"consumer group {group} is reading {topic} now ({held[topic]} members)"
+            notes.append(Note("group-live", text, "info"))
+    return notes
+
+
+def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
+    """Group to the topics that its members are assigned, and to how many of them."""
+    with admin.asking("asking for consumer groups") as client:
+        listed = client.list_consumer_groups(request_timeout=admin.timeout_s)
+        groups = listed.result(admin.timeout_s).valid
+        names = [group.group_id for group in groups if group.state not in _WITHOUT_MEMBERS]
+        if not names:
+            return {}
+        asked = client.describe_consumer_groups(names, request_timeout=admin.timeout_s)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                found[name] = answer.result(admin.timeout_s).members
+            except KafkaException as exc:
+                # Gone meanwhile, of a kind that the client does not know, or not ours to see:
+                # this is only said to people, and no reason to fail.
+                if meaning_of(exc.args[0]) is Meaning.AWAY:
+                    raise
+    return {name: _by_topic(members) for name, members in found.items()}
+
+
+def _by_topic(members: Iterable[Any]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in members:
+        for topic in {place.topic for place in member.assignment.topic_partitions}:
+            counts[topic] = counts.get(topic, 0) + 1
+    return counts

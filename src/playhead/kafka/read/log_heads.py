@@ -1,0 +1,220 @@
+"""Reads the heads of a log's packages over a connection of our own: what a log holds, whatever a client gives."""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import BrokerUnavailable
+from playhead.kafka.admin.broker_socket import Fields, Wire
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import Need, needing, refused
+from playhead.kafka.admin.offsets import describe
+from playhead.source import Place
+
+_FETCH, _VERSION = 1, 10  # understood by every broker since 2.1
+_WAIT_MS = 500
+_READ_COMMITTED = 1
+_NO_SESSION = struct.pack(">ii", 0, -1)
+_OUT_OF_BOUNDS = 1
+# Another broker leads the partition now, or will soon.
+_MOVED = {3, 5, 6, 9, 56, 74, 75, 78, 100}
+_AT_ONCE = 32
+
+_HEAD = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_BYTES, _MAGIC_AT, _CURRENT = 12, 16, 2
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_ABORT = b"\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One package of a log, as producers send records: its offsets, and what kind of records it holds."""
+
+    first: int
+    end: int
+    """The offset after its last one."""
+    count: int
+    """How many records it holds; compaction leaves fewer than it has offsets."""
+    producer: int = -1
+    is_transactional: bool = False
+    is_marker: bool = False
+    """The end of a transaction."""
+    is_abort: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What the log holds from an offset on, as far as one answer goes."""
+
+    heads: tuple[Head, ...]
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer and first offset of the aborted transactions among them."""
+    is_gone: bool = False
+    """The offset is below the log start by now."""
+
+    def with_fate(self) -> Iterator[tuple[Head, bool]]:
+        """Each head, and whether its records were aborted; a producer has one transaction at a time."""
+        waiting = sorted(self.aborted, key=lambda each: each[1], reverse=True)
+        open_: set[int] = set()
+        for head in self.heads:
+            while waiting and waiting[-1][1] < head.end:
+                open_.add(waiting.pop()[0])
+            if head.is_marker and head.is_abort:
+                open_.discard(head.producer)
+            yield head, head.is_transactional and not head.is_marker and head.producer in open_
+
+
+class LogHeads:
+    """Asks the leaders of partitions; belongs to one thread, and keeps its connections."""
+
+    def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
+        self._connection, self._timeout_s = connection, timeout_s
+        self._leaders: dict[Place, str] = {}
+        self._wires: dict[str, Wire] = {}
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+    def look(self, place: Place, offsets: Sequence[int], *, most_bytes: int) -> list[Heads]:
+        """The heads from each of the offsets on; of the first package all, however large it is."""
+        found: list[Heads] = []
+        for start in range(0, len(offsets), _AT_ONCE):
+            bodies = [_request(place, at, most_bytes) for at in offsets[start : start + _AT_ONCE]]
+            found += [self._heads(place, answer) for answer in self._asked(place, bodies)]
+        return found
+
+    def _asked(self, place: Place, bodies: Sequence[bytes]) -> list[bytes]:
+        address = self._leader(place)
+        wire = self._wires.get(address)
+        if wire is not None:
+            try:
+                return wire.ask_all(_FETCH, _VERSION, bodies)
+            except BrokerUnavailable:
+                # A connection that rested may have been closed; a new one says more.
+                self._let_go(address)
+        try:
+            wire = Wire(self._connection, address, timeout_s=self._timeout_s)
+            self._wires[address] = wire
+            return wire.ask_all(_FETCH, _VERSION, bodies)
+        except BrokerUnavailable:
+            self._let_go(address)
+            self._leaders.clear()
+            raise
+
+    def _let_go(self, address: str) -> None:
+        wire = self._wires.pop(address, None)
+        if wire is not None:
+            wire.close()
+
+    def _leader(self, place: Place) -> str:
+        topic = place[0]
+        if place not in self._leaders:
+            with Admin(self._connection, timeout_s=self._timeout_s) as admin:
+                led = describe(admin, [topic])[topic].leaders
+            self._leaders |= {(topic, number): address for number, (_, address) in led.items()}
+        if place not in self._leaders:
+            raise self._away(place, "it has no leader")
+        return self._leaders[place]
+
+    def _heads(self, place: Place, answer: bytes) -> Heads:
+        code, aborted, data = _unpacked(answer)
+        if code == _OUT_OF_BOUNDS:
+            return Heads((), is_gone=True)
+        if code in _MOVED:
+            self._leaders.clear()
+            raise self._away(place, f"its leader said error {code}")
+        if code:
+            with needing(Need("Read", "topic", place[0])):
+                raise refused(KafkaError(code), f"reading the log of {place[0]}:{place[1]}")
+        return Heads(tuple(heads_in(data)), aborted)
+
+    def _away(self, place: Place, reason: str) -> BrokerUnavailable:
+        servers = self._connection.bootstrap_servers or ""
+        return BrokerUnavailable(servers, waited_s=0, reason=f"{place[0]}:{place[1]}: {reason}")
+
+
+make_heads: Callable[..., LogHeads] = LogHeads
+"""A simulation of the cluster puts its own here: an object with `look` and `close`."""
+
+
+def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:
+    """A look into the logs of a cluster."""
+    return make_heads(connection, timeout_s=timeout_s)
+
+
+def _request(place: Place, offset: int, most_bytes: int) -> bytes:
+    name = place[0].encode()
+    return b"".join(
+        (
+            struct.pack(">iiiib", -1, _WAIT_MS, 1, most_bytes, _READ_COMMITTED),
+            _NO_SESSION,
+            struct.pack(">ih", 1, len(name)),
+            name,
+            struct.pack(">iiiqqi", 1, place[1], -1, offset, -1, most_bytes),
+            struct.pack(">i", 0),
+        )
+    )
+
+
+def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
+    """The error, the aborted transactions and the packages of an answer about one partition."""
+    fields = Fields(answer)
+    fields.int32()  # for how long the broker holds us back
+    code = fields.int16()
+    fields.int32()
+    if code or fields.int32() != 1:
+        return code or -1, (), b""
+    fields.text()
+    if fields.int32() != 1:
+        return -1, (), b""
+    fields.int32()
+    code = fields.int16()
+    for _ in range(3):
+        fields.int64()  # the partition's bounds
+    count = max(0, fields.int32())
+    aborted = tuple((fields.int64(), fields.int64()) for _ in range(count))
+    return code, aborted, fields.bytes_()
+
+
+def heads_in(data: bytes) -> Iterator[Head]:
+    """The packages that are whole; a broker cuts the last one where its answer is full."""
+    at = 0
+    while len(data) - at > _MAGIC_AT:
+        first, length = struct.unpack_from(">qi", data, at)
+        end = at + _LENGTH_BYTES + length
+        if length <= 0 or end > len(data):
+            return
+        if data[at + _MAGIC_AT] != _CURRENT:
+            # Of before 0.11: one record, or several of which only the last offset can be seen.
+            yield Head(first, first + 1, 1)
+        else:
+            yield _head(data, at)
+        at = end
+
+
+def _head(data: bytes, at: int) -> Head:
+    found = _HEAD.unpack_from(data, at)
+    first, attributes, last, producer, count = found[0], found[5], found[6], found[9], found[12]
+    is_marker = bool(attributes & _CONTROL)
+    is_abort = is_marker and _is_abort(data, at + _HEAD.size)
+    is_transactional = bool(attributes & _TRANSACTIONAL)
+    return Head(first, first + last + 1, count, producer, is_transactional, is_marker, is_abort)
+
+
+def _is_abort(data: bytes, at: int) -> bool:
+    """A marker's kind is in the key of its one record, behind its length, attributes, deltas and key's length."""
+    at = _after_number(data, at) + 1
+    for _ in range(3):
+        at = _after_number(data, at)
+    return data[at + 2 : at + 4] == _ABORT
+
+
+def _after_number(data: bytes, at: int) -> int:
+    while data[at] & 0x80:
+        at += 1
+    return at + 1

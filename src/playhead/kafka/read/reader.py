@@ -1,0 +1,275 @@
+"""Reads slices of partitions as columns of records, and never fewer than the log holds."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import KafkaError, Message
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
+from playhead.kafka.read.consumer import Intake
+from playhead.record import Headers, Slice
+from playhead.records import Records
+from playhead.source import Bounds, OutOfBounds, Place
+
+_RUN = 20_000
+"""Records that are given together, so that the topic's id is asked for at a bounded cost."""
+_RUN_BYTES = 16 << 20
+_ASK_WITHIN_S = 10.0
+_GONE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
+
+
+class TopicReplaced(PlayheadError):
+    """A topic was deleted, and perhaps made again: the offsets of before mean nothing any more."""
+
+    def __init__(self, topic: str, *, expected_id: str, found_id: str | None) -> None:
+        self.topic, self.expected_id, self.found_id = topic, expected_id, found_id
+        now = f"its id was {expected_id} and is {found_id}" if found_id else "it is gone"
+        super().__init__(
+            f"topic {topic} is not the one that this was planned for: {now}",
+            hint="its offsets mean other records now; plan again",
+        )
+
+
+class UnreadableHeader(PlayheadError):
+    """A record with a header whose name is not UTF-8, which Kafka's protocol says it must be."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        self.topic, self.partition, self.offset = topic, partition, offset
+        super().__init__(
+            f"{topic}:{partition} offset {offset}: a header's name is not UTF-8, and cannot be kept as it is",
+            hint="replay what stands before it and what stands after it: "
+            f"--offsets {topic}:{partition}:FROM-TO without this offset",
+        )
+
+
+class KafkaReader:
+    """One consumer that stands in one partition at a time, and keeps what arrived beyond a slice's end."""
+
+    def __init__(
+        self, connection: KafkaConnection, *, topic_ids: Mapping[str, str], patience_s: float
+    ) -> None:
+        self._topic_ids = dict(topic_ids)
+        self._place: Place | None = None
+        self._bounds: Bounds | None = None
+        self._at = self._seen = 0
+        self._doubted: int | None = None
+        self._rest: Records | None = None
+        self._troubles: list[KafkaError | UnreadableHeader] = []
+        self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
+        self._intake = Intake(connection, patience_s=patience_s)
+
+    def close(self) -> None:
+        """Let both clients go."""
+        self._intake.close()
+        self._admin.close()
+
+    def read(self, slice_: Slice) -> Iterator[Records]:
+        """The records of the slice; see `playhead.source.Reader`."""
+        self._go_to(slice_)
+        whole_to = slice_.from_offset
+        while self._at < slice_.to_offset:
+            run = self._take(slice_)
+            if run.offsets:
+                whole_to = _whole_to(whole_to, run.offsets)
+            if whole_to < self._at:
+                # At once: what stands before it may be gone before the slice is at its end.
+                self._confirm_absent(slice_, whole_to)
+                whole_to = self._at
+            if run.offsets:
+                yield run
+
+    def confirm_topics(self) -> None:
+        """Make sure that the topics are still those that were planned for."""
+        if self._topic_ids:
+            found = describe_those(self._admin, list(self._topic_ids))
+            for topic in self._topic_ids:
+                self._is_expected(topic, found.get(topic))
+
+    def _confirm(self, topic: str) -> Described | None:
+        found = describe_those(self._admin, [topic]).get(topic)
+        self._is_expected(topic, found)
+        return found
+
+    def _is_expected(self, topic: str, found: Described | None) -> None:
+        found_id = found.topic_id if found else None
+        # One that no plan gave an id for must at least stay the same while it is read.
+        expected_id = (
+            self._topic_ids.setdefault(topic, found_id) if found_id else self._topic_ids.get(topic)
+        )
+        if found_id != expected_id and expected_id is not None:
+            raise TopicReplaced(topic, expected_id=expected_id, found_id=found_id)
+
+    # --- where it stands ----------------------------------------------------------------------
+
+    def _go_to(self, slice_: Slice) -> None:
+        """Stand at the slice's start, which is where one that follows the last one begins anyway."""
+        place = (slice_.topic, slice_.partition)
+        stands = (place, slice_.from_offset) == (self._place, self._at)
+        if not stands:
+            self._place = None
+            self._bounds = self._bounds_for(slice_)
+            self._intake.stand({place: slice_.from_offset})
+            self._at = self._seen = slice_.from_offset
+            self._rest, self._troubles, self._doubted = None, [], None
+            self._place = place
+        elif self._bounds is None or slice_.to_offset > self._bounds.stable_end:
+            self._bounds = self._bounds_for(slice_)
+
+    def _bounds_for(self, slice_: Slice) -> Bounds:
+        described = self._confirm(slice_.topic)
+        if described is None or slice_.partition not in described.partitions:
+            raise OutOfBounds(slice_, None)
+        bounds = self._ask_bounds(slice_)
+        # What was read already and is needed no more may be gone.
+        needed_from = max(slice_.from_offset, self._seen if self._place else 0)
+        if needed_from < bounds.earliest or slice_.to_offset > bounds.stable_end:
+            raise OutOfBounds(slice_, bounds)
+        return bounds
+
+    def _ask_bounds(self, slice_: Slice) -> Bounds:
+        place = (slice_.topic, slice_.partition)
+        return bounds_of(self._admin, [place])[place]
+
+    def _confirm_absent(self, slice_: Slice, whole_to: int) -> None:
+        """Offsets that were not there must have been absent, and not removed before we came to them."""
+        place = (slice_.topic, slice_.partition)
+        if log_starts(self._admin, [place])[place] > whole_to:
+            raise OutOfBounds(slice_, self._ask_bounds(slice_))
+
+    # --- what arrives -------------------------------------------------------------------------
+
+    def _take(self, slice_: Slice) -> Records:
+        """The next records of the slice, or none, with `_at` moved on past what is absent."""
+        # Nowhere until this has worked: what is lost in a failure must not count as read.
+        place, self._place = self._place, None
+        held, self._rest = self._rest or Records(slice_.topic, slice_.partition), None
+        if self._seen <= self._at:
+            held = self._arrived(slice_)
+        cut = bisect_left(held.offsets, slice_.to_offset)
+        if cut < len(held):
+            self._rest = held.cut(cut, len(held))
+        self._at = min(self._seen, slice_.to_offset)
+        self._place = place
+        return held.cut(0, cut)
+
+    def _arrived(self, slice_: Slice) -> Records:
+        run = Records(slice_.topic, slice_.partition)
+        self._judge_troubles(slice_)
+        found, size = self._intake.wait(f"reading {slice_}"), 0
+        while found:
+            size += self._add(run, found)
+            if len(run) >= _RUN or size >= _RUN_BYTES or self._seen >= slice_.to_offset:
+                break
+            self._judge_troubles(slice_)
+            found = self._intake.at_hand()
+        # Asked after they came: ids never come back, so what came was the expected topic's.
+        self._confirm(slice_.topic)
+        return run
+
+    def _add(self, run: Records, found: list[Message]) -> int:
+        """Put what arrived into columns; says how many bytes that were."""
+        end = 0
+        if any(map(Message.error, found)) or not self._is_next(run, found[0]):
+            found = [each for each in found if self._is_next(run, each)]
+            end = self._heed(each for each in found if each.error())
+            found = [each for each in found if each.error() is None]
+        headers, failure = _headers(found)
+        if failure is not None:
+            # Whether it matters depends on where the slice ends.
+            self._troubles.append(failure)
+            found, end = found[: len(headers)], 0
+        run.headers += headers
+        size = _add_columns(run, found)
+        self._seen = max(self._seen, found[-1].offset() + 1 if found else 0)
+        if end > self._seen and self._is_believed(run, end):
+            self._seen = end
+        return size
+
+    def _is_believed(self, run: Records, end: int) -> bool:
+        """Whether nothing more is there up to the end that was told.
+
+        A marker may be the last of a log. More than one offset without a record is read a second
+        time: were the client wrong, records would count as absent, and the proof would add up.
+        """
+        if end - self._seen == 1 or self._doubted == self._seen:
+            return True
+        self._doubted = self._seen
+        self._intake.stand({(run.topic, run.partition): self._seen})
+        return False
+
+    def _is_next(self, run: Records, found: Message) -> bool:
+        """Not what was on its way when we went elsewhere; troubles may name no place at all."""
+        if found.topic() not in (run.topic, None) or found.partition() not in (run.partition, None):
+            return False
+        return _is_trouble(found) or found.offset() >= self._seen
+
+    def _heed(self, others: Iterable[Message]) -> int:
+        """Take in what is no record; the offset up to which the partition has nothing more now."""
+        end = 0
+        for each in others:
+            if _is_trouble(each):
+                self._troubles.append(each.error())
+            else:
+                end = max(end, each.offset())
+        return end
+
+    def _judge_troubles(self, slice_: Slice) -> None:
+        """Raise what waiting does not mend. A slice that is whole already has none of these troubles."""
+        while self._troubles:
+            error = self._troubles.pop(0)
+            if isinstance(error, UnreadableHeader):
+                raise error
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._confirm(slice_.topic)
+                raise OutOfBounds(slice_, self._ask_bounds(slice_))
+            if error.code() in _GONE:
+                self._confirm(slice_.topic)
+            self._intake.judge(error, f"reading {slice_}")
+
+
+def _is_trouble(found: Message) -> bool:
+    error = found.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
+
+
+def _add_columns(run: Records, found: list[Message]) -> int:
+    # The client's ids of the types are Kafka's, plus one.
+    kinds, instants = zip(*map(Message.timestamp, found), strict=True) if found else ((), ())
+    values = list(map(Message.value, found))
+    run.offsets += map(Message.offset, found)
+    run.timestamp_types += [kind - 1 for kind in kinds]
+    run.timestamps_ms += instants
+    run.keys += map(Message.key, found)
+    run.values += values
+    return sum(map(len, filter(None, values)))
+
+
+def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | None]:
+    """The headers of all, or of those before the first whose headers cannot be had."""
+    held: list[list[tuple[str, bytes | None]] | None] = []
+    failure = None
+    try:
+        # One after the other, so that the first without an answer is the one that failed; to ask it
+        # a second time would give a list of nothing.
+        held.extend(map(Message.headers, found))
+    except (SystemError, UnicodeDecodeError):
+        bad = found[len(held)]
+        failure = UnreadableHeader(bad.topic(), bad.partition(), bad.offset())
+    return [tuple(each) if each else () for each in held], failure
+
+
+def _whole_to(whole_to: int, offsets: list[int]) -> int:
+    """How far the offsets have no gap, when they had none up to `whole_to`."""
+    if offsets[0] != whole_to:
+        return whole_to
+    if offsets[-1] - offsets[0] + 1 == len(offsets):
+        return offsets[-1] + 1
+    return next(n for n, offset in enumerate(offsets, offsets[0]) if n != offset)

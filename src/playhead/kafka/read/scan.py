@@ -1,0 +1,207 @@
+"""Reads spans of many partitions as they come, and knows at every moment how far each of them is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from confluent_kafka import KafkaError, Message
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import PlayheadError
+from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.reader import UnreadableHeader
+from playhead.note import Note
+from playhead.record import Headers
+from playhead.records import Records
+from playhead.source import Bounds, Place, Source
+from playhead.span import OffsetSpan, Resolved
+from playhead.time_span import ReadOn, time_span
+
+_LOOK_S = 0.2
+
+
+class NoSuchOffsets(PlayheadError):
+    """A span names a partition, or offsets, that a topic does not have."""
+
+
+class LogMovedOn(PlayheadError):
+    """Records that were to be read are not there any more."""
+
+    def __init__(self, place: Place, *, offset: int) -> None:
+        self.place, self.offset = place, offset
+        super().__init__(
+            f"{place[0]}:{place[1]} does not hold offset {offset} any more: retention, or a trim, was faster",
+            hint="`playhead topics offsets` shows what is there; begin there",
+        )
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The offsets `[start, end)` of one partition; without an end it goes on as records come."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    at: int = field(init=False)
+    """What will be read next; all before it, from the start, was scanned."""
+
+    def __post_init__(self) -> None:
+        self.at = self.start
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+    @property
+    def is_done(self) -> bool:
+        return self.end is not None and self.at >= self.end
+
+    def move(self, at: int) -> None:
+        self.at = max(self.at, at if self.end is None else min(at, self.end))
+
+
+def stretches(
+    source: Source,
+    resolved: Resolved,
+    *,
+    lateness_ms: int,
+    read_on: ReadOn | None = None,
+    is_open: bool = False,
+) -> tuple[list[Stretch], tuple[Note, ...]]:
+    """What a span means in offsets now, and what has to be said of it; with `is_open` no partition has an end."""
+    bounds = source.bounds()
+    if resolved.offsets:
+        return [_by_offsets(each, bounds, is_open) for each in resolved.offsets], ()
+    asked = replace(resolved, to_ms=None) if is_open else resolved
+    found = time_span(source, bounds, asked, lateness_ms=lateness_ms, read_on=read_on)
+    return [
+        Stretch(*place, each.from_offset, None if is_open else each.to_offset)
+        for place, each in found.partitions.items()
+    ], found.notes
+
+
+def from_now(source: Source) -> list[Stretch]:
+    """What will come, and nothing that is there."""
+    return [
+        Stretch(*place, held.stable_end, None) for place, held in sorted(source.bounds().items())
+    ]
+
+
+def _by_offsets(span: OffsetSpan, bounds: Mapping[Place, Bounds], is_open: bool) -> Stretch:
+    topics = sorted({topic for topic, _ in bounds})
+    if span.topic is None and len(topics) != 1:
+        raise NoSuchOffsets(
+            f"the span {span} names no topic, and there are {len(topics)}",
+            hint="write TOPIC:PARTITION:FROM-TO",
+        )
+    place = (span.topic or topics[0], span.partition)
+    held = bounds.get(place)
+    if held is None:
+        there = ", ".join(str(number) for topic, number in sorted(bounds) if topic == place[0])
+        hint = f"{place[0]} has {there}" if there else f"read here: {', '.join(topics)}"
+        raise NoSuchOffsets(f"there is no partition {place[0]}:{place[1]}", hint=hint)
+    start = held.earliest if span.from_offset is None else span.from_offset
+    end = held.stable_end if span.to_offset is None else span.to_offset
+    if start < held.earliest or max(start, end) > held.stable_end:
+        raise NoSuchOffsets(
+            f"{place[0]}:{place[1]} offsets {start}-{end} were asked for; "
+            f"the partition holds {held.earliest}-{held.stable_end}",
+            hint=f"what is there: --offsets {place[0]}:{place[1]}:"
+            f"{max(start, held.earliest)}-{min(max(end, held.earliest), held.stable_end)}",
+        )
+    return Stretch(*place, start, None if is_open and span.to_offset is None else end)
+
+
+@dataclass(slots=True)
+class Scan:
+    """Stretches read in the order in which their records come; what is asked of it may stop at any time."""
+
+    connection: KafkaConnection
+    stretches: Sequence[Stretch]
+    patience_s: float
+    trouble: str | None = None
+    """While it follows: why nothing can come now."""
+
+    @property
+    def scanned(self) -> int:
+        """How many offsets were passed, whether or not there was a record."""
+        return sum(each.at - each.start for each in self.stretches)
+
+    @property
+    def planned(self) -> int | None:
+        """How many there are in all; None when there is no end."""
+        ends = [each.end for each in self.stretches]
+        if any(end is None for end in ends):
+            return None
+        return sum((each.end or 0) - each.start for each in self.stretches)
+
+    def run(self) -> Iterator[Records]:
+        """Runs of records, each of one partition in order. Empty ones come while it follows and waits."""
+        left = {each.place: each for each in self.stretches if not each.is_done}
+        if not left:
+            return
+        with closing(Intake(self.connection, patience_s=self.patience_s)) as intake:
+            intake.stand({place: each.at for place, each in left.items()})
+            follows = any(each.end is None for each in left.values())
+            while left:
+                found = intake.look(_LOOK_S) if follows else intake.wait("reading")
+                if follows:
+                    self.trouble = None if found else intake.said
+                    if not found:
+                        yield Records("", 0)
+                for place, arrived in groupby(found, lambda each: (each.topic(), each.partition())):
+                    yield from self._take(intake, left, place, list(arrived))
+                done = [place for place, each in left.items() if each.is_done]
+                for place in done:
+                    del left[place]
+                if done and left:
+                    intake.leave(done)
+
+    def _take(
+        self, intake: Intake, left: Mapping[Place, Stretch], place: Place, arrived: list[Message]
+    ) -> Iterator[Records]:
+        stretch = left.get(place)
+        good, position = [], 0
+        for each in arrived:
+            error = each.error()
+            if error is None:
+                if stretch is not None and stretch.at <= each.offset():
+                    position = each.offset() + 1
+                    if stretch.end is None or each.offset() < stretch.end:
+                        good.append(each)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                position = max(position, each.offset())
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET and stretch is not None:
+                raise LogMovedOn(place, offset=stretch.at)
+            else:
+                intake.judge(error, f"reading {place[0]}")
+        if stretch is None:
+            return
+        if good:
+            # Where the caller stops in the middle of a run, this is how far it has come.
+            stretch.move(good[-1].offset() + 1)
+            yield _columns(place, good)
+        stretch.move(position)
+
+
+def _columns(place: Place, found: list[Message]) -> Records:
+    stamps = [each.timestamp() for each in found]
+    return Records(
+        *place,
+        [each.offset() for each in found],
+        [instant for _, instant in stamps],
+        # The client's ids of the types are Kafka's, plus one.
+        [kind - 1 for kind, _ in stamps],
+        [each.key() for each in found],
+        [each.value() for each in found],
+        [_headers(each) for each in found],
+    )
+
+
+def _headers(found: Message) -> Headers:
+    try:
+        return tuple(found.headers() or ())
+    except (SystemError, UnicodeDecodeError):
+        raise UnreadableHeader(found.topic(), found.partition(), found.offset()) from None

@@ -1,0 +1,157 @@
+"""Topics of a Kafka cluster as a source: what they hold, and slices of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.endpoint import BAD_PATTERN, check_pattern
+from playhead.errors import BadValue
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
+from playhead.kafka.admin.log_dirs import sizes_at_leaders
+from playhead.kafka.admin.offsets import (
+    Described,
+    bounds_of,
+    describe,
+    describe_those,
+    entries_at,
+    places_of,
+    stable_ends,
+    topics_like,
+)
+from playhead.kafka.read.absences import LogExplainer
+from playhead.kafka.read.facts import (
+    notes_on_groups,
+    notes_on_settings,
+    settings_of,
+    topic_facts,
+)
+from playhead.kafka.read.reader import KafkaReader
+from playhead.kafka.read.time_lookup import first_records_at
+from playhead.kafka.read.time_probes import glance
+from playhead.record import Slice
+from playhead.source import Bounds, Place, SourceFacts
+from playhead.time_span_tail import Times
+
+DEFAULT_PATIENCE_S = 60.0
+_HEARD_OF_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Named topics, or those in whose name a pattern is found when somebody asks.
+
+    Only what is committed is read. With `expect_topic_ids`, a topic that was deleted and made again
+    since is refused. `patience_s` is how long a reader waits for a broker that is away or silent.
+    """
+
+    connection: KafkaConnection
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    expect_topic_ids: Mapping[str, str] | None = None
+    patience_s: float = DEFAULT_PATIENCE_S
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == (self.pattern is not None):
+            raise ValueError("KafkaSource: needed topics or a pattern, and not both")
+        try:
+            check_pattern(self.pattern or "")
+        except BAD_PATTERN as exc:
+            raise BadValue(
+                "the pattern of topics",
+                found=self.pattern,
+                needed=f"a regular expression ({exc})",
+                where="the source",
+            ) from exc
+
+    def bounds(self) -> Mapping[Place, Bounds]:
+        """The bounds of every partition of the topics."""
+        with self._asking() as admin:
+            return bounds_of(admin, places_of(self._described(admin)))
+
+    def facts(self) -> SourceFacts:
+        """The cluster's id, the topics' ids and settings, and what is going on in them."""
+        with self._asking() as admin:
+            described = self._described(admin)
+            settings = settings_of(admin, described)
+            notes = [
+                note for topic in described for note in notes_on_settings(topic, settings[topic])
+            ]
+            notes += notes_on_groups(admin, described)
+            sizes = sizes_at_leaders(self.connection, described)
+            facts = {
+                name: topic_facts(each, settings[name], sizes[name])
+                for name, each in described.items()
+            }
+            return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
+
+    def offsets_at(self, instant_ms: int) -> Mapping[Place, int]:
+        """By Kafka's index of times, and past the markers of transactions that it stops at."""
+        with self._asking() as admin:
+            places = places_of(self._described(admin))
+            # The ends first: what arrives after is not what this answer speaks of.
+            ends = stable_ends(admin, places)
+            found = entries_at(admin, places, instant_ms)
+        return first_records_at(
+            self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
+        )
+
+    def glance(
+        self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
+    ) -> Iterable[tuple[Slice, Times]]:
+        """The times of records in short probes, of all partitions at the same time."""
+        return glance(
+            self.connection,
+            probes,
+            within_s=within_s,
+            most_bytes=most_bytes,
+            patience_s=self.patience_s,
+        )
+
+    @contextmanager
+    def absences(self) -> Iterator[LogExplainer]:
+        """A look into the log itself, past the client that reads it."""
+        timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
+        with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as explainer:
+            yield explainer
+
+    @contextmanager
+    def topic_ids(self) -> Iterator[Callable[[str], str | None]]:
+        """Says which id a topic has now; None when it is gone, and not only unknown to a broker as yet."""
+        with self._asking() as admin:
+
+            def found(topic: str) -> str | None:
+                described = wait_until(
+                    lambda: describe_those(admin, [topic]).get(topic),
+                    deadline_s=_HEARD_OF_WITHIN_S,
+                    clock=SystemClock(),
+                    every_s=0.2,
+                )
+                return described.topic_id if described else None
+
+            yield found
+
+    def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
+        """With just these topics, and their ids."""
+        ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
+        return replace(self, topics=tuple(facts.topics), pattern=None, expect_topic_ids=ids)
+
+    @contextmanager
+    def open(self) -> Iterator[KafkaReader]:
+        """A consumer without a group; it commits nothing and disturbs nobody."""
+        topic_ids = self.expect_topic_ids or {}
+        reader = KafkaReader(self.connection, topic_ids=topic_ids, patience_s=self.patience_s)
+        with closing(reader):
+            reader.confirm_topics()
+            yield reader
+
+    @contextmanager
+    def _asking(self) -> Iterator[Admin]:
+        timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
+        with Admin(self.connection, timeout_s=timeout_s) as admin:
+            yield admin
+
+    def _described(self, admin: Admin) -> dict[str, Described]:
+        topics = self.topics if self.pattern is None else topics_like(admin, self.pattern)
+        return describe(admin, topics)

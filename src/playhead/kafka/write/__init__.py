@@ -1,0 +1,1 @@
+"""A topic as a target: transactions, the ledger, dead letters, comparison."""

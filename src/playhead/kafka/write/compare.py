@@ -1,0 +1,270 @@
+"""Holds what a slice should have left in the target's topics against what is there now."""
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from math import inf
+from typing import Any, Literal
+
+from playhead.account import Account, ErrorRule
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.errors import LedgerWaits
+from playhead.kafka.admin.offsets import NoSuchTopic
+from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.write.offset_map import OffsetMap, Run
+from playhead.kafka.write.routing import Route, sendable
+from playhead.ledger import Entry
+from playhead.record import Headers, Slice
+from playhead.records import Records
+from playhead.source import Bounds, Place
+from playhead.target import Difference, Findings
+
+_SHOWN = 20
+_SEEN_WITHIN_S = 30.0
+_LOOK_EVERY_S = 0.05
+_DIGEST_BYTES = 8
+_MODULUS = 1 << 8 * _DIGEST_BYTES
+
+Digests = Mapping[int, int]
+"""Offset to a digest of what the record carries."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What has been found so far."""
+
+    slice: Slice
+    expected: int = 0
+    found: int = 0
+    expected_sum: int = 0
+    found_sum: int = 0
+    same: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    def differs(
+        self, kind: Literal["missing", "extra", "changed", "unknown"], offset: int, text: str
+    ) -> None:
+        place = self.slice.topic, self.slice.partition
+        self.differences.append(Difference(kind, *place, offset, text))
+
+    def findings(self) -> Findings:
+        width = 2 * _DIGEST_BYTES
+        return Findings(
+            self.slice,
+            self.expected,
+            self.found,
+            f"{self.expected_sum % _MODULUS:0{width}x}",
+            f"{self.found_sum % _MODULUS:0{width}x}",
+            tuple(self.differences[:_SHOWN]),
+            len(self.differences) - self.unknown,
+            same=self.same,
+            unknown=self.unknown,
+        )
+
+    @property
+    def unknown(self) -> int:
+        return sum(each.kind == "unknown" for each in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One entry, and the way its records took."""
+
+    connection: KafkaConnection
+    entry: Entry
+    route: Route
+    timeless: frozenset[str]
+    """Topics that put their own time on records, so that there is none to compare."""
+
+    def compare(self, records: Iterable[Records]) -> Findings:
+        """Read the target's topics where the entry's map says, and compare what records carry."""
+        map_ = OffsetMap.from_details(self.entry.details)
+        sums = _Sums(self.entry.slice)
+        refused = self._named()
+        # A stand-in for the account of the commit, which refused the same records.
+        account = Account(self.entry.slice, ErrorRule("skip"))
+        expected = self._expected(records, account, sums)
+        for place in sorted({*expected, *((end.topic, end.partition) for end in map_.ends)}):
+            there = self._there(map_, place)
+            runs = [run for run in map_.runs if (run.topic, run.partition) == place]
+            _Match(place, runs, there, map_.exact, sums).match(expected.get(place, {}))
+        left = self.entry.dead + self.entry.skipped - len(refused | account.refused_offsets)
+        _doubt(sums, left)
+        return sums.findings()
+
+    def _named(self) -> frozenset[int]:
+        """Offsets of the refused records that the entry names."""
+        spans = self.entry.details.get("refused", [])
+        return frozenset(o for first, count in spans for o in range(first, first + count))
+
+    def _expected(
+        self, records: Iterable[Records], account: Account, sums: _Sums
+    ) -> dict[Place, dict[int, int]]:
+        named = self._named()
+        expected: dict[Place, dict[int, int]] = {}
+        for run in records:
+            left = sendable(run, self.route, account, {})
+            if by_cluster := named.intersection(left.offsets):
+                left = left.pick([i for i, o in enumerate(left.offsets) if o not in by_cluster])
+                self._doubt_skipped(by_cluster, sums)
+            for columns in self.route.ways(left):
+                held = columns.headers or [None] * len(columns)
+                headers = [tuple(each or ()) for each in held]
+                rows = columns.timestamps_ms, columns.keys, columns.values, headers
+                digests = self._digests(columns.topic, *rows)
+                place = columns.topic, columns.partition
+                expected.setdefault(place, {}).update(zip(columns.offsets, digests, strict=True))
+        return expected
+
+    def _there(self, map_: OffsetMap, place: Place) -> Digests:
+        """What stands now where the slice's records were put, others' records between them included."""
+        ends = [end for end in map_.ends if (end.topic, end.partition) == place]
+        source = KafkaSource(self.connection, (place[0],))
+        there: dict[int, int] = {}
+        for end in ends:
+            try:
+                bounds = _bounds_with(source, place, end.last)
+            except NoSuchTopic:
+                bounds = None
+            if bounds is None:
+                continue
+            first, stop = max(end.first, bounds.earliest), min(end.last + 1, bounds.stable_end)
+            if first >= stop:
+                continue
+            with source.open() as reader:
+                for run in reader.read(Slice(*place, first, stop)):
+                    rows = run.timestamps_ms, run.keys, run.values, run.headers
+                    there.update(zip(run.offsets, self._digests(place[0], *rows), strict=True))
+        return there
+
+    def _digests(
+        self,
+        topic: str,
+        timestamps_ms: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers],
+    ) -> Iterator[int]:
+        times: Sequence[int | None] = timestamps_ms
+        if topic in self.timeless:
+            times = [None] * len(timestamps_ms)
+        return map(_digest, zip(times, keys, values, headers, strict=True))
+
+    def _doubt_skipped(self, offsets: Iterable[int], sums: _Sums) -> None:
+        """Records that the cluster refused, and that were let go; a dead letter says of its own record why."""
+        if not self.entry.skipped:
+            return
+        for offset in sorted(offsets):
+            sums.expected += 1
+            text = "it was skipped: only the ledger says that the cluster refused it"
+            sums.differs("unknown", offset, text)
+
+
+@dataclass(slots=True)
+class _Match:
+    """Finds the copy of each record in one partition of the target."""
+
+    place: Place
+    runs: Sequence[Run]
+    there: Digests
+    exact: bool
+    sums: _Sums
+    _ours: set[int] = field(default_factory=set)
+    _by_digest: dict[int, list[int]] = field(default_factory=dict)
+
+    def match(self, expected: Digests) -> None:
+        """Offsets of `expected` are the source's, those of `there` the target's."""
+        starts = [run.source_offset for run in self.runs]
+        after = -1
+        for offset, digest in expected.items():
+            self.sums.expected += 1
+            self.sums.expected_sum += digest
+            at = bisect_right(starts, offset) - 1
+            found = self._named(at, offset)
+            if found is None and not self.exact:
+                found = self._sought(digest, after, self._before(at + 1))
+            after = found if found is not None else after
+            self._judge(offset, digest, found)
+        self._count_extra()
+
+    def _named(self, at: int, offset: int) -> int | None:
+        if at < 0:
+            return None
+        run = self.runs[at]
+        distance = offset - run.source_offset
+        return run.target_offset + distance if distance < run.length else None
+
+    def _before(self, at: int) -> float:
+        return self.runs[at].target_offset if at < len(self.runs) else inf
+
+    def _sought(self, digest: int, after: int, before: float) -> int | None:
+        """The copy that the map does not name, behind its forerunner and before the next that it names."""
+        if not self._by_digest:
+            for offset, each in sorted(self.there.items()):
+                self._by_digest.setdefault(each, []).append(offset)
+        alike = self._by_digest.get(digest, [])
+        at = bisect_right(alike, after)
+        return alike[at] if at < len(alike) and alike[at] < before else None
+
+    def _judge(self, offset: int, digest: int, found: int | None) -> None:
+        topic, partition = self.place
+        if found is None:
+            self.sums.differs("missing", offset, f"{topic}:{partition} has no copy of it")
+        elif found not in self.there:
+            text = f"its copy, {topic}:{partition} offset {found}, is gone"
+            self.sums.differs("missing", offset, text)
+        else:
+            self._count(found)
+            if self.there[found] != digest:
+                text = f"its copy, {topic}:{partition} offset {found}, carries something else"
+                self.sums.differs("changed", offset, text)
+            else:
+                self.sums.same += 1
+
+    def _count(self, found: int) -> None:
+        self._ours.add(found)
+        self.sums.found += 1
+        self.sums.found_sum += self.there[found]
+
+    def _count_extra(self) -> None:
+        """Copies, by the map, of records that should not have been written."""
+        topic, partition = self.place
+        for run in self.runs:
+            for distance in range(run.length):
+                found = run.target_offset + distance
+                if found in self.there and found not in self._ours:
+                    self._count(found)
+                    text = f"{topic}:{partition} offset {found} is a copy of it, and should not be there"
+                    self.sums.differs("extra", run.source_offset + distance, text)
+
+
+def _doubt(sums: _Sums, unnamed: int) -> None:
+    """Of very many refused records the entry names only some: so many that are missing may be others."""
+    for index, each in enumerate(sums.differences):
+        if unnamed > 0 and each.kind == "missing":
+            text = f"{each.text}; perhaps it was refused: the ledger does not name them all"
+            sums.differences[index] = replace(each, kind="unknown", text=text)
+            unnamed -= 1
+
+
+def _bounds_with(source: KafkaSource, place: Place, last: int) -> Bounds | None:
+    """What the partition holds, when it can be seen to the last.
+
+    A commit's markers come a little later than its answer, and somebody's open transaction hides what
+    stands behind it: that is not missing.
+    """
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while True:
+        now = source.bounds().get(place)
+        if now is None or now.stable_end > last or now.stable_end == now.high_watermark:
+            return now
+        if time.monotonic() > deadline:
+            raise LedgerWaits(place[0], offset=now.stable_end, waited_s=_SEEN_WITHIN_S)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _digest(carried: tuple[Any, ...]) -> int:
+    text = repr(carried).encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest())

@@ -1,0 +1,267 @@
+"""What a replay into topics would do: what is made, what is kept as it is, and what is refused."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.errors import Refused
+from playhead.grammar.duration import show_duration_ms
+from playhead.grammar.instant import show_ms
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.write.dead_letter_headers import may_return_to, origin_of
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
+from playhead.kafka.write.ledger_topic import notes_on_ledger
+from playhead.kafka.write.routing import PartitionRule
+from playhead.kafka.write.target_topics import TargetTopic, look_up
+from playhead.note import Note
+from playhead.records import Records
+from playhead.source import TopicFacts
+from playhead.target import Inspection, Look
+
+
+class IntoItself(Refused):
+    """A topic that would be replayed into itself, and grow while it is read."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic} would be replayed into itself: each record would be there twice",
+            hint="name another topic, for example kafka:" + topic + "-copy",
+        )
+
+
+class NoTargetTopic(Refused):
+    """A topic to write to that is not there, and nobody said that it may be made."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"there is no topic {topic} in the target's cluster", hint="add --create to make it"
+        )
+
+
+class LedgerAsTarget(Refused):
+    """Records that would be written among the ledger's own."""
+
+    def __init__(self) -> None:
+        super().__init__(f"topic {LEDGER_TOPIC} is the ledger, and cannot be a target")
+
+
+class TooFewPartitions(Refused):
+    """Every record is to keep its partition, and the target has no such partition."""
+
+    def __init__(self, topic: TargetTopic, needed: int) -> None:
+        self.topic, self.needed = topic.name, needed
+        super().__init__(
+            f"topic {topic.name} has {topic.partitions} partitions, and records are to keep theirs, "
+            f"of which there are {needed}",
+            hint="--partition key puts each record where its key belongs",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the target's description says that concerns topics."""
+
+    names: Mapping[str, str]
+    """Source topic to target topic."""
+    partitions: int | None
+    create: bool
+    rule: PartitionRule
+
+
+def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
+    """Into topics named by the target."""
+    identity = admin.cluster().cluster_id
+    _refuse_impossible(wish, identity, look)
+    found = look_up(admin, sorted(set(wish.names.values())))
+    notes: list[Note] = []
+    creates: dict[str, dict[str, Any]] = {}
+    for source, name in wish.names.items():
+        count = look.partitions[source]
+        topic = found.get(name)
+        if topic is None:
+            if not wish.create:
+                raise NoTargetTopic(name)
+            facts = look.source.topics.get(source, TopicFacts())
+            creates.setdefault(name, _made(wish.partitions or count, facts))
+            topic = _to_be(name, creates[name])
+        elif topic.settings is None:
+            text = f"the settings of {name} may not be read here: what it refuses is not known"
+            notes.append(Note("target-settings-unknown", text))
+        if wish.rule == "keep" and count > topic.partitions:
+            raise TooFewPartitions(topic, count)
+        notes += _notes(wish, topic, count, _Seen.of(look, source))
+    notes += _on_merged(wish)
+    notes += notes_on_ledger(admin, found)
+    needs = {
+        "partitions": dict(look.partitions),
+        "create": creates,
+        "same_cluster": look.source.identity == identity,
+    }
+    return Inspection(identity, tuple(dict.fromkeys(notes)), topics_made(needs), needs)
+
+
+def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The topics that these needs of a plan make, in sentences."""
+    return tuple(_said(name, made) for name, made in needs.get("create", {}).items())
+
+
+def inspect_redrive(admin: Admin, look: Look) -> Inspection:
+    """Back to where each record came from."""
+    identity = admin.cluster().cluster_id
+    origins = [origin_of(record) for records in look.samples for record in records]
+    told = {origin.topic for origin in origins if origin is not None}
+    named = sorted(filter(may_return_to, told))
+    found = look_up(admin, named)
+    notes = []
+    lost = sum(1 for origin in origins if origin is None)
+    if lost:
+        text = f"{lost} of {len(origins)} samples have no header that says where they came from"
+        notes.append(Note("redrive-no-origin", text))
+    gone = sorted(name for name in told if name not in found)
+    if gone:
+        text = f"topics that dead letters came from are gone: {', '.join(gone)}"
+        notes.append(Note("redrive-topic-gone", text))
+    if found:
+        notes.append(Note("redrive", f"dead letters go back to {', '.join(found)}", "info"))
+    for topic in found.values():
+        notes += _on_time(topic, _Seen.of(look, None))
+    notes += notes_on_ledger(admin, found)
+    needs = {"partitions": dict(look.partitions), "same_cluster": look.source.identity == identity}
+    return Inspection(identity, tuple(dict.fromkeys(notes)), needs=needs)
+
+
+def _refuse_impossible(wish: Wish, identity: str, look: Look) -> None:
+    for source, name in wish.names.items():
+        if name == source and identity == look.source.identity:
+            raise IntoItself(name)
+        if name == LEDGER_TOPIC:
+            raise LedgerAsTarget
+
+
+def _made(partitions: int, facts: TopicFacts) -> dict[str, Any]:
+    # A broker's default retention would take old records away again at once, and its default time
+    # might be its own. What the source's topic takes and keeps, its copy is to take and keep.
+    keeps_ms = -1 if facts.retention_ms is None else facts.retention_ms
+    settings = {"retention.ms": str(keeps_ms), "message.timestamp.type": "CreateTime"}
+    return {"partitions": partitions, "settings": settings | dict(facts.settings)}
+
+
+def _to_be(name: str, made: Mapping[str, Any]) -> TargetTopic:
+    return TargetTopic(name, int(made["partitions"]), made["settings"])
+
+
+def _said(name: str, made: Mapping[str, Any]) -> str:
+    topic = _to_be(name, made)
+    keeps_ms = topic.retention_ms
+    how_long = "no end" if keeps_ms is None else show_duration_ms(keeps_ms)
+    compacted = ", and is compacted" if topic.is_compacted else ""
+    # Whoever agrees to it is to see all of it: a plan may have come from somebody else.
+    shown = ("retention.ms", "cleanup.policy", "message.timestamp.type")
+    more = "".join(
+        f", {key}={made['settings'][key]}" for key in made["settings"] if key not in shown
+    )
+    return (
+        f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}"
+        f"{compacted}{more}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of the records that will come."""
+
+    oldest_ms: int | None
+    newest_ms: int | None
+    largest: int
+    keyless: bool
+
+    @classmethod
+    def of(cls, look: Look, topic: str | None) -> "_Seen":
+        samples = [each for each in look.samples if topic is None or each.topic == topic]
+        times = [time for each in samples for time in each.timestamps_ms if time >= 0]
+        known = times if look.oldest_ms is None else [*times, look.oldest_ms]
+        return cls(
+            min(known, default=None),
+            max(times, default=None),
+            max((size for each in samples for size in _sizes(each)), default=0),
+            any(key is None for each in samples for key in each.keys),
+        )
+
+
+def _sizes(records: Records) -> Iterable[int]:
+    return (
+        len(key or b"") + len(value or b"")
+        for key, value in zip(records.keys, records.values, strict=True)
+    )
+
+
+def _notes(wish: Wish, topic: TargetTopic, count: int, seen: _Seen) -> Iterator[Note]:
+    yield from _on_time(topic, seen)
+    if wish.rule == "key" or (wish.rule == "auto" and topic.partitions != count):
+        text = (
+            f"{topic.name} has {topic.partitions} partitions and its source {count}: records go to the "
+            "partition of their key, as Java's producer puts them"
+        )
+        yield Note("target-partitions", text, "info")
+    if wish.rule == "any":
+        text = f"records go to all partitions of {topic.name} in turn, so those of one key part"
+        yield Note("target-partitions", text, "info")
+    if topic.most_bytes is not None and seen.largest > topic.most_bytes:
+        text = (
+            f"{topic.name} takes at most {topic.most_bytes} bytes at once (max.message.bytes), and there "
+            f"is a record of {seen.largest}: it goes in only if it can be compressed to that"
+        )
+        yield Note("target-record-size", text)
+    if topic.is_compacted:
+        yield Note(
+            "target-compacted",
+            f"{topic.name} is compacted: of the records of one key only the last will stay, "
+            "and a verification will miss the others",
+        )
+        if seen.keyless:
+            text = f"{topic.name} is compacted and takes no record without a key; there are some"
+            yield Note("target-needs-keys", text)
+
+
+def _on_time(topic: TargetTopic, seen: _Seen) -> Iterator[Note]:
+    now_ms = time.time_ns() // 1_000_000
+    if topic.sets_log_append_time:
+        text = f"{topic.name} sets the time of writing (LogAppendTime): timestamps will not be kept"
+        yield Note("target-log-append-time", text)
+        return
+    keeps_ms, oldest_ms, newest_ms = topic.retention_ms, seen.oldest_ms, seen.newest_ms
+    if oldest_ms is None:
+        return
+    if keeps_ms is not None and oldest_ms < now_ms - keeps_ms:
+        yield Note(
+            "target-retention",
+            f"{topic.name} keeps records for {show_duration_ms(keeps_ms)} (retention.ms): those from "
+            f"{show_ms(oldest_ms)} on would be deleted at once, up to {show_ms(now_ms - keeps_ms)}",
+        )
+    before_ms, after_ms = topic.limit_ms("before"), topic.limit_ms("after")
+    if before_ms is not None and oldest_ms < now_ms - before_ms:
+        yield _refusing(topic, "before", before_ms, oldest_ms)
+    if after_ms is not None and newest_ms is not None and newest_ms > now_ms + after_ms:
+        yield _refusing(topic, "after", after_ms, newest_ms)
+
+
+def _refusing(topic: TargetTopic, side: str, limit_ms: int, seen_ms: int) -> Note:
+    setting = f"message.timestamp.{side}.max.ms"
+    text = (
+        f"{topic.name} refuses timestamps more than {show_duration_ms(limit_ms)} {side} now ({setting}), "
+        f"and there are some at {show_ms(seen_ms)}"
+    )
+    return Note("target-timestamps-refused", text)
+
+
+def _on_merged(wish: Wish) -> Iterator[Note]:
+    names = sorted(set(wish.names.values()))
+    if len(names) < len(wish.names):
+        text = (
+            f"{len(wish.names)} topics go into {', '.join(names)}, one beside the other; "
+            "with {topic} in the target's name each gets its own"
+        )
+        yield Note("target-merged", text)

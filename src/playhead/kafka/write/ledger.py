@@ -1,0 +1,277 @@
+"""The ledger of a cluster: one compacted topic that says what each replay has committed there."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, reduce
+from typing import Any
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import Unavailable
+from playhead.host.faults import abort_point
+from playhead.kafka.write.ledger_keys import (
+    LEDGER_TOPIC,
+    burial_id,
+    former_burial_id,
+    former_transactional_id,
+    names_key,
+    parsed,
+    prefix_of,
+    terms_id,
+    terms_key,
+    transactional_id,
+)
+from playhead.kafka.write.ledger_reading import LedgerEnd, ledger_end, read_ledger
+from playhead.kafka.write.transactions import Transactions
+from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable, entry_at, joined
+from playhead.source import Place
+from playhead.terms import Terms, UnknownTerms, agreed
+
+_NAMED = b"1"
+
+
+class LedgerShort(Unavailable):
+    """The ledger has less than it had a moment ago."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"topic {LEDGER_TOPIC} has lost what it had: {reason}",
+            hint="a broker that lags behind catches up; a topic that was deleted or cut short takes with "
+            "it what it said of every replay",
+        )
+
+
+def ledger_of(connection: KafkaConnection, replay_id: str) -> "Ledger":
+    """The ledger of a replay as it is now."""
+    ledger = Ledger(connection, replay_id)
+    ledger.catch_up()
+    return ledger
+
+
+def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
+    """Write down what holds for the whole replay; what was settled first stays, and other terms are refused."""
+    # Its making ends what another one was writing; the transactions of that one fail from now on.
+    transactions = Transactions(connection, replay_id, terms_id(replay_id))
+    try:
+        ledger = ledger_of(connection, replay_id)
+        kept = ledger.terms()
+        whole = wanted.begun() if kept is None else agreed(replay_id, kept, wanted)
+        if whole != kept:
+            transactions.begin()
+            if ledger.is_new:
+                transactions.note(LEDGER_TOPIC, names_key(replay_id), _NAMED)
+            transactions.note(LEDGER_TOPIC, terms_key(replay_id), whole.as_json().encode())
+            abort_point("kafka.terms_sent")
+            transactions.commit()
+            abort_point("kafka.terms_committed")
+    finally:
+        transactions.close()
+
+
+def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
+    """End the transactions of earlier runs of a replay, and of its burials, that were left open by a death.
+
+    The broker would give them up in its own time, and until then hide what stands behind them.
+    """
+    held = ledger_end(connection)
+    if held is None or held.stable == held.end:
+        return
+    former = former_burial_id(replay_id)
+    prefixes = tuple(map(prefix_of, (replay_id, burial_id(replay_id), former)))
+    found, _ = read_ledger(
+        connection,
+        isolation="read_uncommitted",
+        start=held.stable,
+        end=held.end,
+        wanted=lambda key: key.startswith(prefixes),
+    )
+    keys = [key for each in found if (key := parsed(each.key)) is not None]
+    ids = {
+        (transactional_id if key.writer else former_transactional_id)(key.replay_id, key.place)
+        for key in keys
+        # Who names his writers and is called like this is another replay.
+        if key.replay_id != former or key.writer is None
+    }
+    if any(each.key == terms_key(replay_id) for each in found):
+        ids.add(terms_id(replay_id))
+    for each in sorted(ids):
+        Transactions(connection, replay_id, each).close()
+
+
+class Ledger:
+    """What one replay has committed, as far as was read; `catch_up` reads on from there."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        replay_id: str,
+        *,
+        former_id: str | None = None,
+        is_made: bool = False,
+    ) -> None:
+        self._connection, self._replay_id = connection, replay_id
+        self._former_id = former_id
+        """Another id under which entries were written before; a replay that has it as its own has terms."""
+        self._is_made = is_made
+        """Whether there is a ledger for certain, so that none to be seen is not an empty one."""
+        self._topic_id: str | None = None
+        self._next = 0
+        self._found: dict[Place, dict[bytes, bytes]] = {}
+        self._other: dict[bytes, bytes] = {}
+
+    def entries(self) -> list[Entry]:
+        """All entries, in the order of their slices."""
+        return sorted(
+            (entry for place in self._found for entry in self.held_of(place).values()),
+            key=lambda entry: entry.slice,
+        )
+
+    def entries_of(self, place: Place) -> list[Entry]:
+        """What was committed of one source partition, in order."""
+        return [*self.held_of(place).values()]
+
+    def held_of(self, place: Place) -> dict[bytes, Entry]:
+        """The same with the keys that they stand under."""
+        found = {key: entry_of(key, value) for key, value in self.raw_of(place).items()}
+        return dict(sorted(found.items(), key=lambda each: each[1].slice))
+
+    def raw_of(self, place: Place) -> dict[bytes, bytes]:
+        """The same as they stand in the topic."""
+        found = self._found.get(place, {})
+        if self._former_id is None or terms_key(self._former_id) not in self._other:
+            return found
+        own = prefix_of(self._replay_id)
+        return {key: value for key, value in found.items() if key.startswith(own)}
+
+    def terms(self) -> Terms | None:
+        """The terms of the replay; None when it has none, or began with a version that wrote none down."""
+        found = self._other.get(terms_key(self._replay_id))
+        try:
+            return None if found is None else _terms_in(found)
+        except UNREADABLE as exc:
+            raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
+
+    def settled(self) -> Mapping[str, Any]:
+        """What this target settled before the replay began; empty when nothing was."""
+        terms = self.terms()
+        if terms is not None:
+            return terms.settled
+        return dict(json.loads(self._other.get(terms_key(self._replay_id), b"{}")))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is known of the replay yet."""
+        return not (self.settled() or self.entries())
+
+    @property
+    def names_writers(self) -> bool:
+        """Whether no version of Playhead has begun it that knew its writers by ids that can collide."""
+        return names_key(self._replay_id) in self._other
+
+    @property
+    def former_id(self) -> str:
+        """Under which id the replay's writers were known before they had names."""
+        return self._former_id or self._replay_id
+
+    @property
+    def position(self) -> int:
+        """Up to which offset it was read."""
+        return self._next
+
+    def _ids(self) -> tuple[str, ...]:
+        return (self._replay_id,) if self._former_id is None else (self._replay_id, self._former_id)
+
+    def is_held_up(self) -> bool:
+        """Whether somebody's transaction is open, so that to read on is to wait for its end."""
+        held = ledger_end(self._connection)
+        return held is not None and held.stable < held.end
+
+    def catch_up(self) -> None:
+        """Read all that was committed before this call, waiting for commits that are on their way.
+
+        A reader of committed records stops at the first open transaction, whosever it is, and there
+        may be entries of ours behind it: not to wait for it would be to forget them.
+        """
+        held = ledger_end(self._connection)
+        if held is None:
+            if self._is_made or self._topic_id is not None:
+                raise LedgerShort("it is not there")
+            return
+        self._refuse_another(held)
+        if held.end == self._next:
+            return
+        prefixes = tuple(map(prefix_of, self._ids()))
+        found, self._next = read_ledger(
+            self._connection,
+            isolation="read_committed",
+            start=self._next,
+            end=held.end,
+            wanted=lambda key: key.startswith(prefixes),
+        )
+        for key, value in found:
+            self._take(key, value)
+
+    def _refuse_another(self, held: LedgerEnd) -> None:
+        if self._topic_id not in (None, held.topic_id):
+            raise LedgerShort(f"its id was {self._topic_id} and is {held.topic_id}")
+        if held.end < self._next:
+            raise LedgerShort(f"it was read to offset {self._next}, and ends at {held.end}")
+        self._topic_id = held.topic_id
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        said = parsed(key)
+        ids = self._ids()
+        if said is None and key not in (*map(terms_key, ids), *map(names_key, ids)):
+            raise LedgerUnreadable(_where(key), "nothing is known by this key")
+        held = self._other if said is None else self._found.setdefault(said.place, {})
+        if value is None:
+            held.pop(key, None)
+        else:
+            held[key] = value
+
+
+@lru_cache(maxsize=8)
+def _terms_in(found: bytes) -> Terms | None:
+    """They hold the plan, and each slice asks for what is settled in them."""
+    return Terms.from_json(found) if "version" in json.loads(found) else None
+
+
+def folded(held: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
+    """Neighbours among one partition's entries, by their keys, and the one entry that they come to.
+
+    The last entry stays as it is, and so do those that overlap others: they show that something
+    was written twice.
+    """
+    run: dict[bytes, Entry] = {}
+    for key, entry in [*_clear_ones(held)][:-1]:
+        if run and [*run.values()][-1].slice.to_offset != entry.slice.from_offset:
+            yield from _one(run)
+            run = {}
+        run[key] = entry
+    yield from _one(run)
+
+
+def _clear_ones(held: Mapping[bytes, Entry]) -> Iterator[tuple[bytes, Entry]]:
+    """The entries that no other one overlaps, in order."""
+    every = sorted(held.items(), key=lambda each: each[1].slice)
+    reached = 0
+    for index, (key, entry) in enumerate(every):
+        starts_behind = entry.slice.from_offset >= reached
+        after = every[index + 1 : index + 2]
+        if starts_behind and not any(each.slice.overlaps(entry.slice) for _, each in after):
+            yield key, entry
+        reached = max(reached, entry.slice.to_offset)
+
+
+def _one(run: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
+    if len(run) > 1:
+        yield [*run], reduce(joined, run.values())
+
+
+def entry_of(key: bytes, value: bytes) -> Entry:
+    """What a record of the ledger says."""
+    return entry_at(_where(key), value)
+
+
+def _where(key: bytes) -> str:
+    return f"topic {LEDGER_TOPIC}, record {key.decode(errors='replace')}"

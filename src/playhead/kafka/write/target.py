@@ -1,0 +1,397 @@
+"""Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from playhead.account import Account
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import Refused
+from playhead.grammar.instant import show_ms
+from playhead.host.faults import abort_point
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import NoSuchTopic
+from playhead.kafka.write.compare import Comparison
+from playhead.kafka.write.dead_letter_headers import origin_of
+from playhead.kafka.write.headers import HeaderRules
+from playhead.kafka.write.inspect import Wish, inspect_copy, inspect_redrive, topics_made
+from playhead.kafka.write.ledger import (
+    Ledger,
+    LedgerShort,
+    fence_unfinished,
+    ledger_of,
+    settle,
+)
+from playhead.kafka.write.ledger_keys import former_transactional_id, transactional_id
+from playhead.kafka.write.ledger_topic import make_ledger
+from playhead.kafka.write.partition_writer import Lane
+from playhead.kafka.write.routing import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
+from playhead.kafka.write.target_topics import TargetTopic, confirm_same, look_up, make_topic
+from playhead.kafka.write.transactions import Transactions
+from playhead.ledger import Entry, remaining
+from playhead.note import Note
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.source import Place
+from playhead.target import Findings, Inspection, Look, Target, Writer, at_once
+from playhead.terms import Terms, Whereto, agreed, without_terms
+
+# Each is a client with threads and connections of its own.
+_MOST_PRODUCERS = 16
+_SET_BYTES = 1_000_000
+_PACED_LINGER_MS = 5
+# The limits of topics that are met on the way are not known before.
+_REDRIVE_SET_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class KafkaTarget(Target):
+    """Topics of a cluster.
+
+    Ordering: the records of a source partition keep their order, within a slice and from slice to
+    slice, in each partition they go to; so do all records of one key.
+    Idempotence: a slice that overlaps a committed one of the same replay is refused; another replay
+    of the same records appends them once more, because a log replaces nothing.
+    Delivery: exactly once, for readers of committed records. Records, ledger entry and, within one
+    cluster, the progress of the group `playhead.<replay>` are one Kafka transaction, and a
+    transactional id for each replay and source partition keeps two runs from writing side by side.
+    """
+
+    connection: KafkaConnection
+    topic: str
+    """Its name; `{topic}` stands for the name of the source's topic. Not used by a redrive."""
+    headers: tuple[str, ...] = ()
+    """`keep`, `drop:NAME`, `add:NAME=VALUE`."""
+    provenance: bool = False
+    """Whether headers say which record of which replay a copy was made of."""
+    redrive: bool = False
+    """Whether the records are dead letters that go back to where their headers say they came from."""
+    partitions: int | None = None
+    """How many a topic that is made gets; None for as many as its source has."""
+    create: bool = False
+    partition_rule: PartitionRule = "auto"
+    """Keep the number, go by the key, go to all in turn, or keep it where both topics have as many."""
+    is_paced: bool = False
+    """Whether each record comes when it is due, and is to leave at once, in a transaction that waits."""
+    topic_map: tuple[tuple[str, str], ...] = ()
+    """Source topics that go to a topic of their own, whatever the target's name says."""
+    moves_group: bool = True
+    """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
+
+    def __post_init__(self) -> None:
+        HeaderRules.parse(self.headers)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Slices of one partition follow each other, or their records would change places."""
+        return True
+
+    def topic_for(self, source_topic: str) -> str:
+        """Where the records of a topic go."""
+        named = dict(self.topic_map).get(source_topic)
+        return self.topic.replace("{topic}", source_topic) if named is None else named
+
+    def for_live(self) -> "KafkaTarget":
+        """Each record leaves at once; the group is moved in one way for all targets."""
+        return replace(self, is_paced=True, moves_group=False)
+
+    def identity(self) -> str:
+        """The cluster's id."""
+        with Admin(self.connection) as admin:
+            return admin.cluster().cluster_id
+
+    def inspect(self, look: Look, /) -> Inspection:
+        """Say which topics the records go to, and what they make of them; refuse what cannot work."""
+        with Admin(self.connection) as admin:
+            if self.redrive:
+                return inspect_redrive(admin, look)
+            names = {topic: self.topic_for(topic) for topic in look.partitions}
+            wish = Wish(names, self.partitions, self.create, self.partition_rule)
+            return inspect_copy(admin, wish, look)
+
+    def creates(self, needs: Mapping[str, Any], /) -> Sequence[str]:
+        """The topics that are made."""
+        return topics_made(needs)
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        """One row for each record, as it would be sent."""
+        held = HeaderRules.parse(self.headers)
+        return [self._row(record, held) for record in records]
+
+    def _row(self, record: Record, rules: HeaderRules) -> Mapping[str, Any]:
+        origin = origin_of(record) if self.redrive else None
+        topic = origin and origin.topic if self.redrive else self.topic_for(record.topic)
+        return {
+            "topic": topic,
+            "timestamp": show_ms(record.timestamp_ms),
+            "key": _text(record.key),
+            "value": _text(record.value),
+            "headers": [[name, _text(value)] for name, value in rules.apply(record.headers)],
+        }
+
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
+        """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
+        with Admin(self.connection) as admin:
+            make_ledger(admin, beside={*map(self.topic_for, self._sources(inspection, terms))})
+            ledger = ledger_of(self.connection, replay_id)
+            kept, before = ledger.terms(), ledger.settled()
+            confirm_same(admin, before.get("topic_ids") or {})
+            if kept is not None:
+                agreed(replay_id, kept, terms)
+            is_old = kept is None and not ledger.is_new
+            if ledger.is_new or (kept is not None and kept.is_endless):
+                self._make_topics(admin, inspection, before)
+            wanted = self._wanted(admin, inspection, terms)
+        if is_old:
+            wanted = replace(wanted, settled={**wanted.settled, **before})
+        abort_point("kafka.terms_looked")
+        if kept is None or agreed(replay_id, kept, wanted) != kept:
+            settle(self.connection, replay_id, wanted)
+        return (without_terms(replay_id),) if is_old else ()
+
+    def _make_topics(self, admin: Admin, inspection: Inspection, before: Mapping[str, Any]) -> None:
+        """Those that are to be made; one that was written to, and is gone, is not made in its place."""
+        wanted = set(map(self.topic_for, inspection.needs.get("partitions", ())))
+        for topic, made in inspection.needs.get("create", {}).items():
+            if topic not in wanted:
+                raise Refused(
+                    f"the plan would make topic {topic}, and no record goes there",
+                    hint="make the plan anew",
+                )
+            if topic not in (before.get("topic_ids") or {}):
+                make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
+
+    def _wanted(self, admin: Admin, inspection: Inspection, terms: Terms) -> Terms:
+        """The terms, with the topics as they are now."""
+        needs = inspection.needs
+        sources = self._sources(inspection, terms)
+        found = look_up(admin, {*map(self.topic_for, sources)})
+        settled = {name: needs.get(name) for name in ("partitions", "same_cluster")}
+        settled["topic_ids"] = {name: topic.topic_id for name, topic in found.items()}
+        settled["counts"] = {name: topic.partitions for name, topic in found.items()}
+        return replace(terms, places=self._places(sources, found), settled=settled)
+
+    def _places(
+        self, sources: Collection[str], found: Mapping[str, TargetTopic]
+    ) -> dict[str, Whereto]:
+        return {
+            source: Whereto(f"topic {name}", f"id {found[name].topic_id}" if name in found else "")
+            for source, name in ((each, self.topic_for(each)) for each in sources)
+        }
+
+    def _sources(self, inspection: Inspection, terms: Terms) -> Sequence[str]:
+        """The topics whose records go to a topic that is known before they are read."""
+        return () if self.redrive else tuple(inspection.needs.get("partitions") or terms.topics)
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        """From the ledger's topic."""
+        return ledger_of(self.connection, replay_id).terms()
+
+    def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
+        """The topics, with their ids."""
+        with Admin(self.connection) as admin:
+            return self._places(topics, look_up(admin, {*map(self.topic_for, topics)}))
+
+    @contextmanager
+    def hold(self, replay_id: str, /) -> Iterator[None]:
+        """Keep nobody out: who writes later fences who wrote before. End what a dead run left open."""
+        fence_unfinished(self.connection, replay_id)
+        yield
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        """What the replay has committed."""
+        with self.watch(replay_id) as entries:
+            return entries()
+
+    @contextmanager
+    def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
+        """Each look reads what has been added since the last."""
+        ledger = Ledger(self.connection, replay_id)
+
+        def entries() -> Sequence[Entry]:
+            ledger.catch_up()
+            return ledger.entries()
+
+        yield entries
+
+    @contextmanager
+    def open(self, replay_id: str, /) -> Iterator["KafkaWriter"]:
+        """A writer; its producers are made when their partition's first slice comes."""
+        writer = KafkaWriter(self, replay_id)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+
+class KafkaWriter(Writer):
+    """Commits slices, with one producer for each source partition."""
+
+    def __init__(self, target: KafkaTarget, replay_id: str, burials: Ledger | None = None) -> None:
+        """With a ledger of burials, commits may overlap: their entries say who lies there."""
+        self._target, self._replay_id = target, replay_id
+        self._ledger = burials or Ledger(target.connection, replay_id, is_made=True)
+        self._may_overlap = burials is not None
+        self._lanes: dict[Place, Lane] = {}
+        self._own: dict[Place, list[Slice]] = {}
+        self._topics: dict[str, TargetTopic | None] = {}
+        self._admin: Admin | None = None
+        self._expected: dict[Place, Future[Lane]] = {}
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="opening")
+
+    def expect(self, place: Place, /) -> Callable[[], None]:
+        """Make the partition's producer while its first records are being read."""
+        if place in self._lanes or place in self._expected:
+            return at_once
+        self._expected[place] = self._opening.submit(self._open_lane, place)
+
+        def wait() -> None:
+            self._lane(place)
+
+        return wait
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        """Records, entry and progress in one transaction."""
+        place = account.slice.topic, account.slice.partition
+        lane = self._lane(place)
+        try:
+            lane.commit(account, records)
+        except BaseException:
+            if lane.transactions.is_lost:
+                self._lanes.pop(place).transactions.close()
+            raise
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+        """Read back what the entry's offset map names, and compare."""
+        self._ledger.catch_up()
+        route = self._route(entry.slice.topic)
+        for name in entry.details["topics"]:
+            self._find(name)
+        self.confirm(entry.details["topics"])
+        timeless = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
+        comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
+        return comparison.compare(records)
+
+    def committed(self, place: Place) -> Sequence[Slice]:
+        """What the replay has committed of a source partition; from now on only this writer adds to it."""
+        return tuple(self._lane(place).committed)
+
+    def confirm(self, topics: Collection[str]) -> None:
+        """Refuse topics that were deleted since this replay first saw them."""
+        began_with = self._ledger.settled().get("topic_ids") or {}
+        seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
+        ids = {name: began_with.get(name) or seen.get(name) for name in topics}
+        confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
+
+    def close(self) -> None:
+        """Let the producers go."""
+        self._opening.shutdown()
+        for opened in self._expected.values():
+            if opened.exception() is None:
+                opened.result().transactions.close()
+        self._expected.clear()
+        while self._lanes:
+            _, lane = self._lanes.popitem()
+            lane.transactions.close()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _lane(self, place: Place) -> Lane:
+        lane = self._lanes.pop(place, None)
+        if lane is None:
+            if len(self._lanes) >= _MOST_PRODUCERS:
+                self._lanes.pop(next(iter(self._lanes))).transactions.close()
+            expected = self._expected.pop(place, None)
+            lane = self._open_lane(place) if expected is None else expected.result()
+        # The last in order is the one used last.
+        self._lanes[place] = lane
+        return lane
+
+    def _open_lane(self, place: Place) -> Lane:
+        target = self._target
+        own_id = transactional_id(self._replay_id, place)
+        settings = self._settings(place[0])
+        transactions = Transactions(target.connection, self._replay_id, own_id, settings)
+        try:
+            self._fence_former(place)
+            # Only now: to make the producer has ended whatever else was writing under its id.
+            self._ledger.catch_up()
+            shows_group = target.moves_group and self._ledger.settled().get("same_cluster")
+            group = f"playhead.{self._replay_id}" if shows_group else None
+            held = self._ledger.held_of(place)
+            route = self._route(place[0])
+            return Lane(
+                transactions,
+                route,
+                self._replay_id,
+                group,
+                self._with_own(place, [each.slice for each in held.values()]),
+                self._own.setdefault(place, []),
+                self.confirm,
+                is_paced=target.is_paced,
+                earlier=held,
+                may_overlap=self._may_overlap,
+            )
+        except BaseException:
+            transactions.close()
+            raise
+
+    def _fence_former(self, place: Place) -> None:
+        """Fence who wrote under the id that the partition had in a version before."""
+        if not (self._ledger.names_writers or self._may_overlap):
+            self._ledger.catch_up()
+        if not self._ledger.names_writers:
+            former = former_transactional_id(self._ledger.former_id, place)
+            Transactions(self._target.connection, self._replay_id, former).close()
+
+    def _with_own(self, place: Place, committed: list[Slice]) -> list[Slice]:
+        """What the ledger has; it must have all that was committed here."""
+        lost = remaining(self._own.get(place, []), committed)
+        if lost:
+            raise LedgerShort(f"{lost[0]} was committed, and is not in it")
+        return committed
+
+    def _settings(self, source_topic: str) -> Mapping[str, Any]:
+        paced = {"linger.ms": _PACED_LINGER_MS} if self._target.is_paced else {}
+        return {**paced, **self._set_bytes(source_topic)}
+
+    def _set_bytes(self, source_topic: str) -> Mapping[str, Any]:
+        if self._target.redrive:
+            return {"batch.size": _REDRIVE_SET_BYTES}
+        found = self._find(self._target.topic_for(source_topic))
+        wanted = int(self._target.connection.tuning.get("batch.size", _SET_BYTES))
+        return {"batch.size": min(wanted, (found and found.set_bytes) or wanted)}
+
+    def _route(self, source_topic: str) -> Route:
+        target = self._target
+        shape = Shape(HeaderRules.parse(target.headers), target.provenance, self._replay_id)
+        if target.redrive:
+            return RedriveRoute(self._find, shape)
+        name = target.topic_for(source_topic)
+        topic = self._find(name)
+        if topic is None:
+            raise NoSuchTopic(name, existing=())
+        # What was settled when the replay began holds to its end, or a key's records would part.
+        terms = self._ledger.settled()
+        topic = replace(topic, partitions=(terms.get("counts") or {}).get(name, topic.partitions))
+        partitions = (terms.get("partitions") or {}).get(source_topic)
+        rule = target.partition_rule
+        keeps = rule == "keep" or (rule == "auto" and partitions in (None, topic.partitions))
+        return CopyRoute(topic, keeps, shape, is_any=rule == "any")
+
+    def _find(self, topic: str) -> TargetTopic | None:
+        if topic not in self._topics:
+            self._topics[topic] = look_up(self._asking(), [topic]).get(topic)
+        return self._topics[topic]
+
+    def _asking(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self._target.connection)
+        return self._admin
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

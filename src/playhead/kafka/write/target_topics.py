@@ -1,0 +1,134 @@
+"""The topics that records are written to: how many partitions, and what they take."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from playhead.errors import BrokerUnavailable, Refused
+from playhead.host.clock import SystemClock, wait_until
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import KafkaRefused
+from playhead.kafka.admin.offsets import Described, describe_those, stable_ends
+from playhead.kafka.read.facts import Settings, settings_of
+
+# Java's Long.MAX_VALUE: no limit.
+_NO_LIMIT_MS = 2**63 - 1
+_HEARD_OF_WITHIN_S = 3.0
+# What a set of records takes on the way beside the records.
+_SET_OVERHEAD_BYTES = 1_024
+
+
+class TargetReplaced(Refused):
+    """A topic that was deleted, and perhaps made again, since a replay began to write to it."""
+
+    def __init__(self, topic: str, *, began_with: str, found: str | None) -> None:
+        self.topic, self.began_with, self.found = topic, began_with, found
+        now = f"its id was {began_with} and is {found}" if found else "it is gone"
+        super().__init__(
+            f"topic {topic} is not the one that this replay began to write to: {now}; "
+            "what the ledger says was written there is lost",
+            hint="another --id, of a live pipeline another --name, begins anew",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic as it is now; what its settings say is unknown where they may not be read."""
+
+    name: str
+    partitions: int
+    settings: Settings | None = field(default=None, hash=False)
+    topic_id: str | None = None
+    """Changes when it is deleted and made again; None for one that is still to be made."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self._said("cleanup.policy", "delete").split(",")
+
+    @property
+    def retention_ms(self) -> int | None:
+        """None when nothing expires by age."""
+        retention_ms = int(self._said("retention.ms", "-1"))
+        policies = self._said("cleanup.policy", "delete").split(",")
+        return retention_ms if retention_ms >= 0 and "delete" in policies else None
+
+    @property
+    def sets_log_append_time(self) -> bool:
+        return self._said("message.timestamp.type", "CreateTime") == "LogAppendTime"
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The largest set of records that it takes; None when that is not known."""
+        said = self._said("max.message.bytes", "")
+        return int(said) if said else None
+
+    @property
+    def set_bytes(self) -> int | None:
+        """How large a set of several records may be, so that one that is refused holds one alone."""
+        most = self.most_bytes
+        return None if most is None else max(most - _SET_OVERHEAD_BYTES, 1)
+
+    def limit_ms(self, side: str) -> int | None:
+        """How far `before` or `after` now a timestamp may lie; None for any."""
+        said = int(self._said(f"message.timestamp.{side}.max.ms", str(_NO_LIMIT_MS)))
+        return said if said < _NO_LIMIT_MS else None
+
+    def _said(self, name: str, otherwise: str) -> str:
+        return (self.settings or {}).get(name, otherwise)
+
+
+def make_topic(
+    admin: Admin,
+    name: str,
+    *,
+    partitions: int,
+    settings: Mapping[str, str],
+    replication: int | None = None,
+) -> None:
+    """Return when the topic can be written to, whoever made it."""
+    try:
+        admin.create_topic(
+            name, partitions=partitions, settings=dict(settings), replication=replication
+        )
+    except KafkaRefused:
+        # It may be there, and have no leaders yet.
+        if name not in describe_those(admin, [name]):
+            raise
+    places = [(name, number) for number in range(partitions)]
+
+    def can_be_used() -> bool:
+        try:
+            return bool(stable_ends(admin, places))
+        except (KafkaRefused, BrokerUnavailable):
+            return False
+
+    if not wait_until(can_be_used, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05):
+        stable_ends(admin, places)
+
+
+def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
+    """Refuse when one of the topics, by name and id, is not there any more."""
+    found: dict[str, Described] = {}
+
+    def all_are_there() -> bool:
+        found.update(describe_those(admin, list(topic_ids)))
+        return topic_ids.keys() <= found.keys()
+
+    if topic_ids:
+        # A broker that has heard of a new topic late does not mean that it is gone.
+        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, clock=SystemClock(), every_s=0.2)
+    for name, topic_id in topic_ids.items():
+        now = found[name].topic_id if name in found else None
+        if now != topic_id:
+            raise TargetReplaced(name, began_with=topic_id, found=now)
+
+
+def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
+    """Those of the topics that exist."""
+    if not topics:
+        return {}
+    described = describe_those(admin, list(topics))
+    settings = settings_of(admin, list(described)) if described else {}
+    return {
+        name: TargetTopic(name, len(each.partitions), settings[name], each.topic_id)
+        for name, each in described.items()
+    }

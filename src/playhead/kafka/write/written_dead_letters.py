@@ -1,0 +1,160 @@
+"""Which records of a replay lie among the dead letters already, offset by offset."""
+
+import base64
+import binascii
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from playhead.kafka.write.ledger import Ledger, entry_of
+from playhead.kafka.write.offset_map import OffsetMap, spans
+from playhead.ledger import Entry
+from playhead.record import Slice
+from playhead.source import Place
+
+DETAIL = "buried"
+"""Under this name an entry has the offsets of its records."""
+
+
+def packed(offsets: Iterable[int]) -> str:
+    """Offsets as text: how long the gaps and the runs are, in turn, compressed.
+
+    In whatever way 100,000 records are dead, one in two or one in a thousand, it fits into an entry.
+    """
+    runs = spans(sorted(set(offsets)))
+    edges = [0, *(edge for first, count in runs for edge in (first, first + count))]
+    numbers = b"".join(_varint(after - before) for before, after in pairwise(edges))
+    return base64.b64encode(zlib.compress(numbers)).decode()
+
+
+def unpacked(text: str) -> list[range]:
+    """What `packed` has made, as runs in order."""
+    try:
+        numbers = [*_varints(zlib.decompress(base64.b64decode(text, validate=True)))]
+    except (binascii.Error, zlib.error) as exc:
+        raise ValueError(f"offsets of dead letters: {exc}") from exc
+    runs, at = [], 0
+    for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
+        runs.append(range(at + gap, at + gap + length))
+        at += gap + length
+    return runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Burial:
+    """One commit of dead letters; its offsets are unpacked when they are asked for."""
+
+    slice: Slice
+    text: str | None = None
+    runs: tuple[range, ...] = ()
+    is_whole: bool = True
+    """False when an entry of before does not say which records of its slice it has."""
+
+    def offsets(self) -> Sequence[range]:
+        return self.runs if self.text is None else unpacked(self.text)
+
+
+@dataclass(slots=True)
+class Burials:
+    """What of one partition was buried; as long as all that the ledger says was taken in."""
+
+    _held: dict[bytes, _Burial] = field(default_factory=dict)
+    _own: list[_Burial] = field(default_factory=list)
+    _end: int = 0
+    """Where the last burial ends; an endless replay asks behind it, and has very many."""
+    _position: int = -1
+
+    def take_in(self, ledger: Ledger, place: Place) -> None:
+        """What the ledger has of a partition; entries that are known by their keys never change."""
+        if self._position == ledger.position:
+            return
+        self._position = ledger.position
+        entries = ledger.raw_of(place)
+        for key in entries.keys() - self._held.keys():
+            self._held[key] = burial = _burial(entry_of(key, entries[key]))
+            self._end = max(self._end, burial.slice.to_offset)
+
+    def add(self, slice_: Slice, offsets: Iterable[int]) -> None:
+        """What was committed here; the ledger may say it once more."""
+        self._own.append(_Burial(slice_, packed(offsets)))
+        self._end = max(self._end, slice_.to_offset)
+
+    def missing(self, slice_: Slice, offsets: Iterable[int]) -> list[int]:
+        """Those of the offsets that were not buried."""
+        there, unsaid = self._of(slice_)
+        return [
+            offset
+            for offset in offsets
+            if not _is_in(there, offset) and not any(offset in each for each in unsaid)
+        ]
+
+    def others(self, slice_: Slice, offsets: Iterable[int]) -> int:
+        """How many of the slice were buried that are not among the offsets."""
+        there, _ = self._of(slice_)
+        buried = {
+            offset
+            for run in there
+            for offset in range(max(run.start, slice_.from_offset), min(run.stop, slice_.to_offset))
+        }
+        return len(buried.difference(offsets))
+
+    def _of(self, slice_: Slice) -> tuple[list[range], list[Slice]]:
+        """The buried runs that reach into a slice, in order, and slices of which it is not said."""
+        if slice_.from_offset >= self._end:
+            return [], []
+        touching = [
+            each for each in (*self._held.values(), *self._own) if each.slice.overlaps(slice_)
+        ]
+        runs = sorted(
+            (run for each in touching for run in each.offsets()), key=lambda run: run.start
+        )
+        return _joined(runs), [each.slice for each in touching if not each.is_whole]
+
+
+def _burial(entry: Entry) -> _Burial:
+    text = entry.details.get(DETAIL)
+    if text is not None:
+        return _Burial(entry.slice, text)
+    # As it was before: a slice was buried as a whole, and the map of its copies may say whom.
+    map_ = OffsetMap.from_details(entry.details) if entry.written else None
+    runs = tuple(
+        range(run.source_offset, run.source_offset + run.length)
+        for run in (map_.runs if map_ is not None else ())
+    )
+    return _Burial(entry.slice, None, runs, map_ is None or map_.exact)
+
+
+def _joined(runs: Sequence[range]) -> list[range]:
+    found: list[range] = []
+    for run in runs:
+        if found and run.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, run.stop))
+        else:
+            found.append(run)
+    return found
+
+
+def _is_in(runs: Sequence[range], offset: int) -> bool:
+    at = bisect_right(runs, offset, key=lambda run: run.start) - 1
+    return at >= 0 and offset in runs[at]
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            yield number
+            number = shift = 0

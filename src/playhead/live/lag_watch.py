@@ -1,0 +1,99 @@
+"""Looks at a running pipeline from outside its rounds: how far behind it is, and whether the broker is there."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from threading import Event, Thread
+from typing import Any
+
+from playhead.errors import PlayheadError, Unavailable
+from playhead.live.backoff import Told
+from playhead.live.progress import Standing
+from playhead.replay.pipelines import RUNNING
+from playhead.source import Source
+from playhead.task.same_topics import SameTopics
+from playhead.terms import OtherTerms
+
+_NOTE_EVERY_S = 1.0
+_LOOK_EVERY_S = 5.0
+_SAY_EVERY_S = 10.0
+
+
+class Watch:
+    """Notes the pipeline's status for others, and tells now and then how it gets on."""
+
+    def __init__(
+        self,
+        source: Source,
+        standing: Standing,
+        note: Callable[[Mapping[str, Any]], None],
+        say: Callable[[str], None],
+        same: SameTopics,
+    ) -> None:
+        self._source, self._standing, self._note, self._say = source, standing, note, say
+        self._same = same
+        self.lag: int | None = None
+        self.refusal: OtherTerms | None = None
+        """Why the pipeline may not go on: a topic is not the one that it began with."""
+        self._is_over = Event()
+        self._told = Told()
+        self._thread = Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self.note()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(_NOTE_EVERY_S)
+        self.note()
+
+    def note(self) -> None:
+        """Write down how it stands now."""
+        at_ms = time.time_ns() // 1_000_000
+        self._note(self._standing.as_document() | {"lag": self.lag, "at_ms": at_ms})
+
+    def _run(self) -> None:
+        with closing(self._same):
+            self._keep_looking()
+
+    def _keep_looking(self) -> None:
+        looked = said = time.monotonic()
+        records = 0
+        while not self._is_over.wait(_NOTE_EVERY_S):
+            now = time.monotonic()
+            if now - looked >= _LOOK_EVERY_S:
+                self._look()
+                looked = time.monotonic()
+            if now - said >= _SAY_EVERY_S and self._standing.state == RUNNING:
+                new = self._standing.records - records
+                if new or self.lag:
+                    self._tell(new / (now - said))
+                said, records = now, self._standing.records
+            self.note()
+
+    def _look(self) -> None:
+        try:
+            self._same.confirm_all()
+            self.lag = self._standing.lag(self._source.bounds())
+        except Unavailable as exc:
+            self.lag = None
+            if self._told.is_time():
+                self._say(f"{self._told.since()} for the broker: {exc!s}")
+            return
+        except OtherTerms as exc:
+            self.lag, self.refusal = None, exc
+            return
+        except PlayheadError as exc:
+            self.lag = None
+            if self._told.is_time():
+                self._say(str(exc))
+            return
+        if self._told.lasted_s():
+            self._say(f"the broker is back after {self._told.lasted_s():.0f} s")
+        self._told.start_over()
+
+    def _tell(self, rate: float) -> None:
+        behind = "" if self.lag is None else f", {self.lag:,} behind"
+        self._say(f"{self._standing.records:,} records written, {rate:,.0f}/s{behind}")

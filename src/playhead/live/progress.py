@@ -1,0 +1,127 @@
+"""How far a pipeline is: where each partition goes on, what was written, and what was given up."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.ledger import remaining
+from playhead.record import Slice
+from playhead.replay.pipelines import STARTING
+from playhead.source import Bounds, Place
+from playhead.task.round import Outcome
+
+
+class LedgerWentBack(Exception):
+    """The target has forgotten commits: it was restored, or another server has taken its place."""
+
+    def __init__(self, place: Place, *, committed: int, found: int) -> None:
+        super().__init__(
+            f"the ledger of {place[0]}:{place[1]} ends at {found:,}, and was at {committed:,}: the "
+            "target has gone back"
+        )
+
+
+@dataclass(slots=True)
+class Standing:
+    """Written by the thread of the rounds, read by all."""
+
+    at: dict[Place, int]
+    """Where the next round begins."""
+    committed: dict[Place, int] = field(default_factory=dict)
+    """The ledger's end, as far as it was seen."""
+    state: str = STARTING
+    away: str | None = None
+    records: int = 0
+    rounds: int = 0
+    lost: list[Slice] = field(default_factory=list)
+    last_commit_ms: int | None = None
+    last_record_ms: int | None = None
+
+    def due(self, ends: Mapping[Place, int]) -> list[Slice]:
+        """What a round that ends there has to write."""
+        return [
+            Slice(*place, at, end)
+            for place, end in sorted(ends.items())
+            # A partition that was not there when we began is read from its first offset.
+            if (at := self.at.setdefault(place, 0)) < end
+        ]
+
+    def note(self, outcomes: Iterable[Outcome]) -> None:
+        """What tasks have committed."""
+        for each in (one for outcome in outcomes for one in outcome.written):
+            self.at[each.place] = max(self.at.get(each.place, 0), each.to_offset)
+            self.committed[each.place] = self.at[each.place]
+            self.records += each.kept
+            self.last_commit_ms = time.time_ns() // 1_000_000
+            if each.last_ms is not None:
+                self.last_record_ms = max(self.last_record_ms or 0, each.last_ms)
+
+    def follow(self, ledger: Mapping[Place, int]) -> None:
+        """Go on where the ledger ends; it may know of commits whose answer was lost."""
+        for place, committed in self.committed.items():
+            if ledger.get(place, 0) < committed:
+                raise LedgerWentBack(place, committed=committed, found=ledger.get(place, 0))
+        for place, end in ledger.items():
+            self.at[place] = max(self.at.get(place, 0), end)
+            self.committed[place] = end
+
+    def give_up(self, slices: Sequence[Slice]) -> None:
+        """Go on behind what could not be written."""
+        for each in slices:
+            self.at[each.topic, each.partition] = each.to_offset
+            before = self.lost[-1] if self.lost else None
+            self.lost.append(each)
+            if before is not None and len(self.lost) > _MANY:
+                self.lost = _merged(self.lost)
+
+    @property
+    def lost_offsets(self) -> int:
+        return sum(map(len, self.lost))
+
+    def lag(self, bounds: Mapping[Place, Bounds]) -> int:
+        """Offsets that can be read and are not committed yet."""
+        return sum(
+            max(0, held.stable_end - self.at.get(place, held.earliest))
+            for place, held in bounds.items()
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), at in sorted(self.at.items()):
+            offsets.setdefault(topic, {})[str(partition)] = at
+        return {
+            "state": self.state,
+            "away": self.away,
+            "records": self.records,
+            "rounds": self.rounds,
+            "lost_offsets": self.lost_offsets,
+            "lost": [str(each) for each in _merged(self.lost)],
+            "last_commit_ms": self.last_commit_ms,
+            "last_record_ms": self.last_record_ms,
+            "offsets": offsets,
+        }
+
+
+_MANY = 1_000
+
+
+def _merged(slices: Sequence[Slice]) -> list[Slice]:
+    """Neighbours as one."""
+    found: list[Slice] = []
+    for each in sorted(slices):
+        last = found[-1] if found else None
+        if last and (last.topic, last.partition, last.to_offset) == (
+            each.topic,
+            each.partition,
+            each.from_offset,
+        ):
+            found[-1] = Slice(each.topic, each.partition, last.from_offset, each.to_offset)
+        else:
+            found.append(each)
+    return found
+
+
+def still_lost(lost: Sequence[Slice], committed: Sequence[Slice]) -> list[Slice]:
+    """Of what was given up, what the ledger does not have: an answer may have been lost, and not the write."""
+    return remaining(_merged(lost), committed)

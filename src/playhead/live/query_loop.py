@@ -1,0 +1,173 @@
+"""Query after query of Spark's: each begins where the ledger ends, and the next when both servers are there."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from playhead.errors import PlayheadError, Unavailable
+from playhead.host.faults import abort_point
+from playhead.kafka.read.source import KafkaSource
+from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.progress import LedgerWentBack
+from playhead.live.round_loop import Engine, Ground, Rounds
+from playhead.live.start_offsets import ledger_ends
+from playhead.replay.engine import Engine as Sessions
+from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
+from playhead.task.same_topics import SameTopics
+from playhead.transform.transform import Transform
+
+if TYPE_CHECKING:
+    from playhead.spark.stream import Stream, Tape
+
+_LOOK_EVERY_S = 0.1
+_ROUND_ENDS_WITHIN_S = 30.0
+# The engine's own errors, with both servers there: more in a row than this are no accident.
+_MOST_STRIKES = 3
+_OURS = (PlayheadError, LedgerWentBack)
+
+
+@dataclass(slots=True)
+class Queries:
+    """All of one start of a pipeline."""
+
+    ground: Ground
+    sessions: Sessions
+    folder: Path
+    """Where Spark keeps its own notes."""
+    _strikes: int = 0
+    _told: Told = field(default_factory=Told)
+    _waits: Waits = field(default_factory=Waits)
+
+    def play(self) -> None:
+        """Until somebody asks to stop, or all is read that was there."""
+        ground = self.ground
+        while not ground.is_stopped():
+            rounds = ground.standing.rounds
+            try:
+                self._play()
+                return
+            except (Unavailable, LedgerWentBack) as exc:
+                why = str(exc)
+            except PlayheadError as exc:
+                why = self._judged(exc)
+            if ground.standing.rounds != rounds:
+                self._told.start_over()
+                self._waits.start_over()
+                self._strikes = 0
+            ground.standing.state, ground.standing.away = WAITING, why
+            self._wait_for_both(why)
+
+    def _judged(self, exc: PlayheadError) -> str:
+        """Why the engine failed: a broker that is away is waited for, and what is nobody's fault is not."""
+        from playhead.spark.failures import EngineFailed
+
+        if not isinstance(exc, EngineFailed):
+            raise exc
+        try:
+            self._confirm_topics()
+            self.ground.ends.source.bounds()
+        except Unavailable as away:
+            return str(away)
+        self._strikes += 1
+        if self._strikes > _MOST_STRIKES:
+            raise exc
+        return str(exc)
+
+    def _wait_for_both(self, why: str) -> None:
+        """Until both servers answer; then the next query begins where the ledger ends."""
+        reason: str | None = why
+        while reason is not None and not self.ground.is_stopped():
+            if self._told.is_time():
+                self.ground.say(f"{self._told.since()}, its place is kept: {reason}")
+            sleep_unless(self.ground.is_stopped, self._waits.take())
+            try:
+                self._look_again()
+                reason = None
+            except Unavailable as exc:
+                reason = str(exc)
+
+    def _look_again(self) -> None:
+        ground, standing = self.ground, self.ground.standing
+        self._confirm_topics()
+        entries = ground.ends.target.entries(pipeline_id(ground.wish.name))
+        bounds = ground.ends.source.bounds()
+        ledger = ledger_ends(entries)
+        try:
+            standing.follow(ledger)
+        except LedgerWentBack as exc:
+            ground.say(f"{exc}; going on from there")
+            given_up = {(each.topic, each.partition): each.to_offset for each in standing.lost}
+            standing.at |= {place: max(at, given_up.get(place, 0)) for place, at in ledger.items()}
+            standing.committed = dict(ledger)
+        for place, held in bounds.items():
+            standing.at.setdefault(place, held.earliest)
+        ground.hold.renew()
+
+    def _confirm_topics(self) -> None:
+        """No query begins at the old offsets of a topic that was made again."""
+        with closing(
+            SameTopics(pipeline_id(self.ground.wish.name), self.ground.ends.source)
+        ) as same:
+            same.confirm_all()
+
+    def _play(self) -> None:
+        """One query: until it is stopped, has read all, or fails."""
+        from playhead.spark import failures, session
+        from playhead.spark import stream as live
+
+        ground = self.ground
+        self._confirm_topics()
+        if not self.sessions.is_there:
+            ground.say("starting the engine")
+        # Started in the main thread, PySpark takes Ctrl-C for itself.
+        with ThreadPoolExecutor(1, thread_name_prefix="engine") as starting:
+            spark = starting.submit(self.sessions.session).result().newSession()
+        stream, tape = live.Stream(spark, self.folder), self._tape()
+        engine = Engine(
+            stream.ends,
+            live.write_round,
+            lambda round_: live.read_round(spark, round_, ground.ends.source, tape),
+            lambda round_: live.write_rest(spark, round_),
+            session.has_died,
+        )
+        rounds = Rounds(ground, engine)
+        try:
+            stream.start(pipeline_id(ground.wish.name), tape, rounds)
+            abort_point("live.started")
+            ground.standing.state, ground.standing.away = RUNNING, None
+            ground.say(f"reading, a round every {ground.wish.trigger}")
+            self._watch(stream, rounds)
+        except _OURS:
+            raise
+        except Exception as exc:
+            raise failures.failure(exc) from exc
+        finally:
+            rounds.is_over.set()
+            stream.stop()
+
+    def _tape(self) -> "Tape":
+        from playhead.spark.stream import Tape
+
+        wish, at = self.ground.wish, self.ground.standing.at
+        source = cast(KafkaSource, self.ground.ends.source)
+        starts = {place: at.get(place, held.earliest) for place, held in source.bounds().items()}
+        transform = Transform(wish.request.where, wish.request.select)
+        decoding = self.ground.ends.decoding if self.ground.decodes_first else None
+        return Tape(source.connection, starts, transform, wish.trigger_ms, decoding)
+
+    def _watch(self, stream: "Stream", rounds: Rounds) -> None:
+        while True:
+            failure = rounds.failure or self.ground.refusal()
+            if failure is not None:
+                raise failure
+            if self.ground.is_stopped():
+                rounds.finish(_ROUND_ENDS_WITHIN_S)
+                return
+            if not stream.is_active():
+                if rounds.failure is not None:
+                    raise rounds.failure
+                return
+            time.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,250 @@
+"""Plays a pipeline's rounds as Spark brings them: what is due is written, or waited for, or given up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from playhead.account import ErrorRule
+from playhead.errors import Unavailable
+from playhead.host.faults import abort_point
+from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.pipeline_spec import Wish
+from playhead.live.progress import Standing, still_lost
+from playhead.live.start_offsets import ledger_ends
+from playhead.live.target_lock import Hold
+from playhead.record import Slice
+from playhead.replay.assemble import Ends
+from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
+from playhead.source import Place
+from playhead.spark.failures import TimeOutOfReach
+from playhead.task.round import Outcome, Round
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# So many in one round are worth a task for each partition; fewer are done sooner by one.
+_WORTH_SEVERAL = 50_000
+
+
+@dataclass(slots=True)
+class Ground:
+    """What the rounds of a pipeline stand on, from one query of Spark's to the next."""
+
+    wish: Wish
+    ends: Ends
+    standing: Standing
+    stop_file: Path
+    say: Callable[[str], None]
+    hold: Hold
+    move_group: Callable[[Mapping[Place, int]], None]
+    slots: int
+    refusal: Callable[[], BaseException | None] = lambda: None
+    """Why the pipeline may not go on, found by who looks from outside its rounds."""
+    run: str = field(default_factory=lambda: uuid4().hex)
+
+    def is_stopped(self) -> bool:
+        """Whether somebody asked."""
+        return self.stop_file.exists()
+
+    @property
+    def decodes_first(self) -> bool:
+        """Whether expressions look into values, so that these come decoded; else who writes decodes."""
+        request = self.wish.request
+        return self.ends.decoding is not None and bool(request.where or request.select)
+
+
+@dataclass(slots=True)
+class Engine:
+    """What the rounds need of the engine: where a round ends, and to have it written."""
+
+    ends: Callable[[int], Mapping[Place, int]]
+    write: Callable[["DataFrame", Round], list[Outcome]]
+    read: Callable[[Round], list[Outcome]]
+    """Have it read by a reader of ours, and written."""
+    write_rest: Callable[[Round], list[Outcome]]
+    has_died: Callable[[], bool]
+
+
+class Rounds:
+    """The rounds of one query; Spark calls it, one round after the other, in a thread of its own."""
+
+    def __init__(self, ground: Ground, engine: Engine) -> None:
+        self._ground, self._engine = ground, engine
+        self._standing = ground.standing
+        self._desk: str | None = None
+        self._busy = Lock()
+        self._told = Told()
+        self._waits = Waits()
+        self._is_first = True
+        self._is_odd = False
+        self.is_over = Event()
+        self.failure: BaseException | None = None
+
+    def __call__(self, frame: "DataFrame", number: int) -> None:
+        """One round. Nothing is raised here: Spark's own way with errors would print them, too."""
+        with self._busy:
+            if self.is_over.is_set():
+                return
+            try:
+                self._play(frame, self._engine.ends(number))
+            except BaseException as exc:  # noqa: BLE001  raised again in the pipeline's own thread
+                self.failure = exc
+                self.is_over.set()
+
+    def finish(self, within_s: float) -> None:
+        """Let the round that is being written come to its end; there will not be another one."""
+        if self._busy.acquire(timeout=within_s):
+            self.is_over.set()
+            self._busy.release()
+        self.is_over.set()
+
+    def _is_stopped(self) -> bool:
+        return self.is_over.is_set() or self._ground.is_stopped()
+
+    def _play(self, frame: "DataFrame", ends: Mapping[Place, int]) -> None:
+        standing = self._standing
+        while not self._is_stopped():
+            away = self._away_still() or self._try(frame, standing.due(ends))
+            abort_point("live.round_written")
+            if self._is_stopped():
+                break
+            if away is not None:
+                self._ride_out(away, ends)
+            elif not standing.due(ends):
+                self._went_well()
+            if not standing.due(ends):
+                break
+        self._ground.move_group(standing.at)
+
+    def _try(self, frame: "DataFrame", due: Sequence[Slice]) -> str | None:
+        """Write what is due; why not all of it was, when a server was away."""
+        if not due:
+            return None
+        round_ = self._round(due)
+        try:
+            outcomes = self._written(frame, round_)
+            away = self._noted(outcomes)
+            if not round_.is_alone and all(each.is_whole for each in outcomes):
+                # Every task has seen all that Spark gave it: what is left holds no record.
+                left = self._standing.due({(s.topic, s.partition): s.to_offset for s in due})
+                if left:
+                    away = self._noted(self._engine.write_rest(self._round(left, is_alone=True)))
+        except Unavailable as exc:
+            if self._engine.has_died():
+                raise
+            self._desk, away = None, str(exc)
+        return away
+
+    def _written(self, frame: "DataFrame", round_: Round) -> list[Outcome]:
+        try:
+            return self._engine.write(frame, round_)
+        except TimeOutOfReach:
+            if not self._is_odd:
+                self._ground.say(
+                    "a record's time is out of Spark's reach: reading such rounds ourselves"
+                )
+            self._is_odd, self._desk = True, None
+        # What came before that record may have been committed.
+        if (away := self._ledger_away()) is not None:
+            return [Outcome(away=away)]
+        left = self._standing.due({(s.topic, s.partition): s.to_offset for s in round_.slices})
+        return self._engine.read(self._round(left, is_alone=True)) if left else []
+
+    def _round(self, due: Sequence[Slice], *, is_alone: bool = False) -> Round:
+        ground = self._ground
+        target = ground.ends.target
+        is_small = ground.slots == 1 or sum(map(len, due)) <= _WORTH_SEVERAL
+        return Round(
+            pipeline_id(ground.wish.name),
+            ground.run,
+            target,
+            tuple(due),
+            ErrorRule.parse(ground.wish.request.on_error),
+            ground.ends.graveyard,
+            None if ground.decodes_first else ground.ends.decoding,
+            is_alone=is_alone or is_small or target.is_ordered,
+            desk=self._desk,
+            stop_file=ground.stop_file,
+            source=ground.ends.source,
+        )
+
+    def _noted(self, outcomes: Sequence[Outcome]) -> str | None:
+        self._standing.note(outcomes)
+        away = next((each.away for each in outcomes if each.away is not None), None)
+        self._desk = outcomes[0].desk if len(outcomes) == 1 and away is None else None
+        if any(each.is_new for each in outcomes) and not self._is_first and away is None:
+            # The connection before was lost, and with it, perhaps, the lock that keeps others out.
+            self._ground.hold.renew()
+        self._is_first = False
+        return away
+
+    def _went_well(self) -> None:
+        standing, say = self._standing, self._ground.say
+        standing.rounds += 1
+        self._waits.start_over()
+        if standing.state in (WAITING, DROPPING):
+            lag_s = self._told.lasted_s()
+            lost = f"; {standing.lost_offsets:,} offsets are lost" if standing.lost else ""
+            say(f"writing again after {lag_s:.1f} s{lost}")
+            if standing.lost:
+                request = self._ground.wish.request
+                say(f"what is missing shows: playhead gaps {request.source} {request.target}")
+        self._told.start_over()
+        standing.state, standing.away = RUNNING, None
+
+    # --- a server is away
+
+    def _away_still(self) -> str | None:
+        """While writes are given up, the database is asked first: no record need be read for nothing."""
+        if self._standing.state != DROPPING:
+            return None
+        return self._ledger_away()
+
+    def _ledger_away(self) -> str | None:
+        """Why the ledger cannot be read; None when it was, and we go on where it ends."""
+        ground = self._ground
+        try:
+            entries = ground.ends.target.entries(pipeline_id(ground.wish.name))
+        except Unavailable as exc:
+            return str(exc)
+        self._standing.follow(ledger_ends(entries))
+        self._standing.lost = still_lost(self._standing.lost, [each.slice for each in entries])
+        return None
+
+    def _ride_out(self, away: str, ends: Mapping[Place, int]) -> None:
+        """Wait until trying again makes sense; or give the round up, where that was asked for."""
+        self._desk = None
+        still = self._ledger_away()
+        if still is None and self._waits.is_first:
+            self._waits.take()  # a worker, or a connection, was lost: the next one may well work
+            return
+        if still is not None and self._ground.wish.drop_when_down:
+            self._drop(still, self._standing.due(ends))
+            return
+        self._wait(still or away)
+
+    def _drop(self, away: str, due: Sequence[Slice]) -> None:
+        standing = self._standing
+        standing.state, standing.away = DROPPING, away
+        standing.give_up(due)
+        abort_point("live.given_up")
+        if self._told.is_time():
+            lost = standing.lost_offsets
+            self._ground.say(f"DROPPING what comes in, {lost:,} offsets are lost: {away}")
+
+    def _wait(self, away: str) -> None:
+        """Until the ledger can be read again, or somebody asks to stop."""
+        standing = self._standing
+        standing.state = WAITING
+        reason: str | None = away
+        while reason is not None and not self._is_stopped():
+            standing.away = reason
+            if self._told.is_time():
+                self._ground.say(f"{self._told.since()}, its place is kept: {reason}")
+            sleep_unless(self._is_stopped, self._waits.take())
+            reason = self._ledger_away()
+        if not self._is_stopped():
+            self._ground.hold.renew()

@@ -1,0 +1,217 @@
+"""Runs a pipeline from its start to its stop: alone, from the ledger on, and with its state told to others."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from playhead.config.guards import Consent
+from playhead.errors import Refused, Unavailable
+from playhead.host.faults import abort_point
+from playhead.kafka.read.source import KafkaSource
+from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.group_progress import MovingGroup
+from playhead.live.lag_watch import Watch
+from playhead.live.pipeline_spec import Wish
+from playhead.live.progress import Standing
+from playhead.live.query_loop import Queries
+from playhead.live.round_loop import Ground
+from playhead.live.start_offsets import Beginning, beginning, refuse_forgotten
+from playhead.live.target_lock import Hold
+from playhead.plan import Plan
+from playhead.replay.api import Planned
+from playhead.replay.assemble import Ends, ends, expecting
+from playhead.replay.pipelines import DONE, FAILED, STOPPED, Pipeline, Pipelines, pipeline_id
+from playhead.source import Place
+from playhead.target import InUse
+from playhead.task.same_topics import SameTopics
+
+
+class PipelineInUse(Refused):
+    """A pipeline of that name is at work already."""
+
+    def __init__(self, name: str, *, where: str) -> None:
+        self.name, self.where = name, where
+        super().__init__(
+            f"live pipeline {name} is at work already: {where}",
+            hint=f"`playhead live --status {name}` shows how far it is, --stop {name} stops it; "
+            "another pipeline needs another --name",
+        )
+
+
+@dataclass
+class Runner:
+    """One start of a pipeline in this process."""
+
+    wish: Wish
+    planned: Planned
+    pipelines: Pipelines
+    say: Callable[[str], None]
+
+    @property
+    def _id(self) -> str:
+        return pipeline_id(self.wish.name)
+
+    @property
+    def _plan(self) -> Plan:
+        return self.planned.plan
+
+    def run(self, *, consent: Consent = None) -> dict[str, Any]:
+        """Play until somebody asks to stop, or all is read that was there; says what was done."""
+        self.planned.agree(consent)
+        try:
+            return self._run()
+        except InUse as exc:
+            raise PipelineInUse(self.wish.name, where=exc.where) from exc
+
+    def _run(self) -> dict[str, Any]:
+        standing, both = Standing({}), self._ends()
+        hold = Hold(both.target, self._id, self._tell, self._is_stopped)
+        with self.pipelines.journal.held(self._id), hold:
+            mark = self._mark()
+            self.pipelines.refuse_other(mark)
+            try:
+                begun = self._begun(both, mark, hold)
+                standing.at, standing.committed = dict(begun.starts), dict(begun.committed)
+                self._play(both, standing, hold)
+                standing.state = STOPPED if self._is_stopped() else DONE
+            except BaseException as exc:
+                standing.state = FAILED if isinstance(exc, Exception) else STOPPED
+                standing.away = str(exc) or type(exc).__name__
+                raise
+            finally:
+                self._note(standing.as_document() | {"lag": None, "at_ms": _now_ms()})
+                self._note_committed(standing.committed)
+        return {"name": self.wish.name, **standing.as_document()}
+
+    def _play(self, both: Ends, standing: Standing, hold: Hold) -> None:
+        source = cast(KafkaSource, both.source)
+        with (
+            MovingGroup(source.connection, self.wish.group, self._tell) as group,
+            Watch(source, standing, self._note, self._tell, SameTopics(self._id, source)) as watch,
+        ):
+            group.move(standing.at)
+            engine = self.planned.engine
+            stop_file = self.pipelines.journal.stop_file(self._id)
+            ground = Ground(
+                self.wish,
+                both,
+                standing,
+                stop_file,
+                self._tell,
+                hold,
+                group.move,
+                engine.slots,
+                lambda: watch.refusal,
+            )
+            Queries(ground, engine, self._stream_folder).play()
+
+    @property
+    def _stream_folder(self) -> Path:
+        return self.pipelines.folder(self.wish.name) / "stream"
+
+    def _note(self, status: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # a full disk is no reason to stop writing elsewhere
+            self.pipelines.note(self.wish.name, status)
+
+    def _tell(self, text: str) -> None:
+        self.say(f"live {self.wish.name}: {text}")
+
+    def _is_stopped(self) -> bool:
+        return self.pipelines.journal.stop_file(self._id).exists()
+
+    # --- how it begins
+
+    def _ends(self) -> Ends:
+        both = ends(self.wish.request, self.planned.configuration, is_endless=True)
+        return replace(both, source=expecting(both.source, self._plan.source))
+
+    def _mark(self) -> Pipeline:
+        known = self.pipelines.get(self.wish.name)
+        topics = self._plan.source.topics
+        request = self.wish.request
+        return Pipeline(
+            self.wish.name,
+            request.source,
+            request.target,
+            self._plan.source.identity,
+            self._plan.target.identity,
+            {topic: facts.topic_id or "" for topic, facts in topics.items()},
+            self.wish.group,
+            request.as_document(),
+            _now_ms(),
+            known.starts if known is not None else {},
+            self.planned.servers,
+        )
+
+    def _begun(self, both: Ends, mark: Pipeline, hold: Hold) -> Beginning:
+        """Everything that must stand before the first record is read; a known pipeline waits for it."""
+        known = self.pipelines.get(self.wish.name)
+        told, waits = Told(), Waits()
+        while True:
+            try:
+                hold.take()
+                return self._begin(both, mark, known)
+            except Unavailable as exc:
+                if known is None or self._is_stopped():
+                    raise
+                if told.is_time():
+                    self._tell(f"{told.since()} to begin: {exc!s}")
+                sleep_unless(self._is_stopped, waits.take())
+
+    def _note_committed(self, committed: Mapping[Place, int]) -> None:
+        if committed:
+            with suppress(OSError):
+                self.pipelines.note_committed(self.wish.name, sum(committed.values()))
+
+    def _begin(self, both: Ends, mark: Pipeline, known: Pipeline | None) -> Beginning:
+        refuse_forgotten(
+            self.wish.name,
+            lambda: both.target.entries(self._id),
+            known=self.pipelines.committed(self.wish.name),
+            file=self.pipelines.committed_file(self.wish.name),
+        )
+        for note in both.target.prepare(
+            self._id, self._plan.target, self._plan.terms(is_endless=True)
+        ):
+            self._tell(note.text)
+        abort_point("live.prepared")
+        begun = beginning(
+            self.wish,
+            cast(KafkaSource, both.source),
+            known,
+            both.target.entries(self._id),
+            now_ns=time.time_ns(),
+            timezone=self.planned.configuration.get("timezone") or "UTC",
+        )
+        starts: dict[str, dict[str, int]] = {}
+        for (topic, number), at in begun.starts.items():
+            starts.setdefault(topic, {})[str(number)] = at
+        self.pipelines.keep(replace(mark, starts=starts))
+        self._note_committed(begun.committed)
+        abort_point("live.marked")
+        self._tell_beginning(begun, known)
+        return begun
+
+    def _tell_beginning(self, begun: Beginning, known: Pipeline | None) -> None:
+        from playhead.spark.stream import last_ends
+
+        for (topic, number), (start, end) in begun.skipped.items():
+            self._tell(f"LOST {topic}:{number}:{start}-{end}: expired before it was read")
+        if not begun.committed:
+            where = f"from {self.wish.start}" if known is None else "where it began"
+            self._tell(f"the ledger has nothing yet; beginning {where}")
+            return
+        ended = last_ends(self._stream_folder)
+        told = ""
+        if ended is None:
+            told = "; Spark's own notes are lost, and not needed"
+        elif any(ended.get(place, at) != at for place, at in begun.committed.items()):
+            told = "; Spark's own notes say otherwise and are set aside"
+        self._tell(f"going on from the ledger, {sum(begun.committed.values()):,} offsets on{told}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

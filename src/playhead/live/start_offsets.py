@@ -1,0 +1,177 @@
+"""Where a pipeline goes on in each partition: by its ledger, and where that has nothing, by its start."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from playhead.errors import Refused
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.describe import committed, need_groups
+from playhead.kafka.read.source import KafkaSource
+from playhead.ledger import Entry
+from playhead.live.pipeline_spec import EARLIEST, GROUP, LATEST, Wish
+from playhead.replay.pipelines import Pipeline
+from playhead.source import Bounds, Place
+from playhead.span import Span
+
+
+class Expired(Refused):
+    """Records were removed from the log before the pipeline came to them."""
+
+    def __init__(self, name: str, gone: Mapping[Place, tuple[int, int]]) -> None:
+        self.name, self.gone = name, dict(gone)
+        told = ", ".join(
+            f"{topic}:{number}:{start}-{end}" for (topic, number), (start, end) in gone.items()
+        )
+        super().__init__(
+            f"pipeline {name} cannot go on: {sum(end - start for start, end in gone.values()):,} "
+            f"offsets are gone from the log before it came to them: {told}",
+            hint="--accept-loss goes on behind them; `playhead gaps` will show them",
+        )
+
+
+class BeyondTheEnd(Refused):
+    """The ledger is ahead of the log."""
+
+    def __init__(self, name: str, place: Place, *, ledger: int, end: int) -> None:
+        self.place, self.ledger, self.end = place, ledger, end
+        super().__init__(
+            f"pipeline {name} has committed {place[0]}:{place[1]} up to {ledger:,}, and the partition "
+            f"ends at {end:,}: this is not the log that it was",
+            hint="was the topic made anew, or the cluster restored? A new --name begins afresh",
+        )
+
+
+class LedgerForgotten(Refused):
+    """The ledger of a pipeline's target has less than this machine has seen there."""
+
+    def __init__(self, name: str, *, known: int, found: int, file: Path) -> None:
+        self.name, self.known, self.found = name, known, found
+        super().__init__(
+            f"{known:,} offsets are behind pipeline {name}, as this machine has seen in the ledger of its "
+            f"target, which says {found:,} now: what it has forgotten would be written again",
+            hint="find out why: was the ledger deleted, or emptied, or the target restored? If what it "
+            f"says is the truth now, data and ledger alike, delete {file}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where it goes on, and how that is known."""
+
+    starts: Mapping[Place, int]
+    committed: Mapping[Place, int]
+    """What of it the ledger says."""
+    skipped: Mapping[Place, tuple[int, int]]
+    """Offsets that were accepted to be lost."""
+
+
+def ledger_ends(entries: Iterable[Entry]) -> dict[Place, int]:
+    """Where the ledger ends in each partition that it knows."""
+    found: dict[Place, int] = {}
+    for entry in entries:
+        place = entry.slice.topic, entry.slice.partition
+        found[place] = max(found.get(place, 0), entry.slice.to_offset)
+    return found
+
+
+def refuse_forgotten(
+    name: str, entries: Callable[[], Iterable[Entry]], *, known: int, file: Path
+) -> None:
+    """Return when the ledger has all that was seen there before; the first look may be short."""
+    for _ in range(2):
+        found = sum(ledger_ends(entries()).values()) if known else 0
+        if found >= known:
+            return
+    raise LedgerForgotten(name, known=known, found=found, file=file)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of where a pipeline stood."""
+
+    pipeline: Pipeline | None
+    ledger: Mapping[Place, int]
+    group: Mapping[Place, int]
+
+    @property
+    def is_new(self) -> bool:
+        return self.pipeline is None and not self.ledger
+
+
+def beginning(
+    wish: Wish,
+    source: KafkaSource,
+    pipeline: Pipeline | None,
+    entries: Iterable[Entry],
+    *,
+    now_ns: int,
+    timezone: str,
+) -> Beginning:
+    """Look at the log and the group, and decide."""
+    bounds = source.bounds()
+    known = Known(pipeline, ledger_ends(entries), group_offsets(source, wish.group))
+    first = _asked(wish, source, bounds, now_ns, timezone) if known.is_new else {}
+    return decided(wish, bounds, known, first)
+
+
+def decided(
+    wish: Wish, bounds: Mapping[Place, Bounds], known: Known, first: Mapping[Place, int]
+) -> Beginning:
+    """Where each partition goes on; refuses what would be silently short."""
+    starts: dict[Place, int] = {}
+    gone: dict[Place, tuple[int, int]] = {}
+    for place, held in sorted(bounds.items()):
+        at = _start(place, held, known, first)
+        if wish.drop_when_down and not known.is_new:
+            # What was given up is not in the ledger; how far it was read, the group knows.
+            at = max(at, known.group.get(place, at))
+        if at > held.high_watermark:
+            raise BeyondTheEnd(wish.name, place, ledger=at, end=held.high_watermark)
+        if at < held.earliest:
+            gone[place] = (at, held.earliest)
+        starts[place] = max(at, held.earliest)
+    if gone and not wish.accept_loss:
+        raise Expired(wish.name, gone)
+    return Beginning(starts, known.ledger, gone)
+
+
+def _start(place: Place, held: Bounds, known: Known, first: Mapping[Place, int]) -> int:
+    """By the ledger, by what was written down when it began, or, of a partition that is new, all of it."""
+    if known.is_new:
+        return first.get(place, held.earliest)
+    noted = known.pipeline.start(place) if known.pipeline is not None else None
+    for found in (known.ledger.get(place), noted, known.group.get(place)):
+        if found is not None:
+            return found
+    return held.earliest
+
+
+def _asked(
+    wish: Wish, source: KafkaSource, bounds: Mapping[Place, Bounds], now_ns: int, timezone: str
+) -> Mapping[Place, int]:
+    """What `--from` says, of a pipeline that begins."""
+    if wish.start == LATEST:
+        return {place: held.stable_end for place, held in bounds.items()}
+    if wish.start == EARLIEST:
+        return {place: held.earliest for place, held in bounds.items()}
+    if wish.start.startswith(GROUP):
+        name = wish.start.removeprefix(GROUP)
+        with Admin(source.connection) as admin:
+            need_groups(admin, [name])
+        # A partition that it has committed nothing for it would read from the start, or not at all.
+        found = group_offsets(source, name)
+        return {place: found.get(place, held.earliest) for place, held in bounds.items()}
+    instant = Span.of(wish.start, None, None, None, None, timezone=timezone).resolve(now_ns)
+    at = source.offsets_at(instant.from_ms or 0)
+    # The log may have moved between two questions.
+    return {
+        place: min(max(at.get(place, held.stable_end), held.earliest), held.stable_end)
+        for place, held in bounds.items()
+    }
+
+
+def group_offsets(source: KafkaSource, group: str) -> dict[Place, int]:
+    """What a group has committed of the source's partitions."""
+    with Admin(source.connection) as admin:
+        return {place: each.offset for place, each in committed(admin, group).items()}

@@ -1,0 +1,53 @@
+"""Keeps other runs of a pipeline out, also after the connection that did so was lost."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Self
+
+from playhead.errors import Unavailable
+from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.target import InUse, Target
+
+# The server may take a while to notice that our own connection of before is gone.
+_HELD_BY_A_GHOST_S = 120.0
+
+
+@dataclass(slots=True)
+class Hold:
+    """The target's own lock; let go at the end of its block."""
+
+    target: Target
+    pipeline_id: str
+    say: Callable[[str], None]
+    is_stopped: Callable[[], bool]
+    _held: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def take(self) -> None:
+        """Keep others out from now on; `InUse` when one of them is faster."""
+        self._held.close()
+        self._held.enter_context(self.target.hold(self.pipeline_id))
+
+    def renew(self) -> None:
+        """The connection may have been lost, and with it the lock."""
+        until = time.monotonic() + _HELD_BY_A_GHOST_S
+        told, waits = Told(), Waits()
+        while not self.is_stopped():
+            try:
+                self.take()
+                return
+            except Unavailable:
+                return  # the next round meets it, too, and says so
+            except InUse as exc:
+                if time.monotonic() > until:
+                    raise
+                if told.is_time():
+                    self.say(f"{told.since()} for its lock: {exc}")
+                sleep_unless(self.is_stopped, waits.take())

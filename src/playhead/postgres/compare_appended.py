@@ -1,0 +1,170 @@
+"""Rows that a whole replay has appended to a table in which nothing is sure to tell one from another."""
+
+from collections.abc import Iterator, Sequence
+
+from playhead.ledger import Entry
+from playhead.postgres.compare import SHOWN, accounted, difference, written
+from playhead.postgres.merge_sql import named
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.session import Session
+from playhead.postgres.skipped_records import Skipped
+from playhead.postgres.stage.stage import Stage
+from playhead.postgres.wanted_rows import (
+    BITS,
+    WANTED,
+    checksum,
+    differing,
+    make_wanted,
+    row_text,
+    shown_checksum,
+)
+from playhead.records import Records
+from playhead.source import Place
+from playhead.target import Difference, Findings
+
+_JUDGED = "playhead_judged"
+_PLACE, _ORDER, _BITS = named("playhead:place"), named(ORDER), named(BITS)
+_TEXTS = {
+    "more": "the table has its row more often than the replay wrote it: twice, or from somebody else",
+    "open": "it names columns that are filled by default for others: no row is surely its own",
+}
+
+
+class AppendedRows:
+    """All rows that were written, in a temporary table, counted by what they hold.
+
+    Where a unique index turns out to be filled in all of them, rows are found again by that.
+    """
+
+    def __init__(self, session: Session, table: OpenTable, number: int) -> None:
+        self._session, self._table = session, table
+        self._fields = table.layout.fields
+        self._name = f"playhead_appended_{number}"
+        self._slices: list[tuple[Entry, int, int, Sequence[int]]] = []
+        self._places: dict[Place, int] = {}
+
+    def add(self, entry: Entry, whole: Records) -> None:
+        """Take in the records of a slice."""
+        place = self._places.setdefault(
+            (entry.slice.topic, entry.slice.partition), len(self._places)
+        )
+        unshown = Skipped(self._session, self._table, entry).unshown(whole)
+        rows, account = written(entry, whole), accounted(entry)
+        decoded = self._table.decode(rows, account)
+        with self._session.transaction():
+            stage = Stage(self._session, self._table, decoded, rows, account)
+            stage.fill()
+            stage.expect()
+            self._session.run(make_wanted(stage.merge, self._fields, is_update=False))
+            chosen = f"SELECT *, {place}::int4 AS {_PLACE} FROM {WANTED}"  # noqa: S608
+            if self._slices:
+                self._session.run(f"INSERT INTO {self._name} {chosen}")
+            else:
+                self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
+        self._slices.append((entry, place, len(decoded.tombstones), unshown))
+
+    def findings(self) -> list[Findings]:
+        """Of each slice; what was found of a partition stands with the last one of it."""
+        with self._session.undone():
+            self._session.run(f"ANALYZE {self._name}")
+            by = self._by()
+            self._session.run(self._by_key(by) if by else self._by_all())
+            return [each for place in self._places.values() for each in self._of_place(place)]
+
+    def _of_place(self, place: int) -> Iterator[Findings]:
+        slices = [each for each in self._slices if each[1] == place]
+        for entry, *_ in slices[:-1]:
+            yield Findings(entry.slice, 0, 0, "", "")
+        last = slices[-1][0]
+        tombstones = sum(count for _, _, count, _ in slices)
+        unshown = [offset for *_, offsets in slices for offset in offsets]
+        [(expected, different, unknown, found, wanted_sum, held_sum)] = self._session.run(
+            "SELECT count(*) FILTER (WHERE n = 1), "  # noqa: S608
+            "count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
+            "count(*) FILTER (WHERE what IN ('more', 'open')), count(*) FILTER (WHERE held IS NOT NULL), "
+            f"{checksum('wanted', 'n = 1')}, {checksum('held', 'true')} "
+            f"FROM {_JUDGED} WHERE place = {place}"
+        )
+        shown = self._session.run(
+            f"SELECT o, what, columns FROM {_JUDGED} WHERE place = {place} "  # noqa: S608
+            f"AND what IS NOT NULL ORDER BY what IN ('more', 'open'), o LIMIT {SHOWN}"
+        )
+        [(same,)] = self._session.run(
+            f"SELECT count(*) FROM {_JUDGED} WHERE place = {place} AND n = 1 AND what IS NULL"  # noqa: S608
+        )
+        differences = [self._difference(last, *row) for row in shown]
+        table = str(self._table.place)
+        differences += [difference(last, table, offset, "unknown") for offset in unshown]
+        yield Findings(
+            last.slice,
+            expected + tombstones + len(unshown),
+            found,
+            shown_checksum(wanted_sum),
+            shown_checksum(held_sum),
+            tuple(differences[:SHOWN]),
+            different,
+            same=same + tombstones,
+            unknown=unknown + len(unshown),
+        )
+
+    def _difference(self, entry: Entry, offset: int, what: str, columns: str | None) -> Difference:
+        if what not in _TEXTS:
+            return difference(entry, str(self._table.place), offset, what, columns)
+        place = (entry.slice.topic, entry.slice.partition)
+        return Difference("unknown", *place, offset, _TEXTS[what])
+
+    def _by(self) -> Sequence[str]:
+        """A unique index of which all rows name all columns."""
+        names = {each.name for each in self._fields}
+        for key in self._table.layout.table.keys:
+            if not set(key.columns) <= names:
+                continue
+            nulls = " OR ".join(f"e.{named(name)} IS NULL" for name in key.columns)
+            statement = f"SELECT EXISTS (SELECT FROM {self._name} e WHERE {nulls})"  # noqa: S608
+            if self._session.run(statement) == [(False,)]:
+                return key.columns
+        return ()
+
+    def _by_key(self, by: Sequence[str]) -> str:
+        same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in by)
+        texts = [row_text(alias, self._fields, by, "e") for alias in "et"]
+        compared = (
+            f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {texts[0]} AS wanted, {texts[1]} AS there, "  # noqa: S608
+            f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields, by)} AS columns, "
+            f"row_number() OVER (PARTITION BY e.{_PLACE}, e.{_ORDER}) AS n "
+            f"FROM {self._name} e LEFT JOIN {self._table.place.quoted} t ON {same}"
+        )
+        return (
+            f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS SELECT place, o, n, wanted, columns, "  # noqa: S608
+            "CASE WHEN is_there THEN there END AS held, "
+            "CASE WHEN NOT is_there THEN 'missing' WHEN n > 1 THEN 'extra' "
+            f"WHEN wanted <> there THEN 'changed' END AS what FROM ({compared}) c"
+        )
+
+    def _by_all(self) -> str:
+        """Each row is as often there as it was written; by the columns of which all rows say what they hold."""
+        common = f"(SELECT bit_and({_BITS}) FROM {self._name})"  # noqa: S608
+        [(bits, is_common)] = self._session.run(
+            f"SELECT {common}::text, NOT EXISTS (SELECT FROM {self._name} WHERE {_BITS} <> {common})"  # noqa: S608
+        )
+        known = [each for each, bit in zip(self._fields, bits or "", strict=False) if bit == "1"]
+        wanted, there = (
+            f"ROW({', '.join(f'{alias}.{named(each.name)}' for each in known)})::text"
+            for alias in "et"
+        )
+        rows = (
+            f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {wanted} AS wanted, "  # noqa: S608
+            f"row_number() OVER (PARTITION BY {wanted} ORDER BY e.{_PLACE}, e.{_ORDER}) AS nth, "
+            f"count(*) OVER (PARTITION BY {wanted}) AS needed FROM {self._name} e"
+        )
+        has = (
+            f"SELECT {there} AS held, count(*) AS many FROM {self._table.place.quoted} t GROUP BY 1"  # noqa: S608
+        )
+        doubt = "NULL" if is_common else "'open'"
+        return (
+            f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS SELECT place, o, 1 AS n, wanted, "  # noqa: S608
+            "NULL::text AS columns, CASE WHEN nth <= coalesce(many, 0) THEN held END AS held, "
+            "CASE WHEN nth > coalesce(many, 0) THEN 'missing' WHEN many > needed THEN 'more' "
+            f"ELSE {doubt} END AS what FROM ({rows}) r LEFT JOIN ({has}) h ON h.held = r.wanted"
+        )

@@ -1,0 +1,317 @@
+"""Holds the rows that a whole replay should have left against those that a table has."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from playhead.postgres.compare import SHOWN, difference
+from playhead.postgres.final_rows import (
+    COUNT,
+    IS_GONE,
+    IS_MIXED,
+    LAST,
+    PLACE,
+    Compared,
+    FinalRows,
+    by_place,
+)
+from playhead.postgres.ledger import Ledger
+from playhead.postgres.merge_sql import AT, literal, named
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC
+from playhead.postgres.session import Row, Session
+from playhead.postgres.wanted_rows import (
+    checksum,
+    differing,
+    has_place,
+    inside,
+    number,
+    row_text,
+    shown_checksum,
+)
+from playhead.record import Slice
+from playhead.target import Difference, Findings
+
+_PAIRS, _JUDGED, _SLICES = "playhead_pairs", "playhead_judged", "playhead_slices"
+_PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
+_AT = named(AT)
+_UNLIMITED = 1 << 62
+_TEXTS = {
+    "buried": "a row is there, and a tombstone came last",
+    "mixed": "its row is another: which it has to be depends on how the replay was cut",
+    "shared": "its row is another: several partitions have its key, and any of them may come last",
+    "met": "its row is another, perhaps of somebody who was there before: the ledger counts such rows",
+    "later": "its row is a later one, which the rule leaves alone: the ledger counts such rows",
+    "taken": "its row says to be of a record that this replay did not write",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """What was found of one partition."""
+
+    same: int = 0
+    different: int = 0
+    unknown: int = 0
+    found: int = 0
+    wanted_sum: str = "0"
+    held_sum: str = "0"
+
+
+class Judgement:
+    """One look at the table, in a transaction that is rolled back."""
+
+    def __init__(self, session: Session, ledger: Ledger, replay_id: str, rows: FinalRows) -> None:
+        self._session, self._ledger, self._replay_id, self._rows = session, ledger, replay_id, rows
+        self._fields = rows.table.layout.fields
+        self._rule, self._version = rows.table.habits.rule, rows.table.habits.version
+        self._has_place = has_place(rows.table.layout.table)
+        self._is_of_run = any(each.entry.details for each in rows.slices)
+
+    def findings(self) -> list[Findings]:
+        """Of each slice; what was found of a partition stands with the last one of it."""
+        with self._session.undone():
+            self._session.run(f"ANALYZE {self._rows.name}")
+            self._note_slices()
+            self._session.run(self._paired())
+            self._session.run(self._judged())
+            tallies = self._tallies()
+            shown = self._shown()
+            extra = self._extra()
+        return [
+            found
+            for place, slices in by_place(self._rows.slices)
+            for found in self._of_place(slices, tallies.get(place, _Tally()), shown[place], extra)
+        ]
+
+    def _of_place(
+        self,
+        slices: Sequence[Compared],
+        tally: _Tally,
+        shown: Sequence[Row],
+        extra: "Counter[Slice]",
+    ) -> Iterator[Findings]:
+        *others, last = [each.entry for each in slices]
+        for entry in others:
+            yield Findings(entry.slice, 0, 0, "", "")
+        unshown = [offset for each in slices for offset in each.unshown]
+        differences = [self._difference(last.slice, *row) for row in shown]
+        table = str(self._rows.table.place)
+        theirs = {
+            at: count
+            for at, count in extra.items()
+            if (at.topic, at.partition) == (last.slice.topic, last.slice.partition)
+        }
+        differences += [difference(last, table, at.from_offset, "extra") for at in theirs]
+        differences += [difference(last, table, offset, "unknown") for offset in unshown]
+        more = sum(theirs.values())
+        yield Findings(
+            last.slice,
+            tally.same + tally.different + tally.unknown + len(unshown),
+            tally.found + more,
+            shown_checksum(tally.wanted_sum),
+            shown_checksum(tally.held_sum),
+            tuple(differences[:SHOWN]),
+            tally.different + more,
+            same=tally.same,
+            unknown=tally.unknown + len(unshown),
+        )
+
+    def _difference(
+        self, slice_: Slice, offset: int, what: str, why: str, columns: str, count: int
+    ) -> Difference:
+        table = self._rows.table.place
+        texts = {
+            "missing": f"no row in {table}",
+            "extra": f"more rows in {table} than there should be",
+            "changed": f"other values in {table}: {columns}",
+        }
+        text = _TEXTS[why] if why in _TEXTS else texts[what]
+        if what == "unknown" and columns:
+            text = f"{text} (it differs in {columns})"
+        if count > 1:
+            text = f"{text}; {count:,} records have its key"
+        return Difference(what, slice_.topic, slice_.partition, offset, text)  # type: ignore[arg-type]
+
+    # --- statements
+
+    def _note_slices(self) -> None:
+        """How much each slice can excuse."""
+        rows = ", ".join(
+            f"({each.place}, {each.entry.slice.from_offset}::int8, {each.entry.slice.to_offset}::int8, "
+            f"{_UNLIMITED if each.met is None else each.met}::int8, "
+            f"{_UNLIMITED if each.spared is None else each.spared}::int8)"
+            for each in self._rows.slices
+        )
+        self._session.run(
+            f"CREATE TEMPORARY TABLE {_SLICES} ON COMMIT DROP AS "  # noqa: S608 - numbers
+            f"SELECT * FROM (VALUES {rows}) v (place, first, stop, met, spared)"
+        )
+        self._session.run(f"CREATE INDEX ON {_SLICES} (place, first)")
+        self._session.run(f"ANALYZE {_SLICES}")
+
+    def _paired(self) -> str:
+        """A row for each key and partition, and one more for each row too many that the table has."""
+        key = ", ".join(f"e.{named(name)}" for name in self._rows.key)
+        same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
+        first = named(self._rows.key[0])
+        texts = [row_text(alias, self._fields, self._rows.key, "e") for alias in "et"]
+        words = f"PARTITION BY {key}"
+        pairs = (
+            f"SELECT e.{_PLACE} AS place, e.{_LAST} AS o, e.{_COUNT} AS records, e.{_GONE} AS gone, "  # noqa: S608
+            f"e.{_MIXED} AS mixed, t.{first} IS NOT NULL AS is_there, "
+            f"CASE WHEN NOT e.{_GONE} THEN {texts[0]} END AS wanted, "
+            f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
+            f"{differing(self._fields, self._rows.key)} AS columns, "
+            f"{self._allowed(words)} AS allowed, {self._is_later()} AS is_later, "
+            f"{self._is_taken()} AS is_taken, dense_rank() OVER (ORDER BY {key}) AS k, "
+            f"row_number() OVER ({words}, e.{_PLACE}) AS n "
+            f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same}"
+        )
+        matches = "allowed AND (gone AND NOT is_there OR wanted = held)"
+        return (
+            f"CREATE TEMPORARY TABLE {_PAIRS} ON COMMIT DROP AS "  # noqa: S608
+            f"SELECT *, coalesce({matches}, false) AS matches, "
+            "row_number() OVER (PARTITION BY k ORDER BY n, "
+            f"coalesce({matches}, false) DESC, allowed DESC, place) AS rank FROM ({pairs}) p"
+        )
+
+    def _judged(self) -> str:
+        """What is so of each key, by the first of its rows; excuses as far as its slice has some."""
+        key = "OVER (PARTITION BY k)"
+        of_key = (
+            f"SELECT *, bool_or(matches) {key} AS is_same, max(n) {key} > 1 AS is_double, "  # noqa: S608
+            f"min(place) {key} <> max(place) {key} AS is_shared, bool_or(mixed) {key} AS is_mixed, "
+            f"bool_or(gone) {key} AS may_be_gone, bool_and(is_later) {key} AS is_after_all "
+            f"FROM {_PAIRS} r"
+        )
+        why = (
+            "CASE WHEN is_double THEN 'double' WHEN is_same THEN NULL WHEN is_mixed THEN 'mixed' "
+            f"WHEN is_there AND is_shared AND ({self._shared()}) THEN 'shared' "
+            f"WHEN is_there AND NOT gone AND {self._may_be_met()} THEN 'met' "
+            f"WHEN is_there AND {self._is_newer()} AND is_after_all THEN 'later' "
+            "WHEN is_there AND is_taken THEN 'taken' "
+            "WHEN is_there AND gone THEN 'buried' WHEN is_there THEN 'changed' ELSE 'missing' END"
+        )
+        judged = f"SELECT *, {why} AS why FROM ({of_key}) q WHERE rank = 1"  # noqa: S608
+        excused = (
+            "SELECT j.*, row_number() OVER (PARTITION BY l.place, l.first, j.why, j.gone ORDER BY j.o) "  # noqa: S608
+            "AS turn, CASE WHEN j.gone THEN l.spared ELSE l.met END AS excuses "
+            f"FROM ({judged}) j LEFT JOIN LATERAL (SELECT * FROM {_SLICES} l WHERE l.place = j.place "
+            "AND l.first <= j.o AND j.why IN ('met', 'later') ORDER BY l.first DESC LIMIT 1) l ON true"
+        )
+        what = (
+            "CASE WHEN why IS NULL THEN 'same' WHEN why IN ('mixed', 'shared', 'taken') THEN 'unknown' "
+            "WHEN why IN ('met', 'later') AND turn <= excuses THEN 'unknown' "
+            "WHEN why = 'double' OR gone THEN 'extra' WHEN why = 'missing' THEN 'missing' ELSE 'changed' END"
+        )
+        first = f"SELECT k, why AS key_why, {what} AS what FROM ({excused}) x"  # noqa: S608
+        return (
+            f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS "  # noqa: S608
+            f"SELECT r.*, f.what, f.key_why AS why FROM {_PAIRS} r JOIN ({first}) f USING (k)"
+        )
+
+    def _shared(self) -> str:
+        """When a row may be a mixture of what several partitions have for its key."""
+        is_mixture = "true" if self._rows.has_forms else "false"
+        return f"{is_mixture} OR may_be_gone" if self._rule == "ignore" else is_mixture
+
+    def _may_be_met(self) -> str:
+        return "true" if self._rule == "ignore" else "false"
+
+    def _is_newer(self) -> str:
+        return "true" if self._rule == "newer" else "false"
+
+    def _effective(self) -> str:
+        version = named(self._version)
+        if not self._rows.has_tombstones:
+            return f"e.{version}"
+        return f"CASE WHEN e.{_GONE} THEN e.{_AT} ELSE e.{version} END"
+
+    def _allowed(self, words: str) -> str:
+        """Whether a partition's word on a key may be the last of all."""
+        if self._rule != "newer":
+            return "true"
+        # Topics and partitions in the order in which they decide where versions are the same.
+        in_order = sorted(self._rows.places)
+        numbers = [str(in_order.index(place)) for place in self._rows.places]
+        order = f"(ARRAY[{', '.join(numbers)}])[e.{_PLACE} + 1]"
+        latest = f"ORDER BY {self._effective()} DESC NULLS LAST, {order} DESC"
+        return f"dense_rank() OVER ({words} {latest}) = 1"
+
+    def _is_later(self) -> str:
+        if self._rule != "newer":
+            return "false"
+        # A row that says its place may be of a later record of the same version.
+        than = ">=" if self._has_place else ">"
+        return f"coalesce(t.{named(self._version)} {than} {self._effective()}, false)"
+
+    def _is_taken(self) -> str:
+        """Whether the row there says to be of a record of others, as far as that can be known.
+
+        With a run its ledger says which replays have brought what; without, all that lies outside counts.
+        """
+        table = self._rows.table.layout.table
+        if not self._has_place:
+            return "false"
+        ours = inside(table, self._rows.spans())
+        if not self._is_of_run:
+            return f"coalesce(NOT {ours} AND {self._is_behind()}, false)"
+        return f"coalesce(NOT {ours} AND {self._ledger.by_others(self._replay_id, table)}, false)"
+
+    def _is_behind(self) -> str:
+        """Of one partition, and later than what was compared."""
+        table = self._rows.table.layout.table
+        ends: dict[tuple[str, int], int] = {}
+        for span in self._rows.spans():
+            ends[span.topic, span.partition] = span.to_offset
+        conditions = [
+            f"t.{named(TOPIC)}::text = {literal(topic)} AND {number(table, PARTITION)} = {partition} "
+            f"AND {number(table, OFFSET)} >= {end}"
+            for (topic, partition), end in ends.items()
+        ]
+        return f"({' OR '.join(conditions)})"
+
+    # --- answers
+
+    def _tallies(self) -> dict[int, _Tally]:
+        once = "rank = 1"
+        statement = (
+            "SELECT place, coalesce(sum(records) FILTER (WHERE n = 1 AND what = 'same'), 0)::int8, "  # noqa: S608
+            "coalesce(sum(records) FILTER (WHERE n = 1 AND what NOT IN ('same', 'unknown')), 0)::int8, "
+            "coalesce(sum(records) FILTER (WHERE n = 1 AND what = 'unknown'), 0)::int8, "
+            f"count(*) FILTER (WHERE is_there AND ({once} OR n > 1)), "
+            f"{checksum('wanted', f'{once} AND NOT gone')}, "
+            f"{checksum('held', f'is_there AND ({once} OR n > 1)')} "
+            f"FROM {_JUDGED} GROUP BY place"
+        )
+        return {row[0]: _Tally(*row[1:]) for row in self._session.run(statement)}
+
+    def _shown(self) -> dict[int, list[Row]]:
+        """The first of those that are not the same, of each partition."""
+        places = range(len(self._rows.places))
+        return {
+            place: self._session.run(
+                "SELECT o, what, coalesce(why, ''), columns, records FROM "  # noqa: S608
+                f"{_JUDGED} WHERE place = {place} AND rank = 1 AND what <> 'same' "
+                f"ORDER BY what = 'unknown', o LIMIT {SHOWN}"
+            )
+            for place in places
+        }
+
+    def _extra(self) -> "Counter[Slice]":
+        """Rows that say to be of the replay's offsets, of keys that none of its records has."""
+        table = self._rows.table.layout.table
+        found: Counter[Slice] = Counter()
+        if not (self._has_place and self._is_of_run):
+            return found
+        same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
+        rows = self._session.run(
+            f"SELECT t.{named(TOPIC)}::text, {number(table, PARTITION)}::int8, "  # noqa: S608
+            f"min({number(table, OFFSET)})::int8, count(*) FROM {table.place.quoted} t "
+            f"WHERE {inside(table, self._rows.spans())} "
+            f"AND NOT EXISTS (SELECT FROM {self._rows.name} e WHERE {same})"
+            f"{self._ledger.unless_others(self._replay_id, table)} GROUP BY 1, 2"
+        )
+        for topic, partition, offset, count in rows:
+            found[Slice(topic, int(partition), int(offset), int(offset) + 1)] = int(count)
+        return found

@@ -1,0 +1,177 @@
+"""A table for records that have none: its columns are inferred from a sample."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from psycopg import sql
+
+from playhead import decoding
+from playhead.errors import Refused
+from playhead.postgres.column_names import length_fits, refuse_fields
+from playhead.postgres.rows.python_json import read_object
+from playhead.postgres.rows.text_format import Bad, Number
+from playhead.postgres.session import Place
+from playhead.records import Records
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
+# Every whole number up to it is a double.
+_LARGEST_EXACT = 1 << 53
+_OFFSETS = ("_topic", "_partition", "_offset")
+_METADATA = (
+    ("_topic", "text"),
+    ("_partition", "integer"),
+    ("_offset", "bigint"),
+    ("_timestamp", "timestamptz"),
+)
+# A scale that a schema names binds that schema alone: another one's numbers would be rounded to it.
+_TYPES: Final = {
+    decoding.BOOLEAN: "boolean",
+    decoding.INTEGER: "bigint",
+    decoding.DOUBLE: "double precision",
+    decoding.DECIMAL: "numeric",
+    decoding.TEXT: "text",
+    decoding.BYTES: "bytea",
+    decoding.UUID: "uuid",
+    decoding.JSON: "jsonb",
+    decoding.INSTANT: "timestamptz",
+    decoding.LOCAL_TIME: "timestamp",
+    decoding.DATE: "date",
+    decoding.CLOCK_TIME: "time",
+}
+# What a column can be; nothing else of a saved plan gets into a statement without quotes.
+_KINDS = frozenset((*_TYPES.values(), "integer"))
+
+# Of a table that takes values whole, and nobody has said what they are.
+KINDS_OF_WHOLE: Final = {
+    "string": {decoding.WHOLE: decoding.TEXT},
+    "bytes": {decoding.WHOLE: decoding.BYTES},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made; the statement that makes it is written when it is needed, and not kept."""
+
+    place: Place
+    columns: tuple[tuple[str, str], ...]
+    """Names, and types of ours."""
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.columns]
+        texts = (self.place.schema, self.place.name, *names, *self.key)
+        kinds = {kind for _, kind in self.columns}
+        if not all(map(_is_name, texts)) or kinds - _KINDS:
+            raise ValueError(f"a table to be made: found {self.place}, {self.columns}")
+
+    @property
+    def statement(self) -> str:
+        """It makes the table; all names in it are quoted here."""
+        columns = (
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+            for name, kind in self.columns
+        )
+        return (
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
+            .format(
+                sql.Identifier(self.place.schema, self.place.name),
+                sql.SQL(", ").join(columns),
+                sql.SQL(", ").join(map(sql.Identifier, self.key)),
+            )
+            .as_string(None)
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        place = [self.place.schema, self.place.name]
+        columns = [list(each) for each in self.columns]
+        return {"table": place, "columns": columns, "key": list(self.key)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "NewTable":
+        schema, name = document["table"]
+        columns = tuple((column, kind) for column, kind in document["columns"])
+        return cls(Place(schema, name), columns, tuple(document["key"]))
+
+
+def table_for(
+    place: Place, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
+) -> NewTable:
+    """The table for such records; its key is the one asked for, or the record's place.
+
+    `kinds` is what a schema says of fields; what it does not say is inferred.
+    """
+    runs = list(samples)
+    found = _fields(value for run in runs for value in run.readable)
+    fields = {name: found.get(name, []) for name in dict.fromkeys((*kinds, *found))}
+    refuse_fields(str(place), fields, beside=len(_METADATA) + 1)
+    missing = [name for name in key if name not in fields]
+    if missing:
+        raise Refused(
+            f"no table {place}, and none can be made with key {', '.join(key)}: "
+            f"no sampled record has {', '.join(missing)}",
+            hint=f"fields found: {', '.join(fields) or 'none'}",
+        )
+    columns = [
+        (name, _TYPES[kinds[name]] if name in kinds else _type(values))
+        for name, values in fields.items()
+    ]
+    columns += _METADATA
+    columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
+    return NewTable(place, tuple(columns), tuple(key) or _OFFSETS)
+
+
+def _is_name(text: object) -> bool:
+    """Whether it can be one, uncut; which of them are the server's own is said where fields are looked at."""
+    return isinstance(text, str) and text != "" and length_fits(text)
+
+
+def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
+    """Every field of the sampled values, in the order of their first sight; those not JSON are passed over."""
+    fields: dict[str, list[Any]] = {}
+    for value in values:
+        try:
+            document = read_object(value) if value else {}
+        except Bad:
+            continue
+        for name, held in document.items():
+            if name:
+                fields.setdefault(name, []).append(held)
+    return fields
+
+
+def _type(values: Sequence[Any]) -> str:
+    held = [value for value in values if value is not None]
+    kinds = {type(value) for value in held}
+    if not kinds:
+        return "text"
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int}:
+        return "bigint" if all(abs(value) < 1 << 62 for value in held) else "numeric"
+    if kinds <= {int, Number}:
+        return "double precision" if all(map(_is_double, held)) else "numeric"
+    if kinds == {str}:
+        return "timestamptz" if all(map(_INSTANT.fullmatch, held)) else "text"
+    return "jsonb"
+
+
+def _is_double(held: "int | Number") -> bool:
+    """Whether the number that is written is one of those that a double has; NaN is no number of JSON."""
+    if isinstance(held, int):
+        return abs(held) <= _LARGEST_EXACT
+    try:
+        return Decimal(held) == Decimal(repr(float(held)))
+    except InvalidOperation:
+        return True
+
+
+def _key_type(keys: Iterable[bytes | None]) -> str:
+    try:
+        for key in keys:
+            (key or b"").decode()
+    except UnicodeDecodeError:
+        return "bytea"
+    return "text"

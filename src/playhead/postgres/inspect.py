@@ -1,0 +1,312 @@
+"""What a table says to a replay before anything is written: what is refused, and what is worth knowing."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from playhead.errors import Refused
+from playhead.note import Note
+from playhead.postgres.errors import NotAllowed
+from playhead.postgres.open_table import Habits, depends_on_order
+from playhead.postgres.rows.altered_values import REPEATED, ROUNDED
+from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_place
+from playhead.postgres.rows.python_json import Documents, read_object
+from playhead.postgres.rows.text_format import Bad
+from playhead.postgres.session import Session
+from playhead.postgres.stage.latest_records import is_needed
+from playhead.postgres.table import Table
+from playhead.records import Records
+
+_SHOWN = 8
+_TIMES = ("timestamp", "timestamptz")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A table, what goes where in it, and the records that show what comes."""
+
+    topic: str
+    layout: Layout
+    habits: Habits
+    samples: Sequence[Records]
+    partitions: int = 1
+    """Of the topic."""
+    others: Sequence[str] = ()
+    """Other topics that go to the same table."""
+
+    @property
+    def table(self) -> Table:
+        return self.layout.table
+
+
+def refuse(session: Session, subject: Subject) -> None:
+    """What cannot work, found out before anything is written."""
+    _refuse_replica(session)
+    _refuse_kind(subject.table)
+    _refuse_missing_privileges(session, subject)
+    _refuse_habits_without_key(subject)
+    _refuse_unfilled(subject)
+
+
+def notes(session: Session, subject: Subject) -> Iterator[Note]:
+    """What is worth knowing, most of it about what becomes of a value's fields."""
+    yield from _notes_of_fields(subject)
+    yield from _notes_of_table(subject)
+    yield from _notes_of_rows(session, subject)
+    yield from _notes_of_order(subject)
+
+
+def _refuse_replica(session: Session) -> None:
+    if session.run("SELECT pg_catalog.pg_is_in_recovery()") == [(True,)]:
+        raise Refused(
+            f"PostgreSQL at {session.where} is a replica, which takes no writes",
+            hint="name the primary server",
+        )
+
+
+def _refuse_kind(table: Table) -> None:
+    kinds = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+    kind = kinds.get(table.kind)
+    if table.kind not in ("r", "p"):
+        raise Refused(
+            f"{table.place} is {kind or 'no table'}, and rows are committed to tables only",
+            hint="name the table itself",
+        )
+
+
+def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
+    habits, table = subject.habits, subject.table
+    needed = ["INSERT", "SELECT"]
+    needed += ["UPDATE"] if habits.rule in ("newer", "update") else []
+    needed += ["DELETE"] if habits.tombstones == "delete" else []
+    [(user, has_usage, *has)] = session.run(
+        "SELECT current_user::text, has_schema_privilege($1, 'USAGE'), "
+        + ", ".join(f"has_table_privilege($2::int8::oid, '{each}')" for each in needed),
+        (table.place.schema, table.oid),
+    )
+    missing = [each for each, is_there in zip(needed, has, strict=True) if not is_there]
+    if missing or not has_usage:
+        grants = [f"GRANT {', '.join(missing)} ON {table.place} TO {user}"] if missing else []
+        grants += [] if has_usage else [f"GRANT USAGE ON SCHEMA {table.place.schema} TO {user}"]
+        lacking = ", ".join([*missing, *([] if has_usage else ["USAGE of its schema"])])
+        reason = f"user {user} has no right to {lacking} on {table.place}"
+        raise NotAllowed(session.where, reason=reason, grant="; ".join(grants))
+
+
+def _refuse_habits_without_key(subject: Subject) -> None:
+    habits, table = subject.habits, subject.table
+    if not habits.is_keyed:
+        return
+    is_rule = habits.rule in ("ignore", "newer", "update")
+    what = f"the rule {habits.rule}" if is_rule else "--tombstones delete"
+    if not habits.key or not table.has_key(habits.key):
+        columns = ", ".join(habits.key) or "COLUMNS"
+        raise Refused(
+            f"{what} needs a unique key on ({columns}), and {table.place} has none",
+            hint=f"CREATE UNIQUE INDEX ON {table.place} ({columns}); {_keys_of(table)}",
+        )
+    for name in habits.key:
+        column = table.column(name)
+        if column is not None and not column.is_ours:
+            raise Refused(
+                f"{what} knows rows by {name}, which the server itself fills in {table.place}",
+                hint=f"--key with columns that records fill; {_keys_of(table)}",
+            )
+    if habits.rule == "newer":
+        _refuse_version(subject)
+
+
+def _refuse_version(subject: Subject) -> None:
+    version, table = subject.habits.version, subject.table
+    column = table.column(version)
+    if column is None:
+        raise Refused(
+            f"the rule newer compares {version}, and {table.place} has no such column",
+            hint="name one with --version-column, or add _timestamp timestamptz to the table",
+        )
+    is_time = version == TIMESTAMP and column.base in _TIMES
+    has_version = is_time or version == TIMESTAMP
+    if not {"delete": is_time, "null": has_version}.get(subject.habits.tombstones or "", True):
+        raise Refused(
+            f"a tombstone has no {version}: newer cannot tell whether it is later than a row",
+            hint="--version-column _timestamp, of type timestamptz, or --tombstones skip",
+        )
+    says_topic = has_place(subject.layout) and table.column(TOPIC) is not None
+    if subject.others and not says_topic:
+        raise Refused(
+            f"records of {_listed([subject.topic, *subject.others])} go to {table.place}, whose rows do "
+            f"not say which they are from: of two with one {version}, newer cannot tell the later one",
+            hint=f"ALTER TABLE {table.place} ADD _topic text, ADD _partition int, ADD _offset bigint; "
+            "or a table for each topic, by {topic} in its name",
+        )
+
+
+def _keys_of(table: Table) -> str:
+    keys = "; ".join(f"({', '.join(each.columns)})" for each in table.keys)
+    return f"unique are {keys}" if keys else "nothing is unique there"
+
+
+def _refuse_unfilled(subject: Subject) -> None:
+    unfilled = [name for name in _unfilled(subject) if _is_required(subject.table, name)]
+    if unfilled:
+        raise Refused(
+            f"nothing fills {_listed(unfilled)} of {subject.table.place}, which may not be null: "
+            f"no sampled record of {subject.topic} has such a field",
+            hint="fields found: "
+            f"{_listed(_fields_found(subject)) or 'none'}; --select can name one, or set a default",
+        )
+
+
+def _is_required(table: Table, name: str) -> bool:
+    column = table.column(name)
+    return column is not None and column.is_required and column.default is None
+
+
+def _unfilled(subject: Subject) -> list[str]:
+    """Columns that are for values, and that no sampled record has anything for; without samples, none."""
+    layout = subject.layout
+    if not any(value is not None for run in subject.samples for value in run.readable):
+        return []
+    if subject.habits.decode != "json":
+        taken = {each.name for each in layout.fields}
+        return [
+            each.name for each in layout.table.columns if each.is_ours and each.name not in taken
+        ]
+    found: set[str] = set()
+    documents = Documents(layout.values)
+    for document in _documents(subject):
+        try:
+            spelling = documents.spelling(document)
+        except Bad:
+            continue
+        found.update(name for name, field in spelling.items() if document[field] is not None)
+    return [each.name for each in layout.values if each.name not in found]
+
+
+def _documents(subject: Subject) -> Iterator[dict[str, object]]:
+    for run in subject.samples:
+        for value in run.readable:
+            try:
+                if value is not None:
+                    yield read_object(value)
+            except Bad:
+                continue
+
+
+def _fields_found(subject: Subject) -> list[str]:
+    return list(dict.fromkeys(name for each in _documents(subject) for name in each))
+
+
+def _notes_of_fields(subject: Subject) -> Iterator[Note]:
+    table, layout = subject.table, subject.layout
+    if subject.habits.decode == "json":
+        documents = Documents(layout.values)
+        left_out: dict[str, None] = {}
+        for document in _documents(subject):
+            try:
+                used = set(documents.spelling(document).values())
+            except Bad:
+                continue
+            left_out.update(dict.fromkeys(name for name in document if name not in used))
+        if left_out and layout.extra is None:
+            text = f"{table.place} has no column for {_listed(left_out)}: left out; a column "
+            yield Note("target-fields-left-out", f"{text}_extra jsonb would keep them")
+        elif left_out and layout.extra is not None:
+            text = f"{_listed(left_out)} of the values go to {layout.extra.name}"
+            yield Note("target-fields-kept", text, "info")
+    if subject.habits.decode == "json":
+        yield from _notes_of_alterations(subject)
+    unfilled = _unfilled(subject)
+    if unfilled:
+        text = f"no sampled record fills {_listed(unfilled)} of {table.place}: default or null"
+        yield Note("target-columns-unfilled", text)
+    tombstones = sum(value is None for run in subject.samples for value in run.readable)
+    if tombstones and subject.habits.tombstones is None and subject.habits.decode != "none":
+        text = f"{tombstones} of the sampled records are tombstones (their value is null), "
+        more = "which are refused; say --tombstones delete, skip or null"
+        yield Note("target-tombstones", text + more)
+
+
+def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
+    documents = Documents(subject.layout.values, subject.layout.extra)
+    counts: Counter[str] = Counter()
+    for document in _documents(subject):
+        with suppress(Bad):
+            counts.update(documents.alterations(document))
+    place = subject.table.place
+    if counts[ROUNDED]:
+        text = (
+            f"{counts[ROUNDED]} of the sampled records have numbers or times that are finer than "
+        )
+        yield Note("target-values-rounded", f"{text}their columns in {place}: they are rounded")
+    if counts[REPEATED]:
+        text = (
+            f"{counts[REPEATED]} of the sampled records have two fields of one name: the last one "
+        )
+        yield Note("target-fields-repeated", f"{text}counts; a column of type json keeps both")
+
+
+def _notes_of_table(subject: Subject) -> Iterator[Note]:
+    table, place = subject.table, subject.table.place
+    if table.has_triggers:
+        text = (
+            f"{place} has triggers, which run for each row: it is slower, and they may change rows, or "
+            "drop them: those are not counted as written"
+        )
+        yield Note("target-triggers", text)
+    if table.persistence == "u":
+        text = f"{place} is unlogged: a crash of the server empties it, and the ledger still says "
+        yield Note("target-unlogged", f"{text}that its rows were committed")
+    if table.kind == "p":
+        text = f"{place} is partitioned; a record that fits no partition is refused"
+        yield Note("target-partitioned", text, "info")
+    if table.has_row_security:
+        text = f"{place} has row security for this user: rows go by the stage, which is slower"
+        yield Note("target-row-security", text, "info")
+    servers = [each.name for each in table.columns if not each.is_ours]
+    if servers:
+        text = f"the server itself fills {_listed(servers)} of {place}"
+        yield Note("target-filled-by-server", text, "info")
+
+
+def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
+    table, rule = subject.table, subject.habits.rule
+    [(has_rows,)] = session.run(f"SELECT EXISTS (SELECT FROM {table.place.quoted})")  # noqa: S608 - quoted
+    if has_rows and rule is None:
+        text = f"{table.place} has rows already"
+        if table.keys:
+            text += (
+                "; a record that meets one of them ends the replay: --on-conflict says what then"
+            )
+        yield Note("target-not-empty", text, "warn" if table.keys else "info")
+    if not table.keys:
+        text = f"{table.place} has no unique key: another replay of these records adds them again"
+        yield Note("target-no-key", text)
+
+
+def _notes_of_order(subject: Subject) -> Iterator[Note]:
+    """By what rule it is decided which record of a key a row is made of."""
+    habits, code = subject.habits, "target-order"
+    if habits.rule == "newer":
+        text = f"of records with one key, the latest {habits.version} decides; of equal ones, the higher "
+        text += "partition and offset"
+        if is_needed(subject.layout, habits) and not has_place(subject.layout):
+            more = "keys are kept beside the ledger, too, because the table has no _partition and _offset"
+            text = f"{text}; {more}" if subject.partitions > 1 else text
+        yield Note(code, text, "info")
+        return
+    is_ordered = depends_on_order(habits.rule, habits.tombstones, habits.key)
+    if is_ordered and (subject.partitions > 1 or subject.others):
+        which = "first" if habits.rule in ("ignore", "error") else "last"
+        text = (
+            f"of records with one key, the {which} of its partition decides; for a key that is in "
+        )
+        text += "several partitions it is not fixed which: only --on-conflict newer goes by time"
+        yield Note(code, text, "info")
+
+
+def _listed(names: Sequence[str] | dict[str, None]) -> str:
+    found = list(names)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more

@@ -1,0 +1,359 @@
+"""The statements by which the rows of a slice, staged in a temporary table, come into the table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from psycopg import sql
+
+from playhead.postgres.errors import UNIQUE_VIOLATION
+from playhead.postgres.record_rank import Rank, is_later
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.rows.named_columns import FORM
+from playhead.postgres.session import Place
+
+Rule = Literal["ignore", "newer", "update", "error"]
+REPLACING = ("newer", "update")
+STAGE, TEXTS = "playhead_rows", "playhead_texts"
+KEYS = "playhead_keys"
+GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
+EXPECTED = "playhead_expected"
+AT = "playhead:at"
+_SIDES = ("t", "EXCLUDED")
+# So that they are compared alike, whatever the columns' own types and collations are.
+_PLACES = {TOPIC: '{}::text COLLATE "C"', PARTITION: "{}::text::int8", OFFSET: "{}::text::int8"}
+# Types that a cast makes fit by cutting, where a column refuses what is too long.
+_CUT = ("bpchar", "name", "bit", "varbit")
+
+
+@lru_cache(maxsize=1024)
+def named(name: str) -> str:
+    """A name as it stands in a statement."""
+    return sql.Identifier(name).as_string()
+
+
+@lru_cache(maxsize=1024)
+def literal(text: str) -> str:
+    """A text as it stands in a statement."""
+    return sql.Literal(text).as_string()
+
+
+_ORDER, _FORM, _LAYER = named(ORDER), named(FORM), named("playhead:layer")
+
+
+def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A temporary table of names and types, gone at the transaction's end."""
+    listed = ", ".join(f"{named(column)} {kind}" for column, kind in columns)
+    return f"CREATE TEMPORARY TABLE {name} ({listed}) ON COMMIT DROP"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How staged rows meet those that are there; those that take numbers are for records from the first to the last."""
+
+    place: Place
+    fields: tuple[Field, ...]
+    key: tuple[str, ...] = ()
+    rule: Rule | None = None
+    version: str = ""
+    """The column that `newer` compares."""
+    is_distinct: bool = False
+    """Whether no two staged rows have one key."""
+    is_partitioned: bool = False
+    forms: tuple[tuple[Field, ...], ...] = ()
+    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    places: tuple[str, ...] = ()
+    """Columns by which a row says which record it is from: topic, partition and offset, as far as they
+    are there; none where it does not say."""
+    source: tuple[str, int] = ("", 0)
+    """The topic and the partition of the staged rows."""
+    part: tuple[int, int] | None = None
+    """The layer and the form of the rows that this is for, when it is not for all."""
+
+    def for_part(self, layer: int, form: int) -> "Merge":
+        """For rows of one form, of which none comes after another form's of the same key and layer."""
+        return replace(self, fields=self.forms[form], forms=(), part=(layer, form))
+
+    @property
+    def answers_counts(self) -> bool:
+        """Whether `insert` is a query for how many were inserted, and how many written."""
+        return self.rule in REPLACING
+
+    def make_stage(self) -> str:
+        columns = [(each.name, _collated(each, each.aside)) for each in self.fields]
+        numbers = [*self._form_column(), ("playhead:layer", "int8 DEFAULT 0")] if self.forms else []
+        return make_temporary(STAGE, [(ORDER, "int8"), *numbers, *columns])
+
+    def _form_column(self) -> list[tuple[str, str]]:
+        return [(FORM, "int4")] if self.forms else []
+
+    def lay(self) -> str | None:
+        """Number each key's rows anew whenever their form changes; what comes later is in a later layer."""
+        if not self.key or self.is_distinct:
+            return None
+        order = f"(PARTITION BY {self._keys()} ORDER BY {_ORDER})"
+        changes = (
+            f"SELECT {_ORDER} AS o, {self._keys_as()}, "  # noqa: S608
+            f"coalesce(({_FORM} <> lag({_FORM}) OVER {order})::int, 0) AS n FROM {STAGE} s"
+        )
+        keys = ", ".join(f"k{number}" for number in range(len(self.key)))
+        layers = f"SELECT o, sum(n) OVER (PARTITION BY {keys} ORDER BY o) AS n FROM ({changes}) c"  # noqa: S608
+        return f"UPDATE {STAGE} s SET {_LAYER} = l.n FROM ({layers}) l WHERE l.o = s.{_ORDER}"  # noqa: S608
+
+    def parts(self) -> str:
+        """Layers and forms of staged rows, in the order in which they have to be written."""
+        return (
+            f"SELECT {_LAYER}, {_FORM} FROM {STAGE} GROUP BY 1, 2 ORDER BY {_LAYER}, min({_ORDER})"  # noqa: S608
+        )
+
+    def index_parts(self) -> str:
+        return f"CREATE INDEX ON {STAGE} ({_LAYER}, {_FORM})"
+
+    def make_texts(self, as_text: Sequence[Field]) -> str:
+        columns = [(each.name, "text" if each in as_text else each.aside) for each in self.fields]
+        return make_temporary(TEXTS, [(ORDER, "int8"), *self._form_column(), *columns])
+
+    def read_texts(self, as_text: Sequence[Field], first: int, last: int) -> str:
+        """Let the server read the texts."""
+        held = ", ".join(
+            reading(named(each.name), each, each.aside) if each in as_text else named(each.name)
+            for each in self.fields
+        )
+        own = ", ".join([_ORDER, *(named(name) for name, _ in self._form_column())])
+        columns = ", ".join([own, *(named(each.name) for each in self.fields)])
+        return f"INSERT INTO {STAGE} ({columns}) SELECT {own}, {held} FROM {TEXTS} s {_some(first, last)}"  # noqa: S608
+
+    def insert(self, first: int, last: int) -> str:
+        """Rows into the table, by the rule."""
+        columns = ", ".join(named(each.name) for each in self.fields)
+        held = ", ".join(map(self._given, self.fields))
+        chosen = self._chosen(held, self._of_part(first, last))
+        statement = (
+            f"INSERT INTO {self.place.quoted} AS t ({columns}) {chosen}{self._on_conflict()}"
+        )
+        if not self.answers_counts:
+            return statement
+        returned, is_new = self._newness()
+        return (
+            f"WITH written AS ({statement} RETURNING {returned}) "  # noqa: S608
+            f"SELECT count(*) FILTER (WHERE {is_new}), count(*) FROM written w"
+        )
+
+    def _of_part(self, first: int, last: int) -> str:
+        some = _some(first, last)
+        if self.part is None:
+            return some
+        layer, form = self.part
+        return f"{some} AND s.{_LAYER} = {layer} AND s.{_FORM} = {form}"
+
+    def _newness(self) -> tuple[str, str]:
+        """What a written row answers, and the condition on it that says whether it was inserted."""
+        if not self.is_partitioned:
+            return "(t.xmax = 0) AS is_new", "is_new"
+        # A row that was led to its partition has no system columns. The statement does not see what
+        # it writes itself: the keys it finds are those that were there.
+        there = f"SELECT FROM {self.place.quoted} o WHERE {self.same('o', 'w')}"
+        return ", ".join(f"t.{named(name)}" for name in self.key), f"NOT EXISTS ({there})"
+
+    def supersede(self, first: int, last: int) -> str:
+        """Forget staged rows that a tombstone of their slice comes after."""
+        later = f"s.{_ORDER} < g.{_ORDER}"
+        if self.rule == "newer":
+            staged = Rank(self.key_of(self.version), f"s.{_ORDER}")
+            later = is_later(Rank(f"g.{named(AT)}", f"g.{_ORDER}"), staged)
+        some = _some(first, last)
+        return f"DELETE FROM {STAGE} s USING {GONE} g {some} AND {self.same('s', 'g')} AND {later}"  # noqa: S608
+
+    def delete(self, first: int, last: int) -> str:
+        """Delete the rows of the keys that are gone; under `newer`, unless they are later ones."""
+        unless = ""
+        if self.rule == "newer":
+            gone = Rank(f"g.{named(AT)}", self._staged_place(f"g.{_ORDER}"))
+            unless = f" AND NOT {is_later(self._rank('t'), gone)}"
+        same, some = self.same("t", "g"), f"g.{_ORDER} BETWEEN {first} AND {last}"
+        return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same} AND {some}{unless}"  # noqa: S608
+
+    def make_gone(self) -> str:
+        """Keys of tombstones, in the table's own types: what these do to a value makes it another key."""
+        at = _typed(self._field(self.version)) if self.rule == "newer" else "timestamptz"
+        return make_temporary(GONE, [(ORDER, "int8"), (AT, at), *self._key_columns()])
+
+    def _key_columns(self) -> list[tuple[str, str]]:
+        key = [each for each in self.fields if each.name in self.key]
+        return [(each.name, _typed(each)) for each in key]
+
+    def make_gone_texts(self) -> str:
+        key = [(each.name, "text") for each in self.fields if each.name in self.key]
+        return make_temporary(GONE_TEXTS, [(ORDER, "int8"), (AT, "timestamptz"), *key])
+
+    def read_gone(self, first: int, last: int) -> str:
+        """Let the server read the keys of tombstones."""
+        key = [each for each in self.fields if each.name in self.key]
+        # Without modifiers, by which a cast would cut what is too long; what the column takes, it takes.
+        held = ", ".join(reading(named(each.name), each, each.column.base_type) for each in key)
+        columns = f"{_ORDER}, {named(AT)}, {held}"
+        return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} s {_some(first, last)}"  # noqa: S608
+
+    def make_keys(self) -> str:
+        """For the keys alone."""
+        return make_temporary(KEYS, [(ORDER, "int8"), *self._key_columns()])
+
+    def met(self) -> str:
+        """Offsets of the keys that the table has."""
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'k')})"
+        return f"SELECT {_ORDER} FROM {KEYS} k WHERE {there}"  # noqa: S608
+
+    def not_there(self) -> str:
+        """How many keys of staged rows the table does not have."""
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
+        rows = f"SELECT DISTINCT {self._keys_as()} FROM {STAGE} s WHERE NOT {there}"  # noqa: S608
+        return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
+
+    def known(self) -> str:
+        """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
+        places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
+        again = f"SELECT o FROM (SELECT {_ORDER} AS o, {places} AS n FROM {STAGE} s) a WHERE n > 1"  # noqa: S608
+        there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
+        return (
+            f"DELETE FROM {STAGE} s WHERE {there} OR {_ORDER} IN ({again}) "  # noqa: S608
+            f"RETURNING {_ORDER}, '{UNIQUE_VIOLATION}', 'a row of this key is there already'"
+        )
+
+    def same(self, one: str, other: str) -> str:
+        """That the keys of two tables are equal; `s` is the stage."""
+
+        def side(alias: str, field: Field) -> str:
+            return self._key_of(field) if alias == "s" else f"{alias}.{named(field.name)}"
+
+        key = [each for each in self.fields if each.name in self.key]
+        return " AND ".join(f"{side(one, each)} = {side(other, each)}" for each in key)
+
+    def key_of(self, name: str) -> str:
+        """A staged value as the column will have it."""
+        return self._key_of(self._field(name))
+
+    def _field(self, name: str) -> Field:
+        return next(each for each in self.fields if each.name == name)
+
+    def _rank(self, alias: str) -> Rank:
+        """Of a row of the table."""
+        columns = [_PLACES[name].format(f"{alias}.{named(name)}") for name in self.places]
+        return Rank(f"{alias}.{named(self.version)}", f"({', '.join(columns)})" if columns else "")
+
+    def _staged_place(self, offset: str) -> str:
+        """The place of a staged record, as far as rows of the table say theirs."""
+        topic, partition = self.source
+        held = {TOPIC: literal(topic), PARTITION: str(partition), OFFSET: offset}
+        columns = [_PLACES[name].format(held[name]) for name in self.places]
+        return f"({', '.join(columns)})" if columns else ""
+
+    def _keys(self) -> str:
+        return ", ".join(self._key_of(each) for each in self.fields if each.name in self.key)
+
+    def _keys_as(self) -> str:
+        key = [each for each in self.fields if each.name in self.key]
+        return ", ".join(f"{self._key_of(each)} AS k{number}" for number, each in enumerate(key))
+
+    def _key_of(self, field: Field) -> str:
+        """A staged value as the column will have it, unless that refuses it: it is nobody's key then."""
+        held, column = self._held(field), field.column
+        if column.base == "varchar" and column.modifier > 4:
+            most = column.modifier - 4
+            is_padded = f"rtrim(substr({held}, {most + 1}), ' ') = ''"
+            return f"CASE WHEN {is_padded} THEN left({held}, {most}) ELSE {held} END"
+        if column.base in _CUT:
+            return f"{held}::{column.base_type}"
+        if column.base == "varchar" or column.type == column.base_type:
+            return held
+        return f"{held}::{column.type}"
+
+    def expected(self, first: int, last: int) -> str:
+        """All staged rows, and what offset each is from."""
+        own = [_ORDER, *(named(name) for name, _ in self._form_column())]
+        columns = ", ".join([*own, *(named(each.name) for each in self.fields)])
+        held = ", ".join([*(f"s.{name}" for name in own), *map(self._held, self.fields)])
+        return (
+            f"INSERT INTO {EXPECTED} ({columns}) SELECT {held} FROM {STAGE} s {_some(first, last)}"  # noqa: S608
+        )
+
+    def make_expected(self, fields: Sequence[Field]) -> str:
+        """In the table's own types, so that what these do to a value has been done."""
+        columns = [
+            (each.name, _typed(each) if each in self.fields else each.column.base_type)
+            for each in fields
+        ]
+        return make_temporary(EXPECTED, [(ORDER, "int8"), *self._form_column(), *columns])
+
+    def _chosen(self, held: str, some: str) -> str:
+        """Of staged rows with one key, the one that the rule lets win."""
+        where = f"FROM {STAGE} s {some}"
+        if not self.key or self.is_distinct or self.rule in (None, "error"):
+            return f"SELECT {held} {where}"
+        wins = f"s.{_ORDER}" if self.rule == "ignore" else f"s.{_ORDER} DESC"
+        if self.rule == "newer":
+            wins = f"{self.key_of(self.version)} DESC NULLS LAST, {wins}"
+        keys = self._keys()
+        return f"SELECT DISTINCT ON ({keys}) {held} {where} ORDER BY {keys}, {wins}"
+
+    def _held(self, field: Field) -> str:
+        """A staged value, read by now."""
+        staged, column = f"s.{named(field.name)}", field.column
+        if not field.is_unread_aside:
+            return staged
+        read = reading(staged, field, column.base_type)
+        return f"({read} COLLATE {column.collation})" if column.collation else read
+
+    def _given(self, field: Field) -> str:
+        """The same as it is inserted: what may not be null gets its default instead."""
+        held, column = self._held(field), field.column
+        if not (column.is_required and column.default):
+            return held
+        return f"coalesce({held}, {column.default})"
+
+    def _on_conflict(self) -> str:
+        if not self.key or self.rule in (None, "error"):
+            return ""
+        key = ", ".join(map(named, self.key))
+        others = [each for each in self.fields if each.name not in self.key]
+        if self.rule == "ignore" or not others:
+            return f" ON CONFLICT ({key}) DO NOTHING"
+        sets = ", ".join(f"{named(each.name)} = EXCLUDED.{named(each.name)}" for each in others)
+        # By their images: equal is also what is shown otherwise, such as 1.5 and 1.50, and some types
+        # know no equality at all.
+        there, given = (", ".join(f"{of}.{named(each.name)}" for each in others) for of in _SIDES)
+        differs = f"ROW({there})::record OPERATOR(pg_catalog.*<>) ROW({given})::record"
+        if self.rule == "newer":
+            differs += f" AND {is_later(self._rank('EXCLUDED'), self._rank('t'), or_same=True)}"
+        return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
+
+
+def reading(text: str, field: Field, kind: str) -> str:
+    """A text as a value of some type, which is the field's own or text."""
+    zoned = None if kind == "text" else read_first_as(field)
+    return f"{text}::{zoned}::{kind}" if zoned else f"{text}::{kind}"
+
+
+def read_first_as(field: Field) -> str | None:
+    """A type that minds the zone in a text, for one that would read past it as if it were not there."""
+    column = field.column
+    if column.base == "timestamp":
+        return "timestamptz"
+    return "timestamptz[]" if column.element == "timestamp" else None
+
+
+def _some(first: int, last: int) -> str:
+    return f"WHERE s.{_ORDER} BETWEEN {first} AND {last}"
+
+
+def _collated(field: Field, kind: str) -> str:
+    """So that texts are equal here when they are equal in the table."""
+    can_be = field.column.collation and not field.is_unread_aside
+    return f"{kind} COLLATE {field.column.collation}" if can_be else kind
+
+
+def _typed(field: Field) -> str:
+    """The column's own type, and its collation."""
+    column = field.column
+    return f"{column.type} COLLATE {column.collation}" if column.collation else column.type

@@ -1,0 +1,222 @@
+"""Asks a table which offsets it has: one pass that groups them into words, whatever its indexes are."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from playhead.errors import Refused
+from playhead.offset_bitmap import BITS, Words, pieces
+from playhead.postgres.merge_sql import Rule, literal, named
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TIMESTAMP, TOPIC
+from playhead.postgres.rows.column_types import INTEGERS, TIMES
+from playhead.postgres.session import Place as TablePlace
+from playhead.postgres.session import Session, open_session
+from playhead.postgres.table import Table, read_table
+from playhead.postgres.table_name import place_of
+from playhead.record import Slice
+from playhead.target import HeldOffsets
+
+# With more spans it is cheaper to look at all between the first and the last.
+_MOST_SPANS = 32
+# More than that are no gaps, but a table that was never meant to have every record.
+_MOST_RUNS = 1_000_000
+# Words are few beside rows, which no estimate knows: left to itself the server may sort all rows, and
+# have one process do it.
+_SETTINGS = """
+SELECT set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
+    ('enable_sort', 'off'), ('enable_incremental_sort', 'off'), ('parallel_tuple_cost', '0'),
+    ('work_mem', '256MB')
+) ours (name, wanted) USING (name)
+"""
+_SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
+
+
+class NoOffsets(Refused):
+    """A table that does not say where its rows come from."""
+
+    def __init__(self, table: str, *, missing: Sequence[str]) -> None:
+        self.table, self.missing = table, tuple(missing)
+        super().__init__(
+            f"{table} has no {' and no '.join(missing)}, so that its rows do not say which offsets they are",
+            hint="compare by the rows' own columns: --by key --key COLS; or by what the ledger says: "
+            "--by ledger; ALTER TABLE … ADD _partition int, ADD _offset bigint helps those to come",
+        )
+
+
+class TooManyGaps(Refused):
+    """What is missing is not a number of gaps."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"{table} has the span in more than {_MOST_RUNS:,} pieces",
+            hint="were only some records written there, by --where, or is it compacted by key? "
+            "name a shorter span, or compare by rows: --by key --key COLS",
+        )
+
+
+def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> HeldOffsets:
+    """Which of the spans' offsets are there; refuses a table that cannot tell."""
+    by_topic: dict[str, list[Slice]] = {}
+    for span in spans:
+        by_topic.setdefault(span.topic, []).append(span)
+    found = HeldOffsets()
+    with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
+        places = {topic: place_of(session.run, table, topic) for topic in by_topic}
+        for topic, its in by_topic.items():
+            asked = _Asked(session, _read(session, places[topic]), topic)
+            if asked.is_untold:
+                _refuse_shared(asked.table, [t for t, at in places.items() if at == places[topic]])
+                found.untold.append(str(places[topic]))
+            asked.ask(its, found)
+            # A look at all rows, for which there is a reason only when something is missing.
+            if found.count(topic) < sum(map(len, its)) and asked.has_unplaced():
+                found.unplaced.append(str(places[topic]))
+    return found
+
+
+def has_offsets(url: str, table: str, topics: Sequence[str]) -> bool:
+    """Whether every table that is meant says which offsets its rows are."""
+    with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
+        places = {place_of(session.run, table, topic) for topic in topics}
+        return not any(_lacking(_read(session, place)) for place in places)
+
+
+def columns_there(
+    url: str, table: str, topics: Sequence[str], wanted: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the wanted columns that every table that is meant has."""
+    with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
+        tables = [_read(session, place_of(session.run, table, topic)) for topic in topics]
+    return tuple(name for name in wanted if all(each.column(name) for each in tables))
+
+
+def gentle_rule(url: str, table: str, topics: Sequence[str], key: Sequence[str]) -> Rule | None:
+    """What to do with a row that is there when a missing record comes late: never replace a later one.
+
+    None where nothing tells rows apart, so that records are appended.
+    """
+    with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
+        tables = [_read(session, place_of(session.run, table, topic)) for topic in topics]
+    rules = {_rule(each, tuple(key)) for each in tables}
+    return rules.pop() if len(rules) == 1 else "ignore"
+
+
+def _rule(table: Table, key: tuple[str, ...]) -> Rule | None:
+    by = key or table.primary_key
+    if not by or not table.has_key(by):
+        return None
+    columns = [table.column(name) for name in by]
+    if not all(each is not None and each.is_ours for each in columns):
+        return None
+    stamp = table.column(TIMESTAMP)
+    is_place = set(by) <= {TOPIC, PARTITION, OFFSET}
+    return "newer" if stamp is not None and stamp.base in TIMES and not is_place else "ignore"
+
+
+def _read(session: Session, place: TablePlace) -> Table:
+    table = read_table(session.run, place)
+    if table is None:
+        raise Refused(f"there is no table {place}", hint="nothing was replayed into it yet?")
+    return table
+
+
+def _lacking(table: Table) -> list[str]:
+    return [name for name in (PARTITION, OFFSET) if table.column(name) is None]
+
+
+def _refuse_shared(table: Table, topics: Sequence[str]) -> None:
+    if len(topics) > 1:
+        raise Refused(
+            f"{table.place} has no {TOPIC}, and rows of {', '.join(topics)} would look the same",
+            hint="one topic at a time, when the table is of one; else give it a column _topic text",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    session: Session
+    table: Table
+    topic: str
+
+    def __post_init__(self) -> None:
+        if lacking := _lacking(self.table):
+            raise NoOffsets(str(self.table.place), missing=lacking)
+
+    @property
+    def is_untold(self) -> bool:
+        return self.table.column(TOPIC) is None
+
+    def ask(self, spans: Sequence[Slice], found: HeldOffsets) -> None:
+        """Add what is there."""
+        with self.session.transaction():
+            self.session.run(_SETTINGS)
+            rows = self.session.run(self._statement(spans))
+        if len(rows) > _MOST_RUNS:
+            raise TooManyGaps(str(self.table.place))
+        for partition, first, end, bits, count in rows:
+            place = (self.topic, int(partition))
+            found.words.setdefault(place, []).append(Words(int(first), int(end), int(bits)))
+            found.rows += int(count)
+        if sum(map(pieces, found.words.values())) > _MOST_RUNS:
+            raise TooManyGaps(str(self.table.place))
+
+    def _statement(self, spans: Sequence[Slice]) -> str:
+        """Words by their bits, and of those that are the same and follow on one row.
+
+        A word is made of bits and not counted: two rows of one offset must not stand for two offsets.
+        """
+        partition, offset = self._number(PARTITION), self._number(OFFSET)
+        words = (
+            f"SELECT {partition} AS p, {offset} >> {_SHIFT} AS w, "  # noqa: S608 - quoted names
+            f"bit_or(1::int8 << ({offset} & {_MASK})::int4) AS bits, count(*) AS n "
+            f"FROM {self.table.place.quoted} WHERE {self._where(spans)} GROUP BY 1, 2"
+        )
+        runs = (
+            "SELECT p, w, bits, n, w - row_number() OVER (PARTITION BY p, bits ORDER BY w) AS run "  # noqa: S608
+            f"FROM ({words}) words"
+        )
+        return (
+            "SELECT p::int8, min(w)::int8, (max(w) + 1)::int8, bits::int8, sum(n)::int8 "  # noqa: S608
+            f"FROM ({runs}) runs GROUP BY p, bits, run ORDER BY 1, 2 LIMIT {_MOST_RUNS + 1}"
+        )
+
+    def _where(self, spans: Sequence[Slice]) -> str:
+        conditions = [*self._of_topic()]
+        if len(spans) <= _MOST_SPANS:
+            conditions.append(f"({' OR '.join(map(self._inside, spans))})")
+        else:
+            column = self._number(OFFSET)
+            least = min(each.from_offset for each in spans)
+            most = max(each.to_offset for each in spans)
+            conditions.append(f"{column} >= {least} AND {column} < {most}")
+            partitions = ", ".join(str(each) for each in sorted({span.partition for span in spans}))
+            conditions.append(f"{self._number(PARTITION)} IN ({partitions})")
+        return " AND ".join(conditions)
+
+    def _inside(self, span: Slice) -> str:
+        partition, offset = self._number(PARTITION), self._number(OFFSET)
+        return (
+            f"{partition} = {span.partition} "
+            f"AND {offset} >= {span.from_offset} AND {offset} < {span.to_offset}"
+        )
+
+    def _number(self, name: str) -> str:
+        column = self.table.column(name)
+        is_number = column is not None and column.base in INTEGERS
+        # As it is, so that an index on it can be used.
+        return named(name) if is_number else f"{named(name)}::text::int8"
+
+    def _of_topic(self) -> Iterator[str]:
+        if not self.is_untold:
+            yield f"{named(TOPIC)}::text = {literal(self.topic)}"
+
+    def has_unplaced(self) -> bool:
+        """Whether some rows say no offset: nobody knows which records they are."""
+        columns = [self.table.column(name) for name in (PARTITION, OFFSET)]
+        unsure = [each.name for each in columns if each is not None and not each.is_required]
+        if not unsure:
+            return False
+        conditions = " OR ".join(f"{named(name)} IS NULL" for name in unsure)
+        statement = f"SELECT EXISTS (SELECT FROM {self.table.place.quoted} WHERE {conditions})"  # noqa: S608
+        [(some,)] = self.session.run(statement)
+        return bool(some)

@@ -1,0 +1,206 @@
+"""One table that a writer has open: what goes where, by which rule, and whether that is still so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from playhead.account import Account
+from playhead.postgres.errors import TableChanged
+from playhead.postgres.merge_sql import REPLACING, Merge, Rule
+from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_place
+from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
+from playhead.postgres.rows.text_format import Bad
+from playhead.postgres.session import Place, Session
+from playhead.postgres.table import read_table
+from playhead.records import Records
+
+if TYPE_CHECKING:
+    from playhead.postgres.stage.latest_records import Latest
+
+# Types of which equal bytes are equal keys, and others are not.
+_BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What an operator has said about writing: the rule for conflicts, and for values that are null."""
+
+    key: tuple[str, ...] = ()
+    rule: Rule | None = None
+    version: str = ""
+    tombstones: str | None = None
+    decode: str = "json"
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it matters which of two slices of one partition is committed first."""
+        return depends_on_order(self.rule, self.tombstones, self.key)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows are known by their keys."""
+        return self.rule in ("ignore", "newer", "update") or self.tombstones == "delete"
+
+
+def depends_on_order(rule: Rule | None, tombstones: str | None, key: Sequence[str] | None) -> bool:
+    """Whether what a table holds in the end depends on the order of two records of one partition."""
+    if tombstones == "delete":
+        return True
+    # Two records of one partition have two offsets, and never meet.
+    return rule is not None and OFFSET not in (key or ())
+
+
+class OpenTable:
+    """A table's layout and habits, and the decoder that belongs to them."""
+
+    def __init__(self, layout: Layout, habits: Habits, *, only_by_stage: bool = False) -> None:
+        self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
+        self.latest: Latest | None = None
+        """Under `newer`, where the latest record of a key is kept if no row can tell it."""
+        always = (*habits.key, *((habits.version,) if habits.version else ()))
+        never_null = habits.key if habits.is_keyed else ()
+        minded = minded_columns(layout, habits)
+        if habits.rule in REPLACING and layout.extra is not None:
+            always = (
+                *always,
+                layout.extra.name,
+            )  # all that is in no column, also when that is nothing
+        self._decoder = Decoder(
+            layout, habits.decode, always=always, never_null=never_null, minded=minded
+        )
+        self._required = [
+            each.name
+            for each in layout.table.columns
+            if each.is_ours and each.is_required and each.default is None
+        ]
+
+    @property
+    def place(self) -> Place:
+        return self.layout.table.place
+
+    def decode(self, records: Records, account: Account) -> Decoded:
+        """The records as rows; what cannot be one is refused, tombstones too where nobody spoke of them."""
+        habit = self.habits.tombstones
+        are_rows = habit == "null" or self.habits.decode == "none"
+        refusals = Refusals(records, account)
+        decoded = self._decoder.decode(records, refusals, nulls_are_rows=are_rows)
+        if habit is None:
+            for index in decoded.tombstones:
+                refusals.add(index, _TOMBSTONE)
+        names = {each.name for each in decoded.fields}
+        missing = [name for name in self._required if name not in names]
+        if not missing or not decoded.rows:
+            return decoded
+        bad = Bad("null", f"nothing for column {missing[0]}, which may not be null")
+        unwritten = set(decoded.tombstones)
+        for index in range(len(records)):
+            if index not in unwritten:
+                refusals.add(index, bad)
+        return Decoded(decoded.fields, decoded.ready.slice(0, 0), None, decoded.tombstones)
+
+    def may_go_directly(self, decoded: Decoded) -> bool:
+        """Whether these rows can be copied into the table as they are."""
+        if self._only_by_stage or decoded.loose is not None:
+            return False
+        if decoded.tombstones and self.habits.tombstones == "delete":
+            return False
+        return all(
+            each.route is not None
+            and not (
+                each.column.is_required
+                and each.column.default is not None
+                and rows.column(each.name).null_count
+            )
+            for fields, rows in decoded.by_form()
+            for each in fields
+        )
+
+    def may_go_apart(self, decoded: Decoded, merge: Merge) -> bool:
+        """Whether rows that meet none can be copied as they are, though others meet some."""
+        is_rule = self.habits.rule in ("ignore", "newer", "update")
+        return is_rule and merge.is_distinct and self.may_go_directly(decoded)
+
+    def merge(self, decoded: Decoded) -> Merge:
+        habits = self.habits
+        key = habits.key if habits.is_keyed or habits.rule == "error" else ()
+        is_distinct = bool(key) and decoded.loose is None and self._are_distinct(key, decoded.ready)
+        names = {each.name for each in self.layout.metadata}
+        is_partitioned = self.layout.table.kind == "p"
+        return Merge(
+            self.place,
+            decoded.fields,
+            key,
+            habits.rule,
+            habits.version,
+            is_distinct,
+            is_partitioned,
+            decoded.forms,
+            tuple(name for name in PLACE if name in names) if has_place(self.layout) else (),
+        )
+
+    def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:
+        """Whether it is certain that no two rows have one key; the server's own sort costs more."""
+        columns = [self.layout.table.column(name) for name in key]
+        if not all(each is not None and each.base in _BYTEWISE for each in columns):
+            return False
+        if len(key) == 1:  # a grouping costs ten times as much for the few rows of a live pipeline
+            return len(ready.column(key[0]).unique()) == len(ready)
+        keys = ready.select(list(key))
+        return bool(keys.group_by(list(key), use_threads=False).aggregate([]).num_rows == len(keys))
+
+    def remarks(self, decoded: Decoded, account: Account) -> dict[str, Any]:
+        """What an entry says beside the counts of rows."""
+        found = len(decoded.tombstones)
+        habit = self.habits.tombstones
+        refused = account.refused_offsets
+        remarks = {
+            name: count
+            for name, offsets in decoded.altered.items()
+            if (count := sum(each not in refused for each in offsets))
+        }
+        if found and habit in ("skip", "delete"):
+            remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
+        return remarks
+
+    def refuse_change(self, session: Session) -> None:
+        """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""
+        known = self.layout.table
+        session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
+        now = read_table(session.run, known.place)
+        if now is not None and now.may_drop_rows and not known.may_drop_rows:
+            reason = "it has a trigger or a rule now that may drop rows"
+            raise TableChanged(str(known.place), reason=reason)
+        if now is None or now.oid != known.oid:
+            raise TableChanged(str(known.place), reason="it was dropped, or made again")
+        for column in known.columns:
+            found = now.column(column.name)
+            if found is None:
+                raise TableChanged(str(known.place), reason=f"column {column.name} is gone")
+            if found.type != column.type:
+                reason = f"column {column.name} was {column.type} and is {found.type}"
+                raise TableChanged(str(known.place), reason=reason)
+            if found != column:
+                reason = f"column {column.name} has another default, or may be null no longer"
+                raise TableChanged(str(known.place), reason=reason)
+        if self.habits.is_keyed and not now.has_key(self.habits.key):
+            reason = f"no unique index on ({', '.join(self.habits.key)}) any more"
+            raise TableChanged(str(known.place), reason=reason)
+
+
+def minded_columns(layout: Layout, habits: Habits) -> set[str]:
+    """Those for which it matters whether a record names them: what is not named is left as it is, or as made."""
+    if habits.rule in REPLACING:
+        return {each.name for each in layout.values} - {*habits.key, habits.version}
+    return {each.name for each in layout.values if each.column.default is not None}
+
+
+def copied(decoded: Decoded) -> list[Any]:
+    """Rows that are ready, those that go to the same columns together."""
+    return [rows.select([each.name for each in fields]) for fields, rows in decoded.by_form()]
+
+
+_TOMBSTONE = Bad(
+    "tombstone",
+    "its value is null, a tombstone, and nobody said what that means "
+    "(--tombstones delete, skip or null)",
+)

@@ -1,0 +1,117 @@
+"""Decodes JSON values all at once with Arrow's own reader, where that gives what the careful way gives."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.python_json import Documents, fold, read_object
+from playhead.postgres.rows.text_format import Bad
+
+# What Arrow reads as a number, and JSON does not know.
+_NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
+_SMALLEST_BLOCK = 1 << 20
+
+
+class Lines:
+    """Values as the lines of one text."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self.values = values
+        self.joined = b"\n".join(values)
+
+    @cached_property
+    def lowered(self) -> bytes:
+        return self.joined.lower()
+
+    def has(self, part: bytes) -> bool:
+        """Whether it stands anywhere; to look for its first byte alone is many times as fast."""
+        return part[:1] in self.joined and part in self.joined
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether line n is value n, an object, and holds nothing that Arrow takes and others do not.
+
+        A value that begins and ends in a brace can be the start of no other, nor its end; so when
+        the reader then finds as many rows as there are lines, each line is one object. (A line that
+        is null would be a row as well; as the first of all, it makes Arrow 26 crash.)
+        """
+        joined, breaks = self.joined, len(self.values) - 1
+        if not (joined.startswith(b"{") and joined.endswith(b"}")):
+            return False
+        if not joined.count(b"\n") == joined.count(b"}\n{") == breaks or self.has(b"\\u0000"):
+            return False
+        if (self.has(b"Inf") or self.has(b"NaN")) and _NO_NUMBER.search(joined):
+            return False
+        return joined.isascii() or _is_utf8(joined)
+
+    def table(self, names: Sequence[str], types: Sequence[Any]) -> Any:
+        """What Arrow's reader makes of them."""
+        return pj.read_json(
+            pa.BufferReader(self.joined),
+            # One thread: the other cores belong to other tasks. A block holds whole lines.
+            read_options=pj.ReadOptions(
+                use_threads=False,
+                block_size=max(_SMALLEST_BLOCK, 2 + max(map(len, self.values))),
+            ),
+            parse_options=pj.ParseOptions(
+                explicit_schema=pa.schema(list(zip(names, types, strict=True))),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+
+
+def read(values: Sequence[bytes], documents: Documents) -> "tuple[Any, list[int]] | None":
+    """A table with one row for each value, and the rows not to be trusted; None when Arrow may not read them.
+
+    Its columns are those that Arrow can fill.
+    """
+    fields = [(field, field.route) for field in documents.fields if field.route and field.is_read]
+    lines = Lines(values)
+    if not fields or not lines.are_plain:
+        return None
+    try:
+        spelling = documents.spelling(read_object(values[0]))
+        names = [spelling.get(field.name, field.name) for field, _ in fields]
+        if len(set(names)) < len(names):  # one field for two columns, once case is forgotten
+            return None
+        table = lines.table(names, [route.read for _, route in fields])
+    except (Bad, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if table.num_rows != len(values):
+        return None
+    odd: set[int] = set()
+    columns: dict[str, Any] = {}
+    for (field, route), name in zip(fields, names, strict=True):
+        column = table.column(name)
+        if column.null_count or name != field.name:
+            odd.update(_spelled_otherwise(field, name, column, lines))
+        if route.finish is not None:
+            column, rows = route.finish(column)
+            odd.update(rows)
+        columns[field.name] = column
+    return pa.table(columns), sorted(odd)
+
+
+def _is_utf8(held: bytes) -> bool:
+    try:
+        held.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _spelled_otherwise(field: Field, name: str, column: Any, lines: Lines) -> list[int]:
+    """Rows in which the column may have a field of another spelling, that Arrow was not told of."""
+    low, asked = (b'"' + each.encode() + b'"' for each in (fold(field.name), name))
+    if b"\\u" not in lines.joined and lines.lowered.count(low) == lines.joined.count(asked):
+        return []
+    values = lines.values
+    nulls = pc.indices_nonzero(pc.is_null(column.combine_chunks())).to_pylist()
+    suspects = nulls if name == field.name else range(len(values))
+    return [i for i in suspects if b"\\u" in values[i] or low in values[i].lower()]

@@ -1,0 +1,110 @@
+"""Decides what is written to each column of a table: a field of the value, or what is known of the record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from playhead.postgres.rows.column_types import JSONS, TEXTS, Route, route_of
+from playhead.postgres.table import Column, Table
+
+TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
+TIMESTAMP, KEY, HEADERS = "_timestamp", "_key", "_headers"
+METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)
+PLACE = (TOPIC, PARTITION, OFFSET)
+EXTRA = "_extra"
+# The column that takes a value as a whole, where values are not taken apart.
+WHOLE = ("_value", "value")
+_METADATA_ROUTES = (*TEXTS, *JSONS, "int2", "int4", "int8", "timestamp", "timestamptz", "bytea")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column and how values get into it; with no route they go as text, and the server reads them."""
+
+    column: Column
+    route: Route | None
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    @property
+    def is_read(self) -> bool:
+        """Whether Arrow's reader can fill it."""
+        return self.route is not None and self.route.read is not None
+
+    @property
+    def arrow(self) -> Any:
+        """What it is in an Arrow table that is ready to be copied."""
+        return pa.string() if self.route is None else self.route.wire
+
+    @property
+    def aside(self) -> str:
+        """Its type in a temporary table: one that takes every value, whatever its modifier or domain."""
+        column = self.column
+        is_text = self.route is None or column.base in TEXTS or column.kind == "e"
+        return "text" if is_text else column.base_type
+
+    @property
+    def is_unread_aside(self) -> bool:
+        """Whether what stands in the temporary table is still a text to be read."""
+        return self.aside == "text" and self.column.base not in TEXTS
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the columns of a table are filled with."""
+
+    table: Table
+    metadata: tuple[Field, ...]
+    values: tuple[Field, ...]
+    """From the fields of a JSON value; or the one that takes the whole value."""
+    extra: Field | None = None
+    """Takes what no other column takes."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        rest = () if self.extra is None else (self.extra,)
+        return (*self.metadata, *self.values, *rest)
+
+
+def has_place(layout: Layout) -> bool:
+    """Whether each row says which record it is from."""
+    return {PARTITION, OFFSET} <= {each.name for each in layout.metadata}
+
+
+def layout_of(table: Table, decode: str, extra: str = EXTRA) -> Layout:
+    """The layout that a way of decoding leads to."""
+    ours = [column for column in table.columns if column.is_ours]
+    metadata = tuple(_metadata(column) for column in ours if column.name in METADATA)
+    others = [column for column in ours if column.name not in METADATA]
+    if decode != "json":
+        return Layout(table, metadata, tuple(map(_whole, _whole_column(others, decode))))
+    kept = next((each for each in others if each.name == extra and each.base in JSONS), None)
+    named = tuple(Field(each, route_of(each)) for each in others if each is not kept)
+    rest = Field(kept, route_of(kept)) if kept is not None else None
+    return Layout(table, metadata, named, rest)
+
+
+def _whole_column(others: Sequence[Column], decode: str) -> list[Column]:
+    if decode == "none":
+        return []
+    return [each for name in WHOLE for each in others if each.name == name][:1]
+
+
+def _whole(column: Column) -> Field:
+    """Nobody has looked into the value, so only types that take every text, or all bytes, have a route."""
+    return Field(column, route_of(column) if column.base in (*TEXTS, "bytea") else None)
+
+
+def _metadata(column: Column) -> Field:
+    known = (*TEXTS, *JSONS, "bytea") if column.name == KEY else _METADATA_ROUTES
+    has_route = column.kind == "b" and column.base in known
+    return Field(column, route_of(column) if has_route else None)
+
+
+def without_routes(field: Field) -> Field:
+    """The same, all as text."""
+    return replace(field, route=None)

@@ -1,0 +1,354 @@
+"""Turns the records of a slice into Arrow tables: all at once where Arrow can, one by one where it cannot."""
+
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.account import Account
+from playhead.postgres.rows import arrow_json
+from playhead.postgres.rows.column_layout import Field, Layout
+from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column
+from playhead.postgres.rows.named_columns import FORM, Forms, Namer
+from playhead.postgres.rows.python_json import Documents, read_object
+from playhead.postgres.rows.text_format import Bad, checked_for
+from playhead.records import Records
+
+ORDER = "playhead:offset"
+# Values that Arrow refuses together are tried in so many parts, down to parts so small.
+_PARTS = 8
+_SMALLEST = 128
+
+Index = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A slice as rows for one table; what cannot be a row was refused already."""
+
+    fields: tuple[Field, ...]
+    """The columns to write: those that some record has something for, or names, and those always wanted."""
+    ready: Any
+    """Rows in the form in which they are copied; columns without a route as text."""
+    loose: Any
+    """Rows whose values are all text, for the server to read; None when there are none."""
+    tombstones: tuple[int, ...] = ()
+    """Indexes of the records without a value, when these are no rows."""
+    forms: tuple[tuple[Field, ...], ...] = ()
+    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    altered: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Offsets of the records of which something is not kept exactly, by what becomes of it."""
+
+    def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
+        """Rows that are ready, with the columns that are written for them."""
+        if not self.forms:
+            return [(self.fields, self.ready)]
+        column = self.ready.column(FORM)
+        parts = [
+            (fields, self.ready.filter(pc.equal(column, n))) for n, fields in enumerate(self.forms)
+        ]
+        return [(fields, rows) for fields, rows in parts if len(rows)]
+
+    @property
+    def rows(self) -> int:
+        return len(self.ready) + (0 if self.loose is None else len(self.loose))
+
+
+class Refusals:
+    """Tells the account of each record once."""
+
+    def __init__(self, records: Records, account: Account) -> None:
+        self._records, self._account = records, account
+        self.indexes: set[int] = set()
+
+    def add(self, index: int, bad: Bad) -> None:
+        if index not in self.indexes:
+            self.indexes.add(index)
+            record = self._records.record(index)
+            self._account.refuse(record, kind=bad.kind, reason=bad.reason)
+
+
+@dataclass(slots=True)
+class _Values:
+    """The columns that come from values, by the indexes of their records."""
+
+    parts: list[tuple[Index, Any]] = field(default_factory=list)
+    loose: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    altered: dict[str, set[int]] = field(default_factory=dict)
+    """Records of which something is not kept exactly, by what becomes of it."""
+
+    def drop(self, refused: set[int]) -> None:
+        """Leave out records that were refused after all."""
+        if not refused:
+            return
+        self.loose = [(i, texts) for i, texts in self.loose if i not in refused]
+        self.parts = [
+            _without(part, table, {n for n, i in enumerate(part) if i in refused})
+            for part, table in self.parts
+        ]
+
+    def note(self, i: int, alterations: Iterable[str]) -> None:
+        for each in alterations:
+            self.altered.setdefault(each, set()).add(i)
+
+    def carried(self) -> set[str]:
+        """Columns that some record has something for."""
+        names = {name for _, texts in self.loose for name in texts}
+        for _, table in self.parts:
+            for name in () if table is None else table.column_names:
+                if table.column(name).null_count < len(table):
+                    names.add(name)
+        return names
+
+
+class Decoder:
+    """Knows the layout of one table; belongs to one thread.
+
+    `always` are columns to write also when no record has anything for them, and `never_null` those
+    without which a record cannot be written. Of those that are `minded` a record writes only what it
+    names, whatever other records do.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        decode: str,
+        *,
+        always: Sequence[str] = (),
+        never_null: Sequence[str] = (),
+        minded: Collection[str] = (),
+    ) -> None:
+        self._layout, self._decode = layout, decode
+        self._always, self._never_null = frozenset(always), tuple(never_null)
+        self._minded = frozenset(minded)
+        self._documents = Documents(layout.values, layout.extra)
+        self._namer = Namer(self._documents, self._minded)
+        self._unread = [each for each in layout.values if not each.is_read]
+        self._beside = [*self._unread, *([layout.extra] if layout.extra is not None else [])]
+
+    def decode(self, records: Records, refusals: Refusals, *, nulls_are_rows: bool) -> Decoded:
+        """All of a slice's records."""
+        metadata = {
+            each.name: metadata_column(each, records, refusals.add)
+            for each in self._layout.metadata
+        }
+        nulls: list[int] = []
+        live: Index = range(len(records))
+        held = records.readable
+        if None in held:
+            nulls = [i for i, value in enumerate(held) if value is None]
+            live = [i for i, value in enumerate(held) if value is not None]
+        values = self._values(live, records, refusals)
+        if nulls_are_rows and nulls:
+            values.parts.append((nulls, None))
+            nulls = []
+        self._refuse_nulls(values, metadata, refusals)
+        values.drop(refusals.indexes)
+        named = self._named(values, records, refusals)
+        values.drop(refusals.indexes)
+        written = (values.carried() - self._minded) | self._always | metadata.keys()
+        forms = tuple(self._fields(written | names) for names in named.names)
+        fields = self._fields(written.union(*named.names))
+        if named.column is not None:
+            metadata[FORM] = named.column
+        return Decoded(
+            fields,
+            _ready(values, fields, metadata, records),
+            _loose(values, fields, metadata, records),
+            tuple(i for i in nulls if i not in refusals.indexes),
+            forms if len(forms) > 1 else (),
+            {
+                name: frozenset(records.offsets[i] for i in indexes)
+                for name, indexes in values.altered.items()
+            },
+        )
+
+    def _fields(self, names: Collection[str]) -> tuple[Field, ...]:
+        return tuple(each for each in self._layout.fields if each.name in names)
+
+    def _named(self, values: _Values, records: Records, refusals: Refusals) -> Forms:
+        """What each record names of what is minded."""
+        forms = Forms(len(records))
+        if not self._minded:
+            return forms
+        for part, table in values.parts:
+            if table is None or self._decode != "json":
+                self._namer.note_nulls(forms, part)
+            elif part:
+                held = [records.readable[i] or b"" for i in part]
+                self._namer.note_table(forms, part, table, held, refusals.add)
+        for i, _ in values.loose:
+            self._namer.note_text(forms, i, records.readable[i] or b"")
+        return forms
+
+    def _values(self, live: Index, records: Records, refusals: Refusals) -> _Values:
+        if self._decode == "json":
+            return self._objects(live, records, refusals)
+        held = [records.readable[i] for i in live]
+        columns = {each.name: _whole(each, held, live, refusals) for each in self._layout.values}
+        return _Values(parts=[(live, pa.table(columns) if columns else None)])
+
+    def _objects(self, live: Index, records: Records, refusals: Refusals) -> _Values:
+        values = _Values()
+        loose: list[int] = []
+        self._read(live, records, values, loose)
+        for i in sorted(loose):
+            try:
+                document = read_object(records.readable[i] or b"")
+                values.loose.append((i, self._documents.texts(document)))
+                values.note(i, self._documents.alterations(document))
+            except Bad as bad:
+                refusals.add(i, bad)
+        if self._beside:
+            for n, (part, table) in enumerate(values.parts):
+                more = self._beside_columns(part, records, values, refusals)
+                values.parts[n] = (part, _appended(table, more))
+        return values
+
+    def _read(self, part: Index, records: Records, values: _Values, loose: list[int]) -> None:
+        """Let Arrow read them, in smaller parts where it must; what it may not read is loose."""
+        if not part:
+            return
+        is_all = isinstance(part, range) and len(part) == len(records)
+        readable = records.readable
+        held: list[Any] = readable if is_all else [readable[i] for i in part]
+        found = arrow_json.read(held, self._documents)
+        if found is not None:
+            table, odd = found
+            loose.extend(part[i] for i in odd)
+            values.parts.append(_without(part, table, set(odd)))
+        elif len(part) <= _SMALLEST:
+            loose.extend(part)
+        else:
+            size = -(-len(part) // _PARTS)
+            for start in range(0, len(part), size):
+                self._read(part[start : start + size], records, values, loose)
+
+    def _beside_columns(
+        self, part: Index, records: Records, values: _Values, refusals: Refusals
+    ) -> dict[str, Any]:
+        """The columns that Arrow's reader cannot fill, from the values once more."""
+        texts: dict[str, list[str | None]] = {each.name: [] for each in self._beside}
+        for i in part:
+            found: dict[str, str] = {}
+            try:
+                document = read_object(records.readable[i] or b"")
+                found = self._documents.texts(document, self._unread)
+                values.note(i, self._documents.alterations(document, self._unread))
+            except Bad as bad:
+                refusals.add(i, bad)
+            for name, column in texts.items():
+                column.append(found.get(name))
+        return {each.name: _packed(each, texts[each.name]) for each in self._beside}
+
+    def _refuse_nulls(self, values: _Values, metadata: dict[str, Any], refusals: Refusals) -> None:
+        for name in self._never_null:
+            for i in _nulls(name, values, metadata):
+                refusals.add(
+                    i, Bad("no_key", f"nothing for column {name}, by which rows are known")
+                )
+
+
+def _nulls(name: str, values: _Values, metadata: dict[str, Any]) -> list[int]:
+    """Records that have nothing for a column."""
+    found = []
+    for part, table in values.parts:
+        if name in metadata:
+            found += [i for i in part if not metadata[name][i].is_valid]
+        elif table is None or name not in table.column_names:
+            found += part
+        elif table.column(name).null_count:
+            nulls = pc.indices_nonzero(pc.is_null(table.column(name).combine_chunks()))
+            found += [part[n] for n in nulls.to_pylist()]
+    for i, texts in values.loose:
+        if not (metadata[name][i].is_valid if name in metadata else name in texts):
+            found.append(i)
+    return found
+
+
+def _ready(
+    values: _Values, fields: Sequence[Field], metadata: dict[str, Any], records: Records
+) -> Any:
+    parts = [part for part, _ in values.parts]
+    index = parts[0] if len(parts) == 1 else [i for part in parts for i in part]
+    columns = _placed(index, fields, metadata, records)
+    for each in fields:
+        if each.name not in columns:
+            pieces = [piece for part in values.parts for piece in _pieces(each, *part)]
+            columns[each.name] = pa.chunked_array(pieces, each.arrow)
+    return pa.table(columns)
+
+
+def _pieces(each: Field, part: Index, table: Any) -> list[Any]:
+    """A column as it was read: to put its pieces together would copy all of it."""
+    if table is None or each.name not in table.column_names:
+        return [pa.nulls(len(part), each.arrow)]
+    column = table.column(each.name)
+    return [*column.iterchunks()] if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _loose(
+    values: _Values, fields: Sequence[Field], metadata: dict[str, Any], records: Records
+) -> Any:
+    if not values.loose:
+        return None
+    columns = _placed([i for i, _ in values.loose], fields, metadata, records)
+    for each in fields:
+        if each.name not in columns:
+            texts = [texts.get(each.name) for _, texts in values.loose]
+            columns[each.name] = pa.array(texts, pa.string())
+    return pa.table(columns)
+
+
+def _placed(
+    index: Index, fields: Sequence[Field], metadata: dict[str, Any], records: Records
+) -> dict[str, Any]:
+    """The record's own columns for these records, its offset first."""
+    everything = range(len(records))
+    is_all = index == everything or (
+        len(index) == len(records) and all(map(operator.eq, index, everything))
+    )
+    taken = None if is_all else pa.array(index, pa.int64())
+    offsets = pa.array(records.offsets, pa.int64())
+    columns: dict[str, Any] = {ORDER: offsets if taken is None else offsets.take(taken)}
+    for name in (FORM, *(each.name for each in fields)):
+        if name in metadata:
+            column = metadata[name]
+            columns[name] = column if taken is None else column.take(taken)
+    return columns
+
+
+def _packed(each: Field, texts: Sequence[str | None]) -> Any:
+    pack = each.route.pack if each.route is not None else None
+    return pack(texts) if pack else pa.array(texts, pa.string())
+
+
+def _appended(table: Any, columns: Mapping[str, Any]) -> Any:
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table
+
+
+def _without(part: Index, table: Any, numbers: set[int]) -> tuple[Index, Any]:
+    if not numbers:
+        return part, table
+    kept = [n for n in range(len(part)) if n not in numbers]
+    left = table.take(pa.array(kept, pa.int64())) if table is not None else None
+    return tuple(part[n] for n in kept), left
+
+
+def _whole(each: Field, held: Sequence[Any], live: Index, refusals: Refusals) -> Any:
+    """A column that takes values as they are."""
+    if each.column.base == "bytea":
+        return pa.array(held, pa.binary())
+    texts: list[str | None] = []
+    for i, value in zip(live, held, strict=True):
+        try:
+            texts.append(checked_for(each.column, bytes_text(value, "the value"), each.name))
+        except Bad as bad:
+            refusals.add(i, bad)
+            texts.append(None)
+    return pa.array(texts, pa.string())

@@ -1,0 +1,148 @@
+"""Fills the columns that say where a record stood: topic, partition, offset, timestamp, key, headers."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.postgres.rows.column_layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
+from playhead.postgres.rows.column_types import INTEGERS, JSONS, TEXTS, TIMES, where_true
+from playhead.postgres.rows.python_json import read_json
+from playhead.postgres.rows.text_format import Bad, checked, checked_for, text_for
+from playhead.record import Headers
+from playhead.records import Records
+
+Refuse = Callable[[int, Bad], None]
+_NO_TIME_MS = -1
+# From the server's first instant to the last of which Arrow counts the microseconds.
+_FIRST_MS, _LAST_MS = -210_866_803_200_000, (1 << 63) // 1000 - 1
+
+
+def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
+    """The column for every record, ready to be copied; null where a record was refused."""
+    if field.name == TOPIC:
+        return pa.repeat(pa.scalar(records.topic, pa.string()), len(records))
+    if field.name == PARTITION:
+        return _numbers(field, [records.partition] * len(records), refuse)
+    if field.name == OFFSET:
+        return _numbers(field, records.offsets, refuse)
+    if field.name == TIMESTAMP:
+        return _timestamps(field, records.timestamps_ms, refuse)
+    if field.name == KEY:
+        return _keys(field, records.keys, refuse)
+    return _packed(field, _texts(field, _headers_text, records.headers, refuse))
+
+
+def _numbers(field: Field, numbers: Sequence[int], refuse: Refuse) -> Any:
+    if field.column.base not in INTEGERS:
+        return _packed(field, list(map(str, numbers)))
+    bits = int(field.column.base[3:]) * 8 - 1
+    fitting: list[int | None] = list(numbers)
+    if numbers and not -(1 << bits) <= min(numbers) <= max(numbers) < 1 << bits:
+        for index, number in enumerate(numbers):
+            if not -(1 << bits) <= number < 1 << bits:
+                refuse(index, Bad("out_of_reach", f"{field.name}: {number} does not fit"))
+                fitting[index] = None
+    return pa.array(fitting, pa.int64()).cast(field.arrow)
+
+
+def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> Any:
+    """-1 is "none": null in a column of times, itself in a column of numbers."""
+    if field.column.base not in TIMES:
+        return _numbers(field, timestamps_ms, refuse)
+    microseconds, far = microseconds_of(timestamps_ms)
+    for index in far:
+        ms = timestamps_ms[index]
+        refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of its reach"))
+    return microseconds.cast(field.arrow)
+
+
+def microseconds_of(timestamps_ms: Sequence[int]) -> tuple[Any, list[int]]:
+    """Times as Arrow counts them, null for none; and which are out of reach, null as well."""
+    ms = pa.array(timestamps_ms, pa.int64())
+    reach = pc.min_max(ms).as_py()
+    if timestamps_ms and reach["min"] > _NO_TIME_MS and reach["max"] <= _LAST_MS:
+        return pc.multiply(ms, 1000), []
+    is_far = pc.or_(pc.less(ms, _FIRST_MS), pc.greater(ms, _LAST_MS))
+    known = pc.if_else(pc.or_(is_far, pc.equal(ms, _NO_TIME_MS)), None, ms)
+    return pc.multiply(known, 1000), where_true(is_far)
+
+
+def _keys(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:
+    if field.column.base == "bytea":
+        return pa.array(keys, pa.binary())
+    if field.column.base in JSONS:
+        return _packed(field, _texts(field, _key_json, keys, refuse))
+    is_plain = field.column.base in TEXTS and field.column.base != "name"
+    if is_plain and not any(key is not None and b"\0" in key for key in keys):
+        try:
+            return pa.array(keys, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:
+            pass  # some key is not UTF-8: find out which
+    return pa.array(_texts(field, _key_text, keys, refuse), pa.string())
+
+
+def bytes_text(held: bytes, what: str) -> str:
+    """Bytes as text that PostgreSQL can hold."""
+    try:
+        return checked(held.decode("utf-8"), what)
+    except UnicodeDecodeError as exc:
+        raise Bad(
+            "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
+        ) from exc
+
+
+def _key_text(field: Field, key: bytes | None) -> str | None:
+    if key is None:
+        return None
+    what = f"the key, which goes to {field.name},"
+    return checked_for(field.column, bytes_text(key, what), what)
+
+
+def _key_json(field: Field, key: bytes | None) -> str | None:
+    if key is None:
+        return None
+    return text_for(field.column, read_json(key, f"the key, which goes to {field.name},"))
+
+
+def _headers_text(field: Field, headers: Headers) -> str:
+    """Pairs in their order; a value that is no text stands as {"base64": ...}."""
+    if any("\0" in name for name, _ in headers):
+        raise Bad("nul", "the name of a header holds a character NUL")
+    pairs = [[name, _header_value(value)] for name, value in headers]
+    return checked(json.dumps(pairs, ensure_ascii=False), field.name)
+
+
+def _header_value(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    return {"base64": base64.b64encode(value).decode()} if "\0" in text else text
+
+
+def _packed(field: Field, texts: Sequence[str | None]) -> Any:
+    if field.route is not None and field.route.pack is not None:
+        return field.route.pack(texts)
+    return pa.array(texts, pa.string())
+
+
+def _texts(
+    field: Field,
+    text_of: Callable[[Field, Any], str | None],
+    held: Sequence[Any],
+    refuse: Refuse,
+) -> list[str | None]:
+    texts: list[str | None] = []
+    for index, each in enumerate(held):
+        try:
+            texts.append(text_of(field, each))
+        except Bad as bad:
+            refuse(index, bad)
+            texts.append(None)
+    return texts

@@ -1,0 +1,121 @@
+"""Decodes JSON values one by one, tolerantly, and says what is wrong with those that cannot be written."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
+from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.text_format import Bad, Number, Repeated, text_for
+
+
+class Documents:
+    """Finds the fields of JSON objects that belong to columns: by name, else but for upper and lower case."""
+
+    def __init__(self, fields: Sequence[Field], extra: Field | None = None) -> None:
+        self.fields, self._extra = fields, extra
+        folded: dict[str, list[str]] = {}
+        for field in self.fields:
+            folded.setdefault(fold(field.name), []).append(field.name)
+        self._folded = {low: names[0] for low, names in folded.items() if len(names) == 1}
+
+    def spelling(self, document: Mapping[str, Any]) -> dict[str, str]:
+        """For each column that the object has a field for, that field's name."""
+        found = {field.name: field.name for field in self.fields if field.name in document}
+        if len(found) == len(self.fields):
+            return found
+        for name in document:
+            column = self._folded.get(fold(name))
+            if column is None or column in document:
+                continue
+            if column in found:
+                raise Bad("ambiguous", f"fields {found[column]} and {name} both mean {column}")
+            found[column] = name
+        return found
+
+    def texts(
+        self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
+    ) -> dict[str, str]:
+        """What goes to each column, as text; a column that gets nothing is missing."""
+        spelling = self.spelling(document)
+        found = {}
+        for field in self.fields if fields is None else fields:
+            held = document.get(spelling[field.name]) if field.name in spelling else None
+            if held is not None:
+                found[field.name] = text_for(field.column, held)
+        if self._extra is not None:
+            used = set(spelling.values())
+            rest = Repeated([pair for pair in _pairs(document) if pair[0] not in used])
+            if rest:
+                found[self._extra.name] = text_for(self._extra.column, rest)
+        return found
+
+    def alterations(
+        self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
+    ) -> set[str]:
+        """What is not kept exactly of an object, in the words under which it is counted."""
+        if fields is None or isinstance(document, Repeated):
+            fields = self.fields
+        spelling = self.spelling(document)
+        found = set(alterations(document, fields, spelling))
+        if self._extra is not None and self._extra.column.base == "jsonb":
+            used = set(spelling.values())
+            rest = Repeated([pair for pair in _pairs(document) if pair[0] not in used])
+            if rest.repeated or has_repeated([*rest.values()]):
+                found.add(REPEATED)
+        return found
+
+
+def fold(name: str) -> str:
+    """Lower case as SQL has it for names: of the letters that ASCII knows."""
+    if name.isascii():
+        return name.lower()
+    return "".join(each.lower() if each.isascii() else each for each in name)
+
+
+def read_object(value: bytes) -> dict[str, Any]:
+    """The JSON object that a value is; numbers other than integers as they were written."""
+    document = read_json(value, "the value")
+    if not isinstance(document, dict):
+        kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+        raise Bad(
+            "json", f"the value is {kinds.get(type(document), 'a number')}, not a JSON object"
+        )
+    return document
+
+
+def read_json(held: bytes, what: str) -> Any:
+    try:
+        return _loads(held.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        raise Bad(
+            "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
+        ) from exc
+    except RecursionError as exc:
+        raise Bad("json", f"{what} is nested too deeply") from exc
+    except json.JSONDecodeError as exc:
+        raise Bad("json", f"{what} is not JSON: {exc.msg}, at character {exc.pos}") from exc
+
+
+def _loads(text: str) -> Any:
+    try:
+        return _READER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more digits than Python converts unasked
+        return _READER_OF_LONG.decode(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Repeated(pairs)
+
+
+def _pairs(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    return document.pairs if isinstance(document, Repeated) else document.items()
+
+
+_READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_object)
+_READER_OF_LONG = json.JSONDecoder(
+    parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=_object
+)

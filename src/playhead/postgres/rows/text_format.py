@@ -1,0 +1,235 @@
+"""Writes a JSON value as the text from which the server reads a column of some type."""
+
+import base64
+import binascii
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TIMES
+from playhead.postgres.rows.moving_texts import moving_word
+from playhead.postgres.table import Column
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The forms of ISO 8601 that Arrow reads; whatever else a string says, the server reads.
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?"
+    r"(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+# What halves to nothing in four bytes; the server would refuse it, Arrow reads it as zero.
+_FLOAT4_NOTHING = 2.0**-150
+# Digits of a count since 1970, up to, and how many of it make a second.
+_EPOCH_UNITS = ((11, 1), (14, 10**3), (17, 10**6), (20, 10**9))
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+# The server's own limit is its stack; this is far below it, and below Python's, one call for each level.
+_DEEPEST = 500
+# The server knows no array of more dimensions.
+_MOST_DIMENSIONS = 6
+
+
+class Number(str):
+    """A number that is no integer, as it was written."""
+
+    __slots__ = ()
+
+
+class Repeated(dict[str, Any]):
+    """An object in which fields of one name stand twice: of each the last, and all of them as they stood."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+    @property
+    def repeated(self) -> set[str]:
+        """The names that stand more than once."""
+        counts = Counter(name for name, _ in self.pairs)
+        return {name for name, count in counts.items() if count > 1}
+
+
+class Bad(Exception):
+    """Why a value cannot be written: one word, and a sentence."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(reason)
+
+
+def text_for(column: Column, held: Any) -> str:
+    """What the server has to read so that the column gets this JSON value, which is not null."""
+    try:
+        text = _text(column.base, column.element, held, column.name)
+        return checked_for(column, text, column.name)
+    except RecursionError as exc:  # whoever called us was deep in calls already
+        raise Bad("json", f"{column.name}: nested too deeply") from exc
+
+
+def checked_for(column: Column, text: str, where: str) -> str:
+    """The text, if the column then holds what it says, whenever it is written."""
+    if (word := moving_word(column, text)) is not None:
+        reason = f"{where}: {word!r} means the time at which it is written, which is no record's"
+        raise Bad("moving", reason)
+    if column.base == "name" and len(text.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
+    return checked(text, where)
+
+
+def checked(text: str, where: str) -> str:
+    """The text, if PostgreSQL can hold it at all."""
+    if "\0" in text:
+        raise Bad("nul", f"{where}: a character NUL, which PostgreSQL does not store in text")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise Bad("utf8", f"{where}: half of a surrogate pair at {exc.start}") from exc
+    return text
+
+
+def written(held: Any, where: str, depth: int = 0) -> str:
+    """JSON, with every number as it was written."""
+    if depth > _DEEPEST:
+        raise Bad("json", f"{where}: nested too deeply")
+    if isinstance(held, Number):
+        if held in _NO_NUMBERS:
+            raise Bad("json", f"{where}: {held} is no number of JSON")
+        return held
+    inner: list[str] = []  # filled in loops, because a generator would be a call of its own
+    if isinstance(held, dict):
+        for name, each in held.pairs if isinstance(held, Repeated) else held.items():
+            inner.append(f"{_quoted(name)}:{written(each, where, depth + 1)}")
+        return "{" + ",".join(inner) + "}"
+    if isinstance(held, list):
+        for each in held:
+            inner.append(written(each, where, depth + 1))
+        return "[" + ",".join(inner) + "]"
+    return _quoted(held)
+
+
+def _quoted(held: Any) -> str:
+    return json.dumps(held, ensure_ascii=False)
+
+
+def _text(base: str, element: str, held: Any, where: str) -> str:
+    if base in JSONS:
+        return _json_text(base, held, where)
+    if isinstance(held, list) and element:
+        return _array(element, held, where)
+    if isinstance(held, bool):
+        return "true" if held else "false"
+    if isinstance(held, int | Number):
+        return _number(base, held, where)
+    if isinstance(held, str):
+        return _string(base, held, where)
+    return written(held, where)
+
+
+def _json_text(base: str, held: Any, where: str) -> str:
+    text = written(held, where)
+    if base == "jsonb" and "\\u0000" in text.replace("\\\\", ""):
+        raise Bad("nul", f"{where}: a character NUL, which jsonb does not hold")
+    return text
+
+
+def _array(element: str, held: Sequence[Any], where: str, dimensions: int = 1) -> str:
+    """An array's literal; every element quoted, so that none can be taken for another."""
+    if dimensions > _MOST_DIMENSIONS:
+        raise Bad("type", f"{where}: an array has at most {_MOST_DIMENSIONS} dimensions")
+    return "{" + ",".join(_element(element, each, where, dimensions) for each in held) + "}"
+
+
+def _element(element: str, held: Any, where: str, dimensions: int) -> str:
+    if held is None:
+        return "NULL"
+    if isinstance(held, list) and element not in JSONS:
+        return _array(element, held, where, dimensions + 1)
+    text = _text(element, "", held, where)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _string(base: str, held: str, where: str) -> str:
+    if base == "bytea":
+        return _bytes(held, where)
+    if base in TIMES and (match := _ISO.fullmatch(held)):
+        return _instant(match) or held
+    return held
+
+
+def _bytes(held: str, where: str) -> str:
+    if held.startswith("\\x"):
+        return held
+    try:
+        return "\\x" + base64.b64decode(held, validate=True).hex()
+    except (binascii.Error, ValueError) as exc:
+        raise Bad("type", f"{where}: neither base64 nor hex after \\x") from exc
+
+
+def _instant(match: "re.Match[str]") -> str | None:
+    """The instant in UTC; None where there is no such time, which the server says in its own words."""
+    year, month, day, hour, minute, second, fraction = match.groups("0")[:7]
+    hours, minutes = int(match[10] or 0), int(match[11] or 0)
+    if hours > 23 or minutes > 59:
+        return None
+    try:
+        local = datetime(
+            int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
+        )
+        ahead = timedelta(hours=hours, minutes=minutes)
+        instant = local + ahead if match[9] == "-" else local - ahead
+    except (ValueError, OverflowError):
+        return None
+    return _shown(instant + timedelta(microseconds=int(fraction.ljust(6, "0"))))
+
+
+def _shown(instant: datetime) -> str:
+    return f"{instant.replace(tzinfo=None).isoformat(sep=' ', timespec='microseconds')}+00"
+
+
+def _number(base: str, held: "int | Number", where: str) -> str:
+    if base in TIMES:
+        return _since_epoch(held, where)
+    if isinstance(held, int):
+        return str(held)
+    if base in INTEGERS:
+        return _whole(held)
+    return _float(base, held, where) if base in FLOATS else held
+
+
+def _whole(held: Number) -> str:
+    """1.0 and 1e3 are whole numbers too; the server would not read them as such."""
+    try:
+        exact = Decimal(held)
+        if exact.adjusted() < 20 and exact == exact.to_integral_value():
+            return str(int(exact))
+    except (InvalidOperation, OverflowError, ValueError):
+        pass  # no number at all, which the server says in its own words
+    return held
+
+
+def _float(base: str, held: Number, where: str) -> str:
+    if held in _NO_NUMBERS:
+        return held
+    number = float(held)
+    if number in (float("inf"), float("-inf")):
+        raise Bad("out_of_reach", f"{where}: a number out of reach of {base}")
+    if number == 0 or (base == "float4" and abs(number) <= _FLOAT4_NOTHING):
+        return "-0" if held.startswith("-") else "0"
+    return held
+
+
+def _since_epoch(held: "int | Number", where: str) -> str:
+    """Seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their digits."""
+    digits = len(str(held).lstrip("-"))
+    per_second = next((per for most, per in _EPOCH_UNITS if digits <= most), None)
+    if not isinstance(held, int) or per_second is None:
+        raise Bad("type", f"{where}: no whole number of seconds, ms, µs or ns since 1970")
+    try:
+        return _shown(_EPOCH + timedelta(microseconds=held * 10**6 // per_second))
+    except OverflowError as exc:
+        raise Bad("type", f"{where}: a number that is no time") from exc

@@ -1,0 +1,55 @@
+"""Looks again at records that were skipped: whether the table would refuse them still."""
+
+from playhead.account import Account, ErrorRule
+from playhead.ledger import Entry
+from playhead.postgres.merge_sql import EXPECTED, named
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.session import Session
+from playhead.postgres.stage.stage import Stage
+from playhead.records import Records
+
+
+class Skipped:
+    """The records of one slice that the ledger says were refused and let go.
+
+    One is shown to be refused when it cannot be decoded, or read by the server, or when it would be a
+    row of a key that is there, and the rule was to refuse such ones. What a constraint or a trigger
+    refused then, nobody can find out without writing. A dead letter says of its own record why.
+    """
+
+    def __init__(self, session: Session, table: OpenTable, entry: Entry) -> None:
+        self._session, self._table, self._entry = session, table, entry
+
+    def unshown(self, whole: Records) -> list[int]:
+        """Offsets of those that nothing here refuses."""
+        if not self._entry.skipped:
+            return []
+        refused = set(self._entry.details.get("refused", ()))
+        indexes = [i for i, offset in enumerate(whole.offsets) if offset in refused]
+        if not indexes:
+            return []
+        records = whole.pick(indexes)
+        account = Account(self._entry.slice, ErrorRule("skip"))
+        decoded = self._table.decode(records, account)
+        with self._session.undone():
+            stage = Stage(self._session, self._table, decoded, records, account)
+            stage.fill()
+            stage.expect()
+            met = self._met(stage) if self._table.habits.rule == "error" else set()
+        shown = met | account.refused_offsets
+        return [offset for offset in records.offsets if offset not in shown]
+
+    def _met(self, stage: Stage) -> set[int]:
+        """Those whose key a row of the table has."""
+        names = {each.name for each in stage.merge.fields}
+        keys = [
+            each.columns for each in self._table.layout.table.keys if set(each.columns) <= names
+        ]
+        found = set()
+        for key in keys:
+            same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in key)
+            there = f"EXISTS (SELECT FROM {self._table.place.quoted} t WHERE {same})"
+            statement = f"SELECT e.{named(ORDER)} FROM {EXPECTED} e WHERE {there}"  # noqa: S608
+            found |= {row[0] for row in self._session.run(statement)}
+        return found

@@ -1,0 +1,39 @@
+"""Parts a slice's rows whose keys the table has already, which are few as a rule, from all the others."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.postgres.merge_sql import KEYS, Merge
+from playhead.postgres.rows.decode import ORDER, Decoded
+from playhead.postgres.session import Session
+
+# Where more are met than this share of the rows, one way for all of them costs less.
+_MOST_MET = 0.5
+# One look into the index for each key: what it costs must not grow with the table, and a temporary
+# table has no statistics from which the planner could know that there are so few.
+_BY_INDEX = """
+SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_seqscan', 'off', true)
+"""
+
+
+def part(session: Session, merge: Merge, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
+    """Rows of new keys, and rows that meet one; None when those are too many. Inside a transaction."""
+    rows = decoded.ready
+    session.run(merge.make_keys())
+    session.copy_aside(KEYS, rows.select([ORDER, *merge.key]))
+    session.run(_BY_INDEX)
+    met = pa.array([row[0] for row in session.run(merge.met())], pa.int64())
+    if len(met) > _MOST_MET * len(rows):
+        return None
+    if not len(met):
+        return decoded, _with(decoded, rows.slice(0, 0))
+    is_met = pc.is_in(rows.column(ORDER), value_set=met)
+    return _with(decoded, rows.filter(pc.invert(is_met))), _with(decoded, rows.filter(is_met))
+
+
+def _with(decoded: Decoded, rows: Any) -> Decoded:
+    return replace(decoded, ready=rows)

@@ -1,0 +1,1 @@
+"""Rows staged and merged into a table by its conflict rule."""

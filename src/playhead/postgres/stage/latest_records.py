@@ -1,0 +1,210 @@
+"""What `newer` has to remember beside a table: the latest record of a key, where no row can tell it.
+
+A row that was deleted is not there to say that its tombstone was later than a record that comes now,
+and a row without columns for its place cannot say which of two records of one version it is from.
+Records of partition 0 are not kept: they are before those of all other partitions, and their own
+partition commits in order. Whoever looks has the table's lock until the transaction ends.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from playhead.note import Note
+from playhead.postgres.merge_sql import AT, GONE, STAGE, Merge, literal, named
+from playhead.postgres.open_table import Habits
+from playhead.postgres.own_table import OwnTable
+from playhead.postgres.record_rank import Rank, is_later
+from playhead.postgres.rows.column_layout import Field, Layout, has_place
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.session import Place, Session
+
+_REPLAY, _VERSION, _IS_DELETED = map(
+    named, ("playhead:replay", "playhead:version", "playhead:deleted")
+)
+_TOPIC, _PARTITION, _OFFSET = map(
+    named, ("playhead:topic", "playhead:partition", "playhead:offset")
+)
+_ORDER = named(ORDER)
+_LONGEST_BYTES = 63
+RIGHTS = ("SELECT", "INSERT", "UPDATE")
+
+
+def beside(ledger: Place, oid: int) -> Place:
+    """The table's name: it has key columns of one table's types, and so belongs to that one."""
+    end = f"latest_{oid}" if ledger.name == "entries" else f"_latest_{oid}"
+    kept = "" if ledger.name == "entries" else ledger.name
+    short = kept.encode()[: _LONGEST_BYTES - len(end)].decode(errors="ignore")
+    return Place(ledger.schema, short + end)
+
+
+def is_needed(layout: Layout, habits: Habits) -> bool:
+    """Whether the table's own rows do not say enough."""
+    return habits.rule == "newer" and (habits.tombstones == "delete" or not has_place(layout))
+
+
+def not_remembered(table: Place) -> Note:
+    """Said when slices were committed before anything was kept."""
+    text = (
+        f"what was committed to {table} was so by an earlier version, which did not remember deleted keys: "
+        "an older record of one that comes now brings it back; a replay under another id does not"
+    )
+    return Note("not-remembered", text)
+
+
+@dataclass(slots=True)
+class Latest:
+    """The latest records of one replay into one table, through one session."""
+
+    session: Session
+    ledger: Place
+    layout: Layout
+    habits: Habits
+    replay_id: str
+    is_used: bool = False
+    """Whether something is known to be in it."""
+    _is_made: bool = field(default=False)
+
+    @property
+    def own(self) -> OwnTable:
+        table = self.layout.table
+        place = beside(self.ledger, table.oid)
+        return OwnTable(self.session, place, _statement(self.layout, self.habits))
+
+    def exists(self) -> bool:
+        return OwnTable(
+            self.session, beside(self.ledger, self.layout.table.oid), statement=""
+        ).exists()
+
+    def keeps_rows(self, partition: int) -> bool:
+        """Whether not only tombstones of a partition are kept."""
+        return partition > 0 and not has_place(self.layout)
+
+    def make(self) -> None:
+        if not self._is_made:
+            self.own.make()
+            self._is_made = True
+
+    def lock(self) -> None:
+        """Keep other partitions of the replay from this table: what they find must be all there is."""
+        self.session.run(
+            "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
+            (json.dumps(["playhead latest", self.replay_id, self.layout.table.oid]),),
+        )
+
+    def may_be_let_be(self, partition: int) -> bool:
+        """Whether rows may be copied as they come, as far as is known before a transaction has begun."""
+        return not self.is_used and not self.keeps_rows(partition)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is kept, so that rows can be copied as they come; until the transaction ends."""
+        self.lock()
+        if not self.is_used:
+            found = self.session.run(
+                f"SELECT EXISTS (SELECT FROM {self.own.place.quoted} WHERE {_REPLAY} = $1)",  # noqa: S608
+                (self.replay_id,),
+            )
+            self.is_used = found == [(True,)]
+        return not self.is_used
+
+    def statements(self, merge: Merge, topic: str, partition: int) -> "Statements":
+        return Statements(merge, self.own.place, self.replay_id, topic, partition)
+
+
+def _statement(layout: Layout, habits: Habits) -> str:
+    """Without modifiers and domains: what is kept has been through the column's own type."""
+    fields = {each.name: each for each in layout.fields}
+    key = ", ".join(f"{named(name)} {_kind(fields[name])}" for name in habits.key)
+    names = ", ".join(map(named, habits.key))
+    columns = (
+        f"{_REPLAY} text NOT NULL, {key}, "
+        f"{_VERSION} {_kind(fields[habits.version])}, {_TOPIC} text NOT NULL, "
+        f"{_PARTITION} int8 NOT NULL, {_OFFSET} int8 NOT NULL, {_IS_DELETED} bool NOT NULL, "
+        f"PRIMARY KEY ({_REPLAY}, {names})"
+    )
+    escaped = columns.replace("{", "{{").replace("}", "}}")
+    return f"CREATE TABLE IF NOT EXISTS {{table}} ({escaped})"
+
+
+def _kind(field_: Field) -> str:
+    column = field_.column
+    return (
+        f"{column.base_type} COLLATE {column.collation}" if column.collation else column.base_type
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Those of one slice; as elsewhere, `s` is the stage, `g` its tombstones, and `m` what is kept."""
+
+    merge: Merge
+    table: Place
+    replay_id: str
+    topic: str
+    partition: int
+
+    def outdated(self, first: int, last: int) -> str:
+        """Forget staged rows that something later is known of."""
+        return (
+            f"DELETE FROM {STAGE} s USING {self.table.quoted} m "  # noqa: S608 - all quoted
+            f"WHERE s.{_ORDER} BETWEEN {first} AND {last} AND {self._mine} "
+            f"AND {self.merge.same('s', 'm')} AND {is_later(self._kept('m'), self._staged())}"
+        )
+
+    def outdated_tombstones(self) -> str:
+        """Forget those tombstones, too."""
+        return (
+            f"DELETE FROM {GONE} g USING {self.table.quoted} m WHERE {self._mine} "  # noqa: S608
+            f"AND {self.merge.same('g', 'm')} AND {is_later(self._kept('m'), self._gone())}"
+        )
+
+    def keep_tombstones(self) -> str:
+        keys = [f"g.{named(name)}" for name in self.merge.key]
+        version, place = f"g.{named(AT)}", f"g.{_ORDER}"
+        return self._keep(f"{GONE} g", keys, (version, place), is_deleted=True)
+
+    def keep_rows(self) -> str:
+        """What was staged and not refused."""
+        keys = [self.merge.key_of(name) for name in self.merge.key]
+        version, place = self.merge.key_of(self.merge.version), f"s.{_ORDER}"
+        return self._keep(f"{STAGE} s", keys, (version, place), is_deleted=False)
+
+    def _keep(
+        self, source: str, keys: Sequence[str], latest: tuple[str, str], *, is_deleted: bool
+    ) -> str:
+        """The latest of each key, unless what is kept is later."""
+        version, offset = latest
+        names = ", ".join(map(named, self.merge.key))
+        own = ", ".join((_VERSION, _TOPIC, _PARTITION, _OFFSET, _IS_DELETED))
+        distinct = ", ".join(keys)
+        chosen = (
+            f"SELECT DISTINCT ON ({distinct}) {literal(self.replay_id)}, {distinct}, {version}, "  # noqa: S608
+            f"{literal(self.topic)}, {self.partition}, {offset}, {is_deleted} FROM {source} "
+            f"ORDER BY {distinct}, {version} DESC NULLS LAST, {offset} DESC"
+        )
+        sets = ", ".join(
+            f"{name} = EXCLUDED.{name}"
+            for name in (_VERSION, _TOPIC, _PARTITION, _OFFSET, _IS_DELETED)
+        )
+        later = is_later(self._kept("EXCLUDED"), self._kept("m"))
+        return (
+            f"INSERT INTO {self.table.quoted} AS m ({_REPLAY}, {names}, {own}) {chosen} "
+            f"ON CONFLICT ({_REPLAY}, {names}) DO UPDATE SET {sets} WHERE {later}"
+        )
+
+    @property
+    def _mine(self) -> str:
+        return f"m.{_REPLAY} = {literal(self.replay_id)}"
+
+    def _kept(self, alias: str) -> Rank:
+        place = f'({alias}.{_TOPIC} COLLATE "C", {alias}.{_PARTITION}, {alias}.{_OFFSET})'
+        return Rank(f"{alias}.{_VERSION}", place)
+
+    def _here(self, offset: str) -> str:
+        return f'({literal(self.topic)} COLLATE "C", {self.partition}, {offset})'
+
+    def _staged(self) -> Rank:
+        return Rank(self.merge.key_of(self.merge.version), self._here(f"s.{_ORDER}"))
+
+    def _gone(self) -> Rank:
+        return Rank(f"g.{named(AT)}", self._here(f"g.{_ORDER}"))

@@ -1,0 +1,393 @@
+"""Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from playhead.account import Account
+from playhead.errors import PlayheadError
+from playhead.host.faults import abort_point
+from playhead.ledger import NOT_KEPT
+from playhead.postgres.errors import (
+    UNIQUE_VIOLATION,
+    DataError,
+    NotAllowed,
+    StatementRefused,
+    of_a_record,
+)
+from playhead.postgres.merge_sql import AT, GONE, GONE_TEXTS, STAGE, TEXTS, Merge, named
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.decode import ORDER, Decoded
+from playhead.postgres.rows.metadata_columns import microseconds_of
+from playhead.postgres.rows.record_key import key_texts
+from playhead.postgres.rows.text_format import Bad
+from playhead.postgres.session import Session
+from playhead.postgres.stage import invalid_rows
+from playhead.postgres.stage.latest_records import Latest, Statements
+from playhead.records import Records
+
+Statement = Callable[[int, int], str]
+"""For the records from the first to the last of two offsets."""
+Run = Callable[[str], Mapping[str, int]]
+"""Runs a statement, and says what to count of it."""
+
+_KINDS = {
+    "22001": "too_long",
+    "22003": "out_of_reach",
+    "22008": "out_of_reach",
+    "22021": "utf8",
+    "22P05": "utf8",
+    "23502": "null",
+    "23503": "reference",
+    UNIQUE_VIOLATION: "conflict",
+    "54000": "too_long",
+    "54001": "json",
+}
+# What is of none of these a constraint says, a policy for rows, or a trigger in words of its own.
+_OF_TYPES = ("0A", "21", "22", "3F", "42")
+_POLICY = "42501"
+
+
+# With so many parts, to look through all rows for each takes longer than an index of them.
+_INDEXED_FROM = 8
+# A row that refers to one that a later record brings.
+_REFERENCE = "23503"
+
+
+class _Undone(Exception):
+    """Found out what there was to find out; none of it is to stay."""
+
+
+class ConflictFound(PlayheadError):
+    """A record meets a row that is there already, and nobody said what then."""
+
+    def __init__(self, place: str, *, table: str, reason: str) -> None:
+        self.place, self.table, self.reason = place, table, reason
+        super().__init__(
+            f"{place} meets a row that table {table} has already: {reason}",
+            hint="say what then: --on-conflict ignore, newer, update or error",
+        )
+
+
+class Stage:
+    """One slice in temporary tables, inside the transaction of its commit."""
+
+    def __init__(
+        self,
+        session: Session,
+        table: OpenTable,
+        decoded: Decoded,
+        whole: Records,
+        account: Account,
+        merge: Merge | None = None,
+    ) -> None:
+        self._session, self._table, self._decoded = session, table, decoded
+        self._whole, self._account = whole, account
+        self.merge = replace(merge or table.merge(decoded), source=(whole.topic, whole.partition))
+        self.has_tombstones = table.habits.tombstones == "delete" and bool(decoded.tombstones)
+        self._counts: Counter[str] = Counter()
+        self._waiting: dict[int, DataError] = {}
+        self._bad: dict[int, DataError] = {}
+
+    def write(self) -> dict[str, int]:
+        """Rows into the table; says how many were inserted, updated, left alone and deleted."""
+        self.fill()
+        abort_point("postgres.stage.copied")
+        latest = self._table.latest
+        if latest is not None:
+            self._mind_latest(latest)
+        elif self.has_tombstones:
+            self._delete()
+            self._supersede()
+        for merge in self._parts():
+            self._apply(merge.insert, STAGE, self._sweeps(), run=self._inserted)
+        if latest is not None and latest.keeps_rows(self._whole.partition):
+            self._session.run(self._of(latest).keep_rows())
+            abort_point("postgres.latest.rows_kept")
+        counts = self._counts
+        written = counts["inserted"] + counts["updated"]
+        left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
+        found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
+        if left and self._table.layout.table.may_drop_rows:
+            found[NOT_KEPT] = self._not_kept(left)
+            found["left_alone"] -= found[NOT_KEPT]
+        if self.has_tombstones:
+            found["deleted"] = counts["deleted"]
+        if self.has_tombstones or counts["superseded"]:
+            found["superseded"] = counts["superseded"]
+        return found
+
+    def _not_kept(self, left: int) -> int:
+        """How many of the rows that were not written a trigger or a rule dropped: no row has their key."""
+        if not self.merge.key or self.merge.rule in (None, "error"):
+            return left
+        return int(self._session.run(self.merge.not_there())[0][0])
+
+    def _mind_latest(self, latest: Latest) -> None:
+        """Under `newer`: forget records that something later is known of, though no row says so."""
+        statements = self._of(latest)
+        latest.lock()
+        if self.has_tombstones:
+            self._session.run(statements.outdated_tombstones())
+            self._delete()
+            self._session.run(statements.keep_tombstones())
+            abort_point("postgres.latest.tombstones_kept")
+        self._apply(statements.outdated, STAGE, self._sweeps(), run=self._superseded)
+
+    def _of(self, latest: Latest) -> Statements:
+        return latest.statements(self.merge, self._whole.topic, self._whole.partition)
+
+    def _parts(self) -> list[Merge]:
+        """One merge for all rows; or for rows that name other columns one each, which follow each other."""
+        if not self.merge.forms:
+            return [self.merge]
+        lay = self.merge.lay()
+        if lay is not None:
+            self._session.run(lay)
+        found = self._session.run(self.merge.parts())
+        if len(found) > _INDEXED_FROM:
+            self._session.run(self.merge.index_parts())
+            self._session.run(f"ANALYZE {STAGE}")
+        return [self.merge.for_part(layer, form) for layer, form in found]
+
+    def fill(self) -> None:
+        """The temporary tables: rows, read but for the types that have no form in a COPY, and tombstones."""
+        decoded = self._decoded
+        self._session.run(self.merge.make_stage())
+        self._copy(STAGE, decoded.ready)
+        if decoded.loose is not None:
+            self._read_texts(decoded.loose)
+        if self.has_tombstones:
+            self._read_tombstones()
+
+    def expect(self) -> None:
+        """Beside them the same rows in the table's own types, with all of its columns."""
+        self._session.run(self.merge.make_expected(self._table.layout.fields))
+        self._apply(self.merge.expected, STAGE, self._sweeps())
+
+    def _sweeps(self) -> Sequence[str]:
+        return invalid_rows.before_insert(self.merge, has_validity=self._session.has_validity)
+
+    def _read_texts(self, loose: Any) -> None:
+        metadata = self._table.layout.metadata
+        as_text = [each for each in self._decoded.fields if each not in metadata]
+        self._session.run(self.merge.make_texts(as_text))
+        self._copy(TEXTS, loose)
+        sweeps = invalid_rows.before_read(as_text, has_validity=self._session.has_validity)
+        self._apply(partial(self.merge.read_texts, as_text), TEXTS, sweeps)
+
+    def _copy(self, name: str, rows: Any) -> None:
+        """Copy rows; where the server refuses, fewer, until one is left to refuse."""
+        if not len(rows):
+            return
+        try:
+            with self._session.savepoint():
+                self._session.copy_aside(name, rows)
+        except DataError as exc:
+            if len(rows) == 1:
+                self._refuse(rows.column(ORDER)[0].as_py(), exc.sqlstate, exc.reason)
+                return
+            half = len(rows) // 2
+            self._copy(name, rows.slice(0, half))
+            self._copy(name, rows.slice(half))
+
+    def _apply(
+        self,
+        statement: Statement,
+        source: str,
+        sweeps: Sequence[str] = (),
+        *,
+        run: Run | None = None,
+    ) -> None:
+        """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
+        run = run or self._uncounted
+        slice_ = self._account.slice
+        everything = slice_.from_offset, slice_.to_offset - 1
+        if self._refusal(statement, *everything, run) is None:
+            return
+        for each in sweeps:
+            self._sweep(each)
+        if sweeps and self._refusal(statement, *everything, run) is None:
+            return
+        found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
+        before = self._counts.copy()
+        try:
+            with self._session.savepoint():
+                self._bisect(statement, [row[0] for row in found], run)
+                if self._waiting:
+                    self._try_again(statement, run)
+                    raise _Undone
+                self._forget(self._bad, source)
+        except _Undone:
+            self._counts = before
+            self._without(self._bad, statement, source, run)
+
+    def _try_again(self, statement: Statement, run: Run) -> None:
+        """What refers to rows that came later; what is refused now as well is bad."""
+        is_better = True
+        while is_better:
+            left = {
+                order: refusal
+                for order in self._waiting
+                if (refusal := self._refusal(statement, order, order, run)) is not None
+            }
+            is_better = 0 < len(left) < len(self._waiting)
+            self._waiting = left
+        for order, refusal in self._waiting.items():
+            self._bad[order] = refusal
+        self._waiting = {}
+
+    def _without(
+        self, bad: dict[int, DataError], statement: Statement, source: str, run: Run
+    ) -> None:
+        """All but the bad ones at once, so that what a row refers to may come after it."""
+        self._forget(bad, source)
+        for order, refusal in bad.items():
+            self._refuse(order, refusal.sqlstate, refusal.reason)
+        slice_ = self._account.slice
+        whole = self._refusal(statement, slice_.from_offset, slice_.to_offset - 1, run)
+        if whole is not None:
+            raise whole
+
+    def _forget(self, bad: Iterable[int], source: str) -> None:
+        """What is refused is nothing that later statements may go by."""
+        orders = ", ".join(map(str, bad))
+        if orders:
+            self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} IN ({orders})")  # noqa: S608
+
+    def _bisect(self, statement: Statement, orders: Sequence[int], run: Run) -> None:
+        if not orders:
+            return
+        refusal = self._refusal(statement, orders[0], orders[-1], run)
+        if refusal is None:
+            return
+        if len(orders) == 1:
+            if refusal.sqlstate == _REFERENCE:
+                self._waiting[orders[0]] = refusal
+            else:
+                self._bad[orders[0]] = refusal
+                self._refuse(orders[0], refusal.sqlstate, refusal.reason)
+            return
+        half = len(orders) // 2
+        self._bisect(statement, orders[:half], run)
+        self._bisect(statement, orders[half:], run)
+
+    def _refusal(self, statement: Statement, first: int, last: int, run: Run) -> DataError | None:
+        """Run it for the records from the first to the last; why not, when the server refuses."""
+        try:
+            found = self._ran(statement(first, last), run)
+        except DataError as exc:
+            return exc
+        except (StatementRefused, NotAllowed) as exc:
+            has_policies = self._table.layout.table.has_row_security
+            bad = of_a_record(exc, has_policies=has_policies)
+            if bad is None:
+                raise
+            self._ran(statement(last, first - 1), run)  # for no record: who fails now, fails always
+            return bad
+        self._counts.update(found)
+        return None
+
+    def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
+        with self._session.savepoint():
+            found = run(statement)
+            # Rows that tombstones delete may be made again by the same slice.
+            if self._table.layout.table.has_deferred and run != self._deleted:
+                self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
+            return found
+
+    def _inserted(self, statement: str) -> Mapping[str, int]:
+        """How many rows were inserted, and how many were there and are others now."""
+        if not self.merge.answers_counts:
+            return {"inserted": self._session.count(statement)}
+        [(inserted, written)] = self._session.run(statement)
+        return {"inserted": inserted, "updated": written - inserted}
+
+    def _deleted(self, statement: str) -> Mapping[str, int]:
+        return {"deleted": self._session.count(statement)}
+
+    def _superseded(self, statement: str) -> Mapping[str, int]:
+        return {"superseded": self._session.count(statement)}
+
+    def _uncounted(self, statement: str) -> Mapping[str, int]:
+        self._session.run(statement)
+        return {}
+
+    def _sweep(self, statement: str) -> None:
+        """Forget records that a look at all of them at once finds to be bad."""
+        try:
+            with self._session.savepoint():
+                found = self._session.run(statement)
+        except (DataError, StatementRefused):
+            return  # some types cannot be looked at without failing; one by one it is
+        for order, sqlstate, reason in sorted(found):
+            self._refuse(order, sqlstate, reason)
+
+    def _refuse(self, order: int, sqlstate: str, reason: str) -> None:
+        record = self._whole.record(self._indexes[order])
+        if sqlstate == UNIQUE_VIOLATION and self.merge.rule is None:
+            place = f"{record.topic}:{record.partition} offset {record.offset}"
+            raise ConflictFound(place, table=str(self.merge.place), reason=reason)
+        self._counts["refused"] += 1
+        self._account.refuse(record, kind=kind_of(sqlstate), reason=reason)
+
+    @cached_property
+    def _indexes(self) -> dict[int, int]:
+        return {offset: index for index, offset in enumerate(self._whole.offsets)}
+
+    def _read_tombstones(self) -> None:
+        """Their keys."""
+        merge, session = self.merge, self._session
+        session.run(merge.make_gone_texts())
+        session.run(merge.make_gone())
+        self._copy(GONE_TEXTS, self._keys_of_tombstones())
+        self._apply_to_tombstones(merge.read_gone, GONE_TEXTS, self._uncounted)
+
+    def _delete(self) -> None:
+        """Delete what tombstones say; one whose row may not go is no tombstone to what comes after."""
+        self._apply_to_tombstones(self.merge.delete, GONE, self._deleted)
+
+    def _apply_to_tombstones(self, statement: Statement, source: str, run: Run) -> None:
+        refused = self._counts["refused"]
+        self._apply(statement, source, run=run)
+        # Those were no rows, so that they are not missing among these.
+        self._counts["refused"] = refused
+
+    def _supersede(self) -> None:
+        """Forget staged rows that tombstones come after; a key that the column refuses is found here."""
+        self._apply(self.merge.supersede, STAGE, self._sweeps(), run=self._superseded)
+
+    def _keys_of_tombstones(self) -> Any:
+        layout, names = self._table.layout, self.merge.key
+        key = [each for each in layout.fields if each.name in names]
+        offsets, times, texts = [], [], []
+        for index in self._decoded.tombstones:
+            record = self._whole.record(index)
+            try:
+                texts.append(key_texts(record.key, key))
+            except Bad as bad:
+                self._account.refuse(record, kind=bad.kind, reason=bad.reason)
+                continue
+            offsets.append(record.offset)
+            times.append(record.timestamp_ms)
+        # One out of reach is null: where times count, under `newer`, it was refused before.
+        microseconds, _ = microseconds_of(times)
+        columns = {
+            ORDER: pa.array(offsets, pa.int64()),
+            AT: microseconds.cast(pa.timestamp("us", tz="UTC")),
+        }
+        for each in key:
+            columns[each.name] = pa.array([found[each.name] for found in texts], pa.string())
+        return pa.table(columns)
+
+
+def kind_of(sqlstate: str) -> str:
+    """One word for why the server refuses a record."""
+    if sqlstate in _KINDS:
+        return _KINDS[sqlstate]
+    is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
+    return "type" if is_of_type else "check"

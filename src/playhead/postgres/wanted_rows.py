@@ -1,0 +1,143 @@
+"""Rows that records should have left, as a comparison needs them: in the table's types, with what is known of each."""
+
+from collections.abc import Sequence
+
+from playhead.postgres.merge_sql import EXPECTED, Merge, literal, named
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
+from playhead.postgres.rows.column_types import INTEGERS
+from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.rows.named_columns import FORM
+from playhead.postgres.table import Table
+from playhead.record import Slice
+
+WANTED = "playhead_wanted"
+PLACE = (TOPIC, PARTITION, OFFSET)
+BITS, LAYER = "playhead:named", "playhead:layer"
+MODULUS = 1 << 64
+_ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
+# Types of which values that are equal look the same.
+_LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
+
+
+def make_wanted(merge: Merge, fields: Sequence[Field], *, is_update: bool) -> str:
+    """All expected rows of a slice, in `WANTED`: what is known of each, and in which layer it comes.
+
+    Rows of one key that name other columns than the one before are in a later layer.
+    """
+    bits, layer = _bits(merge, fields, is_update=is_update), "0"
+    rows = EXPECTED
+    if merge.forms and merge.key:
+        order = f"(PARTITION BY {_listed(merge.key)} ORDER BY {_ORDER})"
+        change = f"coalesce(({_FORM} <> lag({_FORM}) OVER {order})::int, 0)"
+        rows = f'(SELECT x.*, {change} AS "playhead:change" FROM {EXPECTED} x)'  # noqa: S608
+        layer = f'sum(e."playhead:change") OVER {order}'
+    columns = [_ORDER, *map(named, (each.name for each in fields))]
+    form = f"e.{_FORM}" if merge.forms else "0"
+    return (
+        f"CREATE TEMPORARY TABLE {WANTED} ON COMMIT DROP AS SELECT {', '.join(columns)}, "  # noqa: S608
+        f"{form} AS {_FORM}, {layer} AS {_LAYER}, {bits} AS {_BITS} FROM {rows} e"
+    )
+
+
+def _listed(key: Sequence[str]) -> str:
+    return ", ".join(map(named, key))
+
+
+def _bits(merge: Merge, fields: Sequence[Field], *, is_update: bool) -> str:
+    """One bit for each column: whether it is known what it holds."""
+    if not merge.forms:
+        known = bit_text(named_columns(merge, fields, None, is_update=is_update))
+    else:
+        cases = " ".join(
+            f"WHEN {number} THEN "
+            f"{bit_text(named_columns(merge, fields, number, is_update=is_update))}"
+            for number in range(len(merge.forms))
+        )
+        known = f"CASE e.{_FORM} {cases} END"
+    for index, each in enumerate(fields):
+        if _may_be_default(each):
+            # What may not be null has got its default instead, which only the server knows.
+            without = bit_text([number != index for number in range(len(fields))])
+            known = f"{known} & CASE WHEN e.{named(each.name)} IS NULL THEN {without} ELSE ~{none(fields)} END"
+    return f"({known})"
+
+
+def named_columns(
+    merge: Merge, fields: Sequence[Field], form: int | None, *, is_update: bool
+) -> list[bool]:
+    """What rows of a form say themselves, or what nothing else can have filled."""
+    given = merge.fields if form is None else merge.forms[form]
+    return [each in given or (not is_update and each.column.default is None) for each in fields]
+
+
+def _may_be_default(field: Field) -> bool:
+    return field.column.is_required and field.column.default is not None
+
+
+def bit_text(bits: Sequence[bool]) -> str:
+    return f"B'{''.join('01'[bit] for bit in bits)}'"
+
+
+def none(fields: Sequence[Field]) -> str:
+    """That of no column anything is known."""
+    return bit_text([False] * len(fields))
+
+
+def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known: str = "e") -> str:
+    """A row as one text, of the columns that are known.
+
+    Columns of a key are left out where equal ones may look different: rows are joined by it.
+    """
+    columns = [
+        f"CASE WHEN get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
+        for index, each in enumerate(fields)
+        if each.name not in key or (each.column.base in _LOOKS_EQUAL and not each.column.collation)
+    ]
+    return f"ROW({', '.join(columns)})::text"
+
+
+def differing(fields: Sequence[Field], key: Sequence[str] = ()) -> str:
+    """The names of known columns in which `e` and `t` differ."""
+    cases = ", ".join(
+        f"CASE WHEN get_bit(e.{_BITS}, {index}) = 1 AND "
+        f"e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
+        f"THEN {literal(each.name)} END"
+        for index, each in enumerate(fields)
+        if each.name not in key
+    )
+    return f"concat_ws(', ', {cases})" if cases else "''"
+
+
+def checksum(column: str, condition: str) -> str:
+    """A sum, because it does not depend on an order, and counts what is there twice."""
+    return (
+        f"coalesce(sum(hashtextextended({column}, 0)::numeric) FILTER (WHERE {condition}), 0)::text"
+    )
+
+
+def shown_checksum(total: str) -> str:
+    return f"{int(total) % MODULUS:016x}"
+
+
+def has_place(table: Table) -> bool:
+    """Whether rows say which records they are."""
+    return all(table.column(name) is not None for name in PLACE)
+
+
+def inside(table: Table, spans: Sequence[Slice]) -> str:
+    """The condition on `t` that it says to be of one of these spans."""
+    conditions = (
+        f"t.{named(TOPIC)}::text = {literal(each.topic)} "
+        f"AND {number(table, PARTITION)} = {each.partition} "
+        f"AND {number(table, OFFSET)} >= {each.from_offset} "
+        f"AND {number(table, OFFSET)} < {each.to_offset}"
+        for each in spans
+    )
+    return "(" + " OR ".join(f"({each})" for each in conditions) + ")"
+
+
+def number(table: Table, name: str) -> str:
+    """A column of `t` as a number; as it is where it is one, so that an index on it can be used."""
+    column = table.column(name)
+    is_number = column is not None and column.base in INTEGERS
+    return f"t.{named(name)}" if is_number else f"t.{named(name)}::text::int8"

@@ -1,0 +1,233 @@
+"""Holds a target against a span of the source when no run of this machine says what is where."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import not_
+
+from playhead.errors import Refused, UsageError
+from playhead.ledger import Entry
+from playhead.plan import Plan
+from playhead.record import Record, Slice
+from playhead.records import Records
+from playhead.replay.assemble import Ends, expecting
+from playhead.replay.lanes import lanes_of
+from playhead.replay.runner import RunJob
+from playhead.replay.verify import (
+    MOST_DIFFERENCES,
+    PartitionCheck,
+    Verification,
+    checked,
+    parts,
+    slots_of,
+)
+from playhead.source import Place, Reader, Source
+from playhead.target import Difference
+from playhead.task.job import Job
+from playhead.task.slicer import Filter
+
+_AT_ONCE = 50_000
+_BYTES = 8
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A count and a checksum that does not depend on order, nor on where records stand."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, records: Records) -> None:
+        columns = (records.timestamps_ms, records.keys, records.values, records.headers)
+        for row in zip(*columns, strict=True):
+            digest = hashlib.blake2b(repr(row).encode(), digest_size=_BYTES).digest()
+            self.total = (self.total + int.from_bytes(digest)) % (1 << 8 * _BYTES)
+        self.count += len(records)
+
+    @property
+    def shown(self) -> str:
+        return f"{self.total:0{2 * _BYTES}x}"
+
+
+# --- tables: the target itself compares
+
+
+def against_table(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
+    """Row by row, by the rows' key or place. Rows that no record of the span accounts for are not looked for."""
+    filter_ = Filter(plan.from_ms, plan.to_ms)
+    pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
+    compares = {piece: Entry(piece, 0, 0) for piece in pieces}
+    slots = slots_of(ends.target, compares.values(), slots)
+    works = tuple(tuple(lanes_of(part)) for part in parts(pieces, slots))
+    source = expecting(ends.source, plan.source)
+    decoding = ends.decoding
+    job = Job(
+        plan.replay_id, source, ends.target, works, filter_, decoding=decoding, compares=compares
+    )
+    return checked(plan, run_job(job) if works else [])
+
+
+def _pieces(slice_: Slice) -> Iterator[Slice]:
+    for start in range(slice_.from_offset, slice_.to_offset, _AT_ONCE):
+        yield replace(slice_, from_offset=start, to_offset=min(start + _AT_ONCE, slice_.to_offset))
+
+
+# --- archives: the same records at the same places
+
+
+def against_archive(plan: Plan, source: Source, archive: Source) -> Verification:
+    """Record by record, each at its own offset."""
+    filter_ = Filter(plan.from_ms, plan.to_ms)
+    pairs: dict[Place, _Pair] = {}
+    held = archive.bounds()
+    with expecting(source, plan.source).open() as reader, archive.open() as other:
+        for each in plan.partitions:
+            found = pairs.setdefault(each.place, _Pair())
+            for piece in _pieces(slice_) if (slice_ := each.slice()) else ():
+                found.compare(
+                    _by_offset(reader, filter_, piece),
+                    _by_offset(other, filter_, _within(piece, held)),
+                    piece,
+                )
+    checks = tuple(found.check(place) for place, found in pairs.items())
+    differences = [each for found in pairs.values() for each in found.differences]
+    shown = [_as_document(each) for each in differences[:MOST_DIFFERENCES]]
+    return Verification(plan.replay_id, checks, tuple(shown), 0)
+
+
+@dataclass(slots=True)
+class _Pair:
+    expected: _Sum = field(default_factory=_Sum)
+    found: _Sum = field(default_factory=_Sum)
+    different: int = 0
+    same: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    def compare(
+        self, needed: Mapping[int, Record], there: Mapping[int, Record], piece: Slice
+    ) -> None:
+        for each, sum_ in ((needed, self.expected), (there, self.found)):
+            if each:
+                sum_.add(Records.of(each.values()))
+        for offset in sorted(needed.keys() | there.keys()):
+            one, other = needed.get(offset), there.get(offset)
+            if one == other:
+                self.same += 1
+                continue
+            self.different += 1
+            if len(self.differences) < MOST_DIFFERENCES:
+                kind, text = ("changed", "not as the source has it")
+                if other is None:
+                    kind, text = ("missing", "not in the archive")
+                elif one is None:
+                    kind, text = ("extra", "in the archive, and not in the source")
+                place = (piece.topic, piece.partition)
+                self.differences.append(Difference(kind, *place, offset, text))  # type: ignore[arg-type]
+
+    def check(self, place: Place) -> PartitionCheck:
+        agree = self.expected == self.found and not self.different
+        counts = (self.expected.count, self.found.count, self.different)
+        return PartitionCheck(*place, 1, *counts, agree, self.same)
+
+
+def _by_offset(reader: Reader, filter_: Filter, slice_: Slice | None) -> dict[int, Record]:
+    if slice_ is None:
+        return {}
+    return {
+        record.offset: record for records in _inside(reader, filter_, slice_) for record in records
+    }
+
+
+def _within(slice_: Slice, held: Mapping[Place, object]) -> Slice | None:
+    bounds = held.get((slice_.topic, slice_.partition))
+    start = max(slice_.from_offset, getattr(bounds, "earliest", 0))
+    end = min(slice_.to_offset, getattr(bounds, "stable_end", 0))
+    return replace(slice_, from_offset=start, to_offset=end) if start < end else None
+
+
+# --- copies: the same records, wherever they are
+
+
+def against_topics(
+    plan: Plan, source: Source, copies: Source, names: Mapping[str, str]
+) -> Verification:
+    """Topic by topic: as many records, and the same ones, whatever their order and partition.
+
+    `names` are the copies' names by those of the source. Which record is whose a copy does not say, so
+    a difference has no offset; the offset map of a run has it.
+    """
+    if plan.from_ms is None and plan.to_ms is None and _is_part(plan):
+        raise UsageError(
+            "offsets of the source mean nothing in a copy of it",
+            hint="name the span by time, or the run: playhead verify ID",
+        )
+    timed_by_broker = [n for n, it in copies.facts().topics.items() if it.sets_log_append_time]
+    if timed_by_broker:
+        raise Refused(
+            f"{timed_by_broker[0]} sets the times of its records itself, so they are not those of the source",
+            hint="verify the run instead, which knows what went where: playhead verify ID",
+        )
+    if most := [name for name, count in Counter(names.values()).items() if count > 1]:
+        raise Refused(
+            f"several topics would be compared with {most[0]}",
+            hint="verify the run instead: playhead verify ID",
+        )
+    filter_ = Filter(plan.from_ms, plan.to_ms)
+    expected = _summed(expecting(source, plan.source), plan.slices(), filter_)
+    found = _summed(copies, _from_instant(copies, plan.from_ms), filter_)
+    checks = [
+        _check_topic(topic, expected.get(topic, _Sum()), found.get(name, _Sum()))
+        for topic, name in sorted(names.items())
+    ]
+    return Verification(plan.replay_id, tuple(checks), (), 0)
+
+
+def _is_part(plan: Plan) -> bool:
+    """Whether offsets were named; without a span a plan has all that there is."""
+    return any(
+        (each.from_offset, each.to_offset) != (each.earliest, each.stable_end)
+        for each in plan.partitions
+    )
+
+
+def _from_instant(source: Source, from_ms: int | None) -> list[Slice]:
+    first = source.offsets_at(from_ms) if from_ms is not None else {}
+    bounds = sorted(source.bounds().items())
+    spans = [(place, first.get(place, held.earliest), held.stable_end) for place, held in bounds]
+    return [Slice(*place, start, end) for place, start, end in spans if start < end]
+
+
+def _summed(source: Source, slices: Sequence[Slice], filter_: Filter) -> dict[str, _Sum]:
+    sums: dict[str, _Sum] = {}
+    with source.open() as reader:
+        for lane in lanes_of(slices):
+            for slice_ in lane:
+                sum_ = sums.setdefault(slice_.topic, _Sum())
+                for records in _inside(reader, filter_, slice_):
+                    sum_.add(records)
+    return sums
+
+
+def _inside(reader: Reader, filter_: Filter, slice_: Slice) -> Iterator[Records]:
+    for records in reader.read(slice_):
+        verdicts = filter_.verdicts(records)
+        if verdicts is None:
+            yield records
+        else:
+            yield records.pick([*compress(range(len(records)), map(not_, verdicts))])
+
+
+def _check_topic(topic: str, expected: _Sum, found: _Sum) -> PartitionCheck:
+    agree = expected == found
+    same = expected.count if agree else 0
+    different = max(abs(expected.count - found.count), 0 if agree else 1)
+    # At least so many; which of the others are there sums do not tell.
+    unknown = max(0, expected.count - same - different)
+    counts = (expected.count, found.count, different)
+    return PartitionCheck(topic, None, 1, *counts, agree, same, unknown)
+
+
+def _as_document(difference: Difference) -> Mapping[str, object]:
+    return {name: getattr(difference, name) for name in Difference.__slots__}

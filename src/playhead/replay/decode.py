@@ -1,0 +1,77 @@
+"""What `--decode` asks of a replay, and what it makes of the records that a plan looks at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from playhead.config.context import Configuration
+from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, Decoding, Kinds
+from playhead.endpoint import system_of
+from playhead.errors import BadValue, UsageError
+from playhead.note import Note
+from playhead.records import Records
+from playhead.request import Request
+from playhead.transform.json_limits import LimitedJson
+
+
+def decoding_of(request: Request, configuration: Configuration) -> Decoding | None:
+    """What decodes the values of this replay; None where they are taken as they are."""
+    word = request.decode
+    if word not in REPLAYED_FORMS:
+        raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
+    if word in UNDECODED_FORMS:
+        return LimitedJson() if request.where or request.select else None
+    if not _looks_into_values(request):
+        raise UsageError(
+            f"--decode {word} would change nothing: {request.target_endpoint.system} gets the bytes "
+            "as they are",
+            hint="leave it out, or look into the values with --where, --select, or --typed for parquet",
+        )
+    from playhead.schemas.decoder import decoder
+    from playhead.schemas.value_decoder import ValueDecoding
+
+    url = configuration.get("schema_registry")
+    decoder(word, registry_url=url)  # refused now rather than in a task
+    return ValueDecoding(word, url)
+
+
+def _looks_into_values(request: Request) -> bool:
+    is_transformed = bool(request.where or request.select)
+    is_table = system_of(request.target_endpoint).kind == "table"
+    return is_table or is_transformed or request.typed
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Records that a plan looks at, as whoever looks into values will see them."""
+
+    records: Sequence[Records]
+    kinds: Mapping[str, Kinds] = field(default_factory=dict)
+    """By topic, what schemas say of their fields."""
+    notes: tuple[Note, ...] = ()
+
+
+def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) -> Sampled:
+    """The samples decoded, less those that cannot be."""
+    if decoding is None:
+        return Sampled(samples)
+    decoder = decoding.open()
+    kept: list[Records] = []
+    troubles: list[str] = []
+    for records in map(decoder.decoded, samples):
+        good = [i for i, offset in enumerate(records.offsets) if offset not in records.undecoded]
+        kept.append(records.pick(good))
+        troubles += [
+            f"{records.topic}:{records.partition} offset {offset}: {reason}"
+            for offset, reason in records.undecoded.items()
+        ]
+    kinds = {
+        topic: decoder.kinds(each for each in kept if each.topic == topic)
+        for topic in dict.fromkeys(each.topic for each in kept)
+    }
+    notes = (_note(word, troubles, sum(map(len, samples))),) if troubles else ()
+    return Sampled(kept, kinds, notes)
+
+
+def _note(word: str, troubles: Sequence[str], looked_at: int) -> Note:
+    text = f"{len(troubles)} of {looked_at} sampled records cannot be decoded as {word}; --on-error says "
+    return Note("decode-failed", f"{text}what becomes of such; the first is {troubles[0]}")

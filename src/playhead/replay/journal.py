@@ -1,0 +1,273 @@
+"""The runs of this machine: their plans, states and proofs, in one SQLite file of the state directory.
+
+What was committed is not here but in each target's ledger; losing this file loses history and plans,
+and never the truth about data.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playhead import secrets
+from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.grammar.instant import show_ms
+from playhead.host import file_lock, paths, private_files
+from playhead.plan import Plan
+from playhead.printable import printable
+from playhead.target import InUse
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS replays (
+    id TEXT PRIMARY KEY, made_at_ms INTEGER NOT NULL, plan TEXT NOT NULL, state TEXT NOT NULL,
+    servers TEXT NOT NULL, started_at_ms INTEGER, ended_at_ms INTEGER, error TEXT, proof TEXT,
+    verification TEXT
+);
+CREATE TABLE IF NOT EXISTS committed (id TEXT PRIMARY KEY, offsets INTEGER NOT NULL)
+"""
+_WAIT_FOR_LOCK_S = 10.0
+PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
+    "planned",
+    "running",
+    "stopped",
+    "failed",
+    "done",
+    "different",
+)
+
+
+class UnknownReplay(UsageError):
+    """No run of this machine has such an id."""
+
+    def __init__(self, found: str, *, candidates: tuple[str, ...] = ()) -> None:
+        self.found, self.candidates = found, candidates
+        text = (
+            f"several replays begin with {found!r}" if candidates else f"no replay {found!r} here"
+        )
+        hint = (
+            f"name one of {', '.join(candidates)}"
+            if candidates
+            else "`playhead runs` lists those of this machine; a plan saved with --plan runs anywhere"
+        )
+        super().__init__(text, hint=hint)
+
+
+class OtherPlan(Refused):
+    """This machine's journal has an id with another plan."""
+
+    def __init__(self, replay_id: str, *, known: Plan, found: Plan) -> None:
+        self.replay_id = replay_id
+        ours, theirs = (each.request.target_endpoint.shown() for each in (found, known))
+        where = f" into {theirs}" if ours != theirs else ""
+        super().__init__(
+            f"replay {replay_id} of this machine is another one{where}, made at "
+            f"{show_ms(known.made_at_ms)}",
+            hint=f"another --id; or go on with that one: playhead resume {replay_id}",
+        )
+
+
+class JournalBusy(PlayheadError):
+    """Other processes have kept the journal to themselves for too long."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"the journal {file} is locked by another process, and was for {_WAIT_FOR_LOCK_S:g} s",
+            hint="try again; what was replayed is in the targets' ledgers",
+        )
+
+
+class JournalDamaged(PlayheadError):
+    """The journal's file cannot be used."""
+
+    def __init__(self, file: Path, *, reason: str) -> None:
+        super().__init__(
+            f"the journal {file} cannot be used: {reason}",
+            hint="move it away to begin a new one; what was replayed is in the targets' ledgers",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One replay as the journal has it."""
+
+    replay_id: str
+    made_at_ms: int
+    state: str
+    plan: Plan
+    servers: Mapping[str, str]
+    """How its servers were named, so that a resume reaches the same ones; nothing secret."""
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    error: str | None
+    proof: Mapping[str, Any] | None
+    verification: Mapping[str, Any] | None
+
+
+class Journal:
+    """Opens its file for each question, so that several processes can share it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or paths.state_dir()
+        self.file = self._folder / "journal.sqlite"
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            private_files.folder(self._folder, is_passed=True)
+            # Plans show records: nobody else may read them, from the file's first instant on.
+            private_files.touch(self.file)
+            with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
+                connection.row_factory = sqlite3.Row
+                connection.executescript(_SCHEMA)
+                with connection:
+                    yield connection
+        except sqlite3.Error as exc:
+            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise JournalBusy(self.file) from exc
+            raise JournalDamaged(self.file, reason=str(exc)) from exc
+        except OSError as exc:
+            raise JournalDamaged(self.file, reason=exc.strerror or str(exc)) from exc
+
+    def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
+        """Note a plan before it runs; one that is there stays as it is, and must be of the same work."""
+        row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
+        with self._opened() as connection:
+            connection.execute(
+                "INSERT INTO replays (id, made_at_ms, plan, state, servers) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                row,
+            )
+        known = self.get(plan.replay_id)
+        if known is not None and known.plan.digest() != plan.digest():
+            raise OtherPlan(plan.replay_id, known=known.plan, found=plan)
+
+    def note(
+        self,
+        replay_id: str,
+        state: str,
+        *,
+        error: str | None = None,
+        proof: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A replay has come into a new state."""
+        now_ms = time.time_ns() // 1_000_000
+        # While it runs again, the end of an earlier run says nothing.
+        stamp = "ended_at_ms = NULL, started_at_ms" if state == RUNNING else "ended_at_ms"
+        text = json.dumps(proof) if proof is not None else None
+        with self._opened() as connection:
+            connection.execute(
+                f"UPDATE replays SET state = ?, error = ?, {stamp} = ?, "  # noqa: S608
+                "proof = coalesce(?, proof) WHERE id = ?",
+                (state, error and printable(secrets.redact(error)), now_ms, text, replay_id),
+            )
+
+    def note_verification(self, replay_id: str, document: Mapping[str, Any]) -> None:
+        with self._opened() as connection:
+            connection.execute(
+                "UPDATE replays SET verification = ? WHERE id = ?",
+                (json.dumps(document), replay_id),
+            )
+
+    def note_committed(self, replay_id: str, offsets: int) -> None:
+        """So many planned offsets were seen in the ledger of its target."""
+        with self._opened() as connection:
+            connection.execute(
+                "INSERT INTO committed (id, offsets) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET offsets = excluded.offsets",
+                (replay_id, offsets),
+            )
+
+    def committed(self, replay_id: str) -> int:
+        """How many planned offsets were in the ledger when it was last looked at here."""
+        with self._opened() as connection:
+            row = connection.execute(
+                "SELECT offsets, proof FROM replays LEFT JOIN committed USING (id) WHERE id = ?",
+                (replay_id,),
+            ).fetchone()
+        if row is None:
+            return 0
+        if row["offsets"] is not None:
+            return int(row["offsets"])
+        # A version before wrote down no more than the proof.
+        totals = (json.loads(row["proof"]) if row["proof"] else {}).get("totals", {})
+        return int(totals.get("planned", 0)) - int(totals.get("missing", 0))
+
+    def get(self, replay_id: str) -> Run | None:
+        """A replay by its whole id."""
+        with self._opened() as connection:
+            row = connection.execute("SELECT * FROM replays WHERE id = ?", (replay_id,)).fetchone()
+        return self._run(row) if row is not None else None
+
+    def find(self, beginning: str) -> Run:
+        """The one replay whose id is, or begins with, what was typed."""
+        whole = self.get(beginning)
+        if whole is not None:
+            return whole
+        with self._opened() as connection:
+            rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
+            ids = [row["id"] for row in rows]
+        # An empty one is a script's variable that was not set, and does not mean the only run.
+        found = tuple(each for each in ids if beginning and each.startswith(beginning))
+        run = self.get(found[0]) if len(found) == 1 else None
+        if run is None:
+            raise UnknownReplay(beginning, candidates=found)
+        return run
+
+    def runs(self) -> list[Run]:
+        """All of them, the latest first."""
+        with self._opened() as connection:
+            rows = connection.execute(
+                "SELECT * FROM replays ORDER BY made_at_ms DESC, id"
+            ).fetchall()
+        return [self._run(row) for row in rows]
+
+    def _run(self, row: sqlite3.Row) -> Run:
+        state = row["state"]
+        if state == RUNNING and not self.is_held(row["id"]):
+            state = STOPPED  # its process died and could not say so
+        return Run(
+            row["id"],
+            row["made_at_ms"],
+            state,
+            Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"),
+            json.loads(row["servers"]),
+            row["started_at_ms"],
+            row["ended_at_ms"],
+            row["error"],
+            json.loads(row["proof"]) if row["proof"] else None,
+            json.loads(row["verification"]) if row["verification"] else None,
+        )
+
+    # --- one run at a time on this machine, and asking it to stop -------------------------------
+
+    def stop_file(self, replay_id: str) -> Path:
+        """Its presence asks the replay's tasks on this machine to stop at the next slice boundary."""
+        return self._folder / "runs" / f"{replay_id}.stop"
+
+    def ask_to_stop(self, replay_id: str) -> bool:
+        """False when it does not run here."""
+        if not self.is_held(replay_id):
+            return False
+        private_files.touch(self.stop_file(replay_id))
+        return True
+
+    def is_held(self, replay_id: str) -> bool:
+        return file_lock.is_held(self._lock_file(replay_id))
+
+    @contextmanager
+    def held(self, replay_id: str) -> Iterator[None]:
+        """Run as the only one on this machine; the lock goes with the process, however it ends."""
+        private_files.folder(self._folder / "runs")
+        with file_lock.held(self._lock_file(replay_id), lambda by: InUse(replay_id, where=by)):
+            self.stop_file(replay_id).unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                self.stop_file(replay_id).unlink(missing_ok=True)
+
+    def _lock_file(self, replay_id: str) -> Path:
+        return self._folder / "runs" / f"{replay_id}.lock"

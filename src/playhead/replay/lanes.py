@@ -1,0 +1,165 @@
+"""How what is left of a plan is shared out to tasks, and what paced tasks must know of each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, compress, islice
+from operator import not_
+
+from playhead.pace import Share, Silence, horizon_of, silences_of
+from playhead.plan import Plan
+from playhead.record import Slice
+from playhead.source import Place, Reader, Source
+from playhead.task.job import Lane
+from playhead.task.slicer import KEPT, Filter
+
+_LEAST_SPLIT = 50_000
+_MOST_EDGES = 240
+# An edge is off by a thousandth of a step after so many.
+_MOST_HALVINGS = 10
+_HEAD = _TAIL = 200
+_NEVER = 1 << 62
+
+
+def lanes_of(slices: Sequence[Slice]) -> list[Lane]:
+    """The slices of each partition, in order."""
+    lanes: dict[tuple[str, int], list[Slice]] = {}
+    for slice_ in sorted(slices):
+        lanes.setdefault((slice_.topic, slice_.partition), []).append(slice_)
+    return [tuple(lane) for lane in lanes.values()]
+
+
+def split(lanes: Sequence[Lane], slots: int) -> list[Lane]:
+    """Lanes that are longer than a slot's part of the whole in several pieces."""
+    total = sum(len(slice_) for lane in lanes for slice_ in lane)
+    piece = max(_LEAST_SPLIT, -(-total // max(slots, 1)))
+    return [part for lane in lanes for part in _pieces(lane, piece)]
+
+
+def _pieces(lane: Lane, piece: int) -> Iterator[Lane]:
+    """The lane's offsets, so many at a time; of one length, so that no slot gets a small rest."""
+    total = sum(map(len, lane))
+    most = -(-total // -(-total // piece))
+    part: list[Slice] = []
+    room = most
+    for slice_ in lane:
+        start = slice_.from_offset
+        while start < slice_.to_offset:
+            end = min(start + room, slice_.to_offset)
+            part.append(replace(slice_, from_offset=start, to_offset=end))
+            room -= end - start
+            start = end
+            if room == 0:
+                yield tuple(part)
+                part, room = [], most
+    if part:
+        yield tuple(part)
+
+
+def shared_out(lanes: Sequence[Lane], tasks: int) -> tuple[tuple[Lane, ...], ...]:
+    """Lanes given to tasks, the longest first and each to the one with the least to do."""
+    loads = [0] * min(max(tasks, 1), len(lanes))
+    works: list[list[Lane]] = [[] for _ in loads]
+    for lane in sorted(lanes, key=lambda lane: -sum(map(len, lane))):
+        index = loads.index(min(loads))
+        works[index].append(lane)
+        loads[index] += sum(map(len, lane))
+    # In the log's order again, so that what follows on is read without seeking.
+    return tuple(tuple(sorted(work)) for work in works)
+
+
+def shares_of(left: Sequence[Slice]) -> dict[Place, Share]:
+    """What each partition gets of a rate: by its planned offsets, so that all end together."""
+    planned: dict[Place, int] = {}
+    for slice_ in sorted(left):
+        place = (slice_.topic, slice_.partition)
+        planned[place] = planned.get(place, 0) + len(slice_)
+    counts = tuple(planned.values())
+    return {place: Share(counts, index) for index, place in enumerate(planned)}
+
+
+def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
+    """Record times of the first and the last records that are left of each partition.
+
+    Without those that are no times, or lie in the future, unless all do.
+    """
+    heads: list[list[int]] = []
+    tails: list[list[int]] = []
+    filter_ = Filter(plan.from_ms, plan.to_ms)
+    span_ends = plan.span_ends()
+    with source.open() as reader:
+        for lane in lanes_of(left):
+            end = span_ends.get((lane[0].topic, lane[0].partition), lane[-1].to_offset)
+            head = chain.from_iterable(_kept_times(reader, filter_, slice_) for slice_ in lane)
+            heads.append([*islice(head, _HEAD)])
+            tails.append([*_tail(reader, filter_, lane, end)])
+    horizon_ms = horizon_of(plan.made_at_ms)
+    return _ends(heads, tails, horizon_ms) or _ends(heads, tails, _NEVER)
+
+
+def _ends(heads: Sequence[list[int]], tails: Sequence[list[int]], most_ms: int) -> list[int]:
+    """The first of each head and the latest of each tail, of those that can be believed."""
+    known = [[time for time in held if 0 <= time <= most_ms] for held in (*heads, *tails)]
+    firsts = [held[0] for held in known[: len(heads)] if held]
+    return firsts + [max(held) for held in known[len(heads) :] if held]
+
+
+def _tail(reader: Reader, filter_: Filter, lane: Lane, end: int) -> Iterator[int]:
+    """Times before the span's end. What stands last may be a transaction's marker, or out of order."""
+    before = [slice_ for slice_ in lane if slice_.from_offset < end]
+    if before:
+        to_offset = min(before[-1].to_offset, end)
+        from_offset = max(before[-1].from_offset, to_offset - _TAIL)
+        tail = replace(before[-1], from_offset=from_offset, to_offset=to_offset)
+        yield from _kept_times(reader, filter_, tail)
+
+
+def _kept_times(reader: Reader, filter_: Filter, slice_: Slice) -> Iterator[int]:
+    for records in reader.read(slice_):
+        verdicts = filter_.verdicts(records) or [KEPT] * len(records)
+        yield from compress(records.timestamps_ms, map(not_, verdicts))
+
+
+def silences(source: Source, times: Sequence[int], max_gap_ms: int | None) -> tuple[Silence, ...]:
+    """The silences all partitions have in common, as far as asking for a few hundred instants shows them."""
+    if max_gap_ms is None or not times:
+        return ()
+    first, last = min(times), max(times)
+    step = max(max_gap_ms // 2, (last - first) // _MOST_EDGES, 1)
+    known = _Known(source)
+    edges = [*range(first, last, step), last]
+    for start, end in silences_of(edges, [known.offsets(edge) for edge in edges]):
+        # A silence has been found between two of the edges; its own ones lie just outside of them.
+        if end - start + 2 * step > max_gap_ms:
+            edges += known.nearer(max(first, start - step), start, is_end=False)
+            edges += known.nearer(end, min(last, end + step), is_end=True)
+    edges = sorted(set(edges))
+    found = silences_of(edges, [known.offsets(edge) for edge in edges])
+    return tuple((start, end) for start, end in found if end - start > max_gap_ms)
+
+
+class _Known:
+    """What a source has said of instants; it is asked once for each."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._answers: dict[int, list[int]] = {}
+
+    def offsets(self, instant_ms: int) -> list[int]:
+        """The first offset of each partition that is not before the instant."""
+        if instant_ms not in self._answers:
+            found: Mapping[Place, int] = self._source.offsets_at(instant_ms)
+            self._answers[instant_ms] = [found[place] for place in sorted(found)]
+        return self._answers[instant_ms]
+
+    def nearer(self, start: int, end: int, *, is_end: bool) -> list[int]:
+        """Where between two instants the answer changes that the silence has, by halving what is unknown."""
+        inside = self.offsets(start if is_end else end)
+        asked: list[int] = []
+        while end - start > 1 and len(asked) < _MOST_HALVINGS:
+            middle = (start + end) // 2
+            asked.append(middle)
+            if (self.offsets(middle) == inside) == is_end:
+                start = middle
+            else:
+                end = middle
+        return asked

@@ -1,0 +1,113 @@
+"""What a plan has to say about time and the log: expired, unstable, out of order, set by the broker."""
+
+from collections.abc import Sequence
+
+from playhead.errors import Refused
+from playhead.grammar.instant import show_ms
+from playhead.note import Note
+from playhead.plan import PartitionPlan
+from playhead.record import TimestampType
+from playhead.records import Records
+from playhead.source import Place, SourceFacts
+from playhead.span import Resolved
+
+OPEN_TRANSACTION = "open-transaction"
+_MOST_SAID = 4
+
+
+class MixedTimes(Refused):
+    """A span by time over records whose times mean different things."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a span by time cannot mean one thing here: {what}",
+            hint="name offsets instead (--offsets), or replay the topics one by one",
+        )
+
+
+def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolved) -> list[Note]:
+    """Who set the records' times, where the span is by time.
+
+    The log keeps what it was written with. How a topic is set today counts for what is to come, and a
+    topic of which nothing is replayed does not matter.
+    """
+    if resolved.from_ms is None and resolved.to_ms is None:
+        return []
+    log_append = TimestampType.LOG_APPEND_TIME.value
+    kinds: dict[str, set[bool]] = {}
+    for records in samples:
+        found = {kind == log_append for kind in records.timestamp_types}
+        kinds[records.topic] = kinds.get(records.topic, set()) | found
+    for topic, found in sorted(kinds.items()):
+        if len(found) > 1:
+            raise MixedTimes(
+                f"topic {topic} has times set by producers and times set by the broker"
+            )
+    by_broker = sorted(topic for topic, found in kinds.items() if found == {True})
+    if by_broker and len(by_broker) < len(kinds):
+        others = sorted(set(kinds) - set(by_broker))
+        raise MixedTimes(
+            f"{', '.join(by_broker[:3])} have the broker's times, {', '.join(others[:3])} producers'"
+        )
+    if by_broker:
+        text = "the span is by the time at which records reached the broker (LogAppendTime)"
+        return [Note("log-append-time", f"{', '.join(by_broker[:3])}: {text}", "info")]
+    changed = [
+        t for t in sorted(kinds) if t in facts.topics and facts.topics[t].sets_log_append_time
+    ]
+    if changed:
+        text = "the broker sets the times by now (LogAppendTime); the records of the span have their own"
+        return [Note("timestamp-type", f"{', '.join(changed[:3])}: {text}", "info")]
+    return []
+
+
+def expired(
+    partitions: Sequence[PartitionPlan], samples: Sequence[Records], resolved: Resolved
+) -> list[Note]:
+    """The span begins before what the log still has."""
+    if resolved.from_ms is None:
+        return []
+    first_ms: dict[Place, int] = {}
+    for records in samples:
+        first_ms.setdefault((records.topic, records.partition), records.timestamps_ms[0])
+    gone = [
+        each
+        for each in partitions
+        if each.from_offset == each.earliest > 0
+        and first_ms.get(each.place, resolved.from_ms + 1) > resolved.from_ms
+    ]
+    if not gone:
+        return []
+    places = ", ".join(f"{each.topic}:{each.partition} from {each.earliest}" for each in gone[:4])
+    more = f" and {len(gone) - 4} more" if len(gone) > 4 else ""
+    text = (
+        f"the span begins at {show_ms(resolved.from_ms)}, and older records of it may be deleted "
+        f"already: the log begins at {places}{more}"
+    )
+    return [Note("expired", text)]
+
+
+def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
+    """Transactions still open where the span ends."""
+    notes = []
+    for each in partitions:
+        open_offsets = each.high_watermark - each.stable_end
+        if open_offsets and each.to_offset == each.stable_end:
+            text = (
+                f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} offsets after "
+                "it belong to transactions that are still open, and are not replayed"
+            )
+            notes.append(Note(OPEN_TRANSACTION, text))
+    return notes
+
+
+def future(found: Sequence[tuple[Place, int, int]]) -> list[Note]:
+    """Records whose times lie in the future, which would hold back their partition until then."""
+    notes = []
+    for (topic, partition), offset, time_ms in found[:_MOST_SAID]:
+        text = (
+            f"{topic}:{partition} offset {offset} has a time of the future, {show_ms(time_ms)}: such "
+            "records are played along with those before them, without waiting"
+        )
+        notes.append(Note("future", text))
+    return notes

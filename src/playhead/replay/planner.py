@@ -1,0 +1,271 @@
+"""Makes a plan: freezes the offsets, asks both ends, and says everything worth knowing first."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from playhead.decoding import Kinds
+from playhead.endpoint import system_of
+from playhead.errors import Refused, UsageError
+from playhead.grammar.instant import show_ms
+from playhead.note import Note
+from playhead.pace import Pace, horizon_of
+from playhead.plan import Estimate, PartitionPlan, Plan
+from playhead.record import TimestampType
+from playhead.records import Records
+from playhead.replay import samples as sampling
+from playhead.replay.assemble import Ends
+from playhead.replay.decode import sampled
+from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
+from playhead.request import Request
+from playhead.source import Bounds, Place, Source, SourceFacts, TopicFacts
+from playhead.span import OffsetSpan, Resolved, Span
+from playhead.target import Look
+from playhead.task.slicer import Filter
+from playhead.time_span import ReadOn, time_span
+
+_GUESSED_RATE = 100_000
+_MOST_SHOWN, _MOST_ITEMS = 2_000, 100
+
+Transformed = Callable[[Sequence[Records]], Sequence[Records]]
+
+
+class NothingThere(UsageError):
+    """The span names what the source does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """What making a plan needs beside the request; `now_ns` is the run's one reading of the clock."""
+
+    request: Request
+    ends: Ends
+    now_ns: int
+    timezone: str = "UTC"
+    transformed: Transformed | None = None
+    """Applies the transform to samples; None when there is none."""
+    known_rate: float | None = None
+    """Records per second of an earlier run into such a target on this machine."""
+
+    def plan(self, replay_id: str | None = None) -> Plan:
+        """Everything is decided here; nothing is written."""
+        source = self.ends.source
+        bounds = source.bounds()
+        facts = source.facts()
+        resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
+        partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
+        samples = sampling.samples(source, partitions, resolved)
+        decoded = sampled(samples, self.ends.decoding, self.request.decode)
+        arriving = self.transformed(decoded.records) if self.transformed else decoded.records
+        kinds = {} if self.request.select else decoded.kinds
+        inspection = self.ends.target.inspect(_look(facts, bounds, arriving, kinds))
+        if inspection.identity == facts.identity:
+            _refuse_same_topic(self.request, partitions)
+        graveyard = self.ends.graveyard
+        notes = (
+            *timestamps(facts, samples, resolved),
+            *expired(partitions, samples, resolved),
+            *looked,
+            *self._future(partitions, resolved),
+            *unstable(partitions),
+            *decoded.notes,
+            # Of open transactions the plan itself says more exactly which ones matter.
+            *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
+            *inspection.notes,
+            *(graveyard.inspect() if graveyard is not None else ()),
+        )
+        return Plan(
+            replay_id or secrets.token_hex(4),
+            self.request,
+            self.now_ns // 1_000_000,
+            resolved.from_ms,
+            resolved.to_ms,
+            partitions,
+            facts,
+            inspection,
+            self._estimate(partitions, facts, samples),
+            notes,
+            self._previews(arriving),
+        )
+
+    def _previews(self, arriving: Sequence[Records]) -> tuple[Mapping[str, object], ...]:
+        """The first and the last records, as the target would have them."""
+        rows: list[Mapping[str, object]] = []
+        for records in arriving[:8]:
+            rows += self.ends.target.preview(_first_and_last(records))
+        return tuple({name: _shortened(value) for name, value in row.items()} for row in rows)
+
+    def _future(self, partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:
+        if Pace.parse(self.request.pace).times is None:
+            return []
+        horizon_ms = horizon_of(self.now_ns // 1_000_000)
+        inside = Filter(max(horizon_ms, resolved.from_ms or 0), resolved.to_ms)
+        return future(sampling.of_the_future(self.ends.source, partitions, horizon_ms, inside))
+
+    def _estimate(
+        self, partitions: Sequence[PartitionPlan], facts: SourceFacts, samples: Sequence[Records]
+    ) -> Estimate:
+        records = sum(each.planned for each in partitions)
+        size = _size_bytes(partitions, facts)
+        pace = Pace.parse(self.request.pace)
+        if not pace.is_max:
+            horizon_ms = horizon_of(self.now_ns // 1_000_000)
+            # How much of the time is silence that will be cut, nobody knows yet.
+            is_cut = self.request.max_gap_ms is not None
+            seconds = None if is_cut else _paced_seconds(pace, records, samples, horizon_ms)
+            return Estimate(records, size, seconds, f"pace {self.request.pace}")
+        if self.known_rate:
+            told = f"the last run into such a target here, {self.known_rate:,.0f} records/s"
+            return Estimate(records, size, records / self.known_rate, told)
+        told = f"a guess of {_GUESSED_RATE:,} records/s; there was no such run here yet"
+        return Estimate(records, size, records / _GUESSED_RATE, told)
+
+
+def _paced_seconds(
+    pace: Pace, records: int, samples: Sequence[Records], horizon_ms: int
+) -> float | None:
+    """By the rate, or by the first and last times of the samples."""
+    if pace.per_second is not None:
+        return round(float(records / pace.per_second), 3)
+    times = [time for each in samples for time in each.timestamps_ms if 0 <= time <= horizon_ms]
+    if pace.times is None or not times:
+        return None
+    return round(float((max(times) - min(times)) / pace.times / 1_000), 3)
+
+
+def _shortened(value: object) -> object:
+    """A value as it is shown: a plan is kept and sent on, and must not grow with the records."""
+    if isinstance(value, str) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]}…"
+    if isinstance(value, bytes):
+        return value[:_MOST_SHOWN]
+    if isinstance(value, Mapping):
+        return {name: _shortened(each) for name, each in [*value.items()][:_MOST_ITEMS]}
+    if isinstance(value, list | tuple):
+        return [_shortened(each) for each in value[:_MOST_ITEMS]]
+    return value
+
+
+def _first_and_last(records: Records) -> Records:
+    count = len(records)
+    if count <= 2 * sampling.AT_EACH_END:
+        return records
+    ends = [*range(sampling.AT_EACH_END), *range(count - sampling.AT_EACH_END, count)]
+    return records.pick(ends)
+
+
+def freeze(
+    source: Source,
+    bounds: Mapping[Place, Bounds],
+    resolved: Resolved,
+    request: Request,
+    topics: Mapping[str, TopicFacts],
+    is_least: bool = False,
+) -> tuple[tuple[PartitionPlan, ...], tuple[Note, ...]]:
+    """What a span means in offsets of each partition now, and what has to be said of that."""
+    if resolved.offsets:
+        return _by_offsets(bounds, resolved), ()
+    found = time_span(
+        source,
+        bounds,
+        resolved,
+        lateness_ms=request.lateness_ms,
+        read_on=replace(ReadOn.parse(request.read_on), is_least=is_least),
+        topics=topics,
+    )
+    return tuple(
+        _partition(place, bounds[place], (each.from_offset, each.span_end, each.to_offset))
+        for place, each in found.partitions.items()
+    ), found.notes
+
+
+def _partition(place: Place, held: Bounds, offsets: tuple[int, int, int]) -> PartitionPlan:
+    return PartitionPlan(*place, *offsets, held.earliest, held.stable_end, held.high_watermark)
+
+
+def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[PartitionPlan, ...]:
+    topics = sorted({topic for topic, _ in bounds})
+    planned: list[PartitionPlan] = []
+    for asked in resolved.offsets:
+        if asked.topic is None and len(topics) != 1:
+            raise NothingThere(
+                f"the span names partition {asked.partition} without a topic, "
+                f"and the source has {len(topics)} topics",
+                hint="write TOPIC:PARTITION:FROM-TO",
+            )
+        place = (asked.topic or topics[0], asked.partition)
+        held = bounds.get(place)
+        if held is None:
+            raise NothingThere(f"the source has no partition {place[0]}:{place[1]}")
+        start = held.earliest if asked.from_offset is None else asked.from_offset
+        end = held.stable_end if asked.to_offset is None else asked.to_offset
+        if not held.earliest <= start <= end <= held.stable_end:
+            raise _not_held(asked, place, held)
+        planned.append(_partition(place, held, (start, end, end)))
+    # In order, and apart: a span whose offsets overlap is refused when it is read.
+    return tuple(sorted(planned, key=lambda each: (each.place, each.from_offset)))
+
+
+def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
+    name = f"{place[0]}:{place[1]}"
+    first, last = asked.from_offset, asked.to_offset
+    start = max(held.earliest if first is None else first, held.earliest)
+    end = min(held.stable_end if last is None else last, held.stable_end)
+    if start >= end:  # nothing of what was asked for is there
+        start, end = held.earliest, held.stable_end
+    shown = f"{'' if first is None else first}-{'' if last is None else last}"
+    return Refused(
+        f"{name} offsets {shown} were asked for; "
+        f"the partition holds {held.earliest}-{held.stable_end}",
+        hint=f"what is there: --offsets {name}:{start}-{end}"
+        if start < end
+        else "nothing is there that can be read",
+    )
+
+
+def _look(
+    facts: SourceFacts,
+    bounds: Mapping[Place, Bounds],
+    arriving: Sequence[Records],
+    kinds: Mapping[str, Kinds],
+) -> Look:
+    partitions: dict[str, int] = {}
+    for topic, _ in bounds:
+        partitions[topic] = partitions.get(topic, 0) + 1
+    times = [
+        time
+        for records in arriving
+        for time, kind in zip(records.timestamps_ms, records.timestamp_types, strict=True)
+        if kind != TimestampType.NONE.value
+    ]
+    return Look(facts, partitions, arriving, min(times, default=None), kinds)
+
+
+def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) -> None:
+    """One cluster under two addresses is still one cluster."""
+    end = request.target_endpoint
+    for topic in dict.fromkeys(each.topic for each in partitions):
+        if system_of(end).kind == "topic" and request.target_topic(topic) == topic:
+            raise Refused(
+                f"topic {topic} would be replayed into itself: both addresses are one cluster",
+                hint="name another topic as the target",
+            )
+
+
+def _size_bytes(partitions: Sequence[PartitionPlan], facts: SourceFacts) -> int | None:
+    total = 0.0
+    for each in partitions:
+        known = facts.topics.get(each.topic)
+        held = each.high_watermark - each.earliest
+        if known is None or each.partition not in known.bytes_by_partition:
+            return None
+        if held:
+            total += known.bytes_by_partition[each.partition] * each.planned / held
+    return round(total)
+
+
+def shown_span(plan: Plan) -> str:
+    """The resolved instants of a plan, as they are echoed."""
+    start = show_ms(plan.from_ms) if plan.from_ms is not None else "start"
+    end = show_ms(plan.to_ms) if plan.to_ms is not None else "end"
+    return f"[{start}, {end})"

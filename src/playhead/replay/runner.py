@@ -1,0 +1,389 @@
+"""Carries out a plan: what the ledger does not have yet, again and again, until nothing is left."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any
+
+from playhead.account import ErrorRule
+from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
+from playhead.host.faults import abort_point
+from playhead.ledger import Entry, remaining
+from playhead.pace import Pace, ScheduleError, horizon_of
+from playhead.plan import Plan
+from playhead.proof import Proof, Took, prove
+from playhead.record import Slice
+from playhead.replay.assemble import Ends, expecting
+from playhead.replay.guards import LedgerForgot, refuse_another_target, refuse_what_is_gone
+from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
+from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
+from playhead.replay.ledger_watch import Looks
+from playhead.source import Source
+from playhead.task.commit_order import refuse_broken_order
+from playhead.task.job import Job, Lane, Pacing
+from playhead.task.slicer import Filter, Limits
+from playhead.task.start_barrier import Meeting
+from playhead.transform.transform import Transform
+
+SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
+_LOOK_EVERY_S = 0.1
+_PROGRESS_EVERY_S = 1.0
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 10.0
+_CANCELLED_WITHIN_S = 20.0
+# Until the tasks of a paced run have started, connected and read ahead, where they cannot meet.
+_START_DELAY_NS = 2_500_000_000
+
+
+class StoppedBeforeEnd(Stopped):
+    """The run was asked to stop, and has, at a slice boundary."""
+
+    def __init__(self, replay_id: str, *, done: int, planned: int) -> None:
+        self.replay_id, self.done, self.planned = replay_id, done, planned
+        super().__init__(
+            f"replay {replay_id} stopped at {done:,} of {planned:,} offsets; all of them are committed",
+            hint=f"playhead resume {replay_id}",
+        )
+
+
+class TooFewSlots(Refused):
+    """Paced tasks that cannot all run at once would wait for each other's end."""
+
+    def __init__(self, pace: str, *, partitions: int, slots: int) -> None:
+        super().__init__(
+            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one for each "
+            f"partition; the engine runs {slots}",
+            hint=f"give it more (--master 'local[{partitions}]'), replay the partitions in groups "
+            "(--offsets), or leave the pace out",
+        )
+
+
+class NothingDone(PlayheadError):
+    """A job came to its end, did nothing, and said nothing."""
+
+    def __init__(self, replay_id: str, *, left: int) -> None:
+        super().__init__(
+            f"a job of replay {replay_id} ended without an error, and {left:,} offsets are still left",
+            hint=f"this is a fault of Playhead's; playhead resume {replay_id} tries once more",
+        )
+
+
+Progress = Callable[[int, int, Sequence[Entry]], None]
+RunJob = Callable[[Job], list[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class Runner:
+    """One run of a plan in this process."""
+
+    plan: Plan
+    ends: Ends
+    journal: Journal
+    run_job: RunJob
+    """Does a job's works on the engine, which it starts when it is first called."""
+    paced_slots: Callable[[], int] = lambda: os.cpu_count() or 1
+    """Starts the engine if need be, and says how many tasks it runs at once: none of a paced run's may
+    have to wait for another one's end."""
+    cancel_job: Callable[[], None] = lambda: None
+    """Ends the job that runs, for engines whose tasks do not see our stop file."""
+    say: Callable[[str], None] = lambda _: None
+    progress: Progress = lambda _done, _total, _entries: None
+    slots: int = os.cpu_count() or 1
+    is_bounded: bool = False
+    """Whether `slots` is all that there may be, on an engine that could run more at once."""
+    patience_s: float = 120.0
+    tasks_see_files: bool = True
+    """Whether the stop file reaches the tasks; where not, stopping cancels them."""
+    trusts_ledger: bool = False
+    """Whether somebody has said that a ledger with less than the journal knows is right."""
+    _reports: list[Mapping[str, Any]] = field(default_factory=list)
+    _done: int = 0
+    """Offsets that the ledger had when it was last read."""
+
+    def run(self) -> Proof:
+        """Do what is left; the proof says what became of all of it."""
+        began = time.monotonic()
+        replay_id = self.plan.replay_id
+        self._asked_pace()  # one that cannot be is refused before anything is written
+        with self.journal.held(replay_id), self.ends.target.hold(replay_id):
+            self.journal.note(replay_id, RUNNING)
+            try:
+                refuse_another_target(self.ends.target, self.plan)
+                if self.journal.committed(replay_id):
+                    self._look()  # before a ledger that was emptied is begun anew
+                notes = self.ends.target.prepare(replay_id, self.plan.target, self.plan.terms())
+                for note in notes:
+                    self.say(note.text)
+                abort_point("run.prepared")
+                entries = self._until_done()
+            except BaseException as exc:
+                state = FAILED if isinstance(exc, Exception) else STOPPED
+                state = STOPPED if isinstance(exc, Stopped) else state
+                self.journal.note(replay_id, state, error=str(exc) or type(exc).__name__)
+                raise
+            proof = prove(self.plan, entries, took=self._took(began), pace=self._pace())
+            proof = replace(proof, notes=(*notes, *proof.notes))
+            abort_point("run.proved")
+            state = DONE if proof.adds_up else DIFFERENT
+            self.journal.note(replay_id, state, proof=proof.as_document())
+        return proof
+
+    def _until_done(self) -> Sequence[Entry]:
+        """Job after job; a server that is away is waited for as long as there is progress."""
+        patience = _Patience(self.patience_s)
+        is_first, away = True, ""
+        while True:
+            try:
+                entries, left = self._look()
+                if not left:
+                    return entries
+                moved = patience.heed(self._done)
+                if not (moved or is_first or away):
+                    raise NothingDone(self.plan.replay_id, left=sum(map(len, left)))
+                away, is_first = self._play(left) or "", False
+            except Unavailable as exc:
+                away = exc.message
+            self._stop_if_asked()
+            if away:
+                self._wait(patience, away)
+
+    def _look(self) -> tuple[Sequence[Entry], list[Slice]]:
+        """What the ledger has, and what is left; less than it had is not believed."""
+        replay_id = self.plan.replay_id
+        known = 0 if self.trusts_ledger else self.journal.committed(replay_id)
+        entries, left = self._read()
+        if self._committed(left) < known:
+            # A second look: what is forgotten here is written twice.
+            entries, left = self._read()
+        if self._committed(left) < known:
+            raise LedgerForgot(replay_id, known=known, found=self._committed(left))
+        self.journal.note_committed(replay_id, self._committed(left))
+        self.trusts_ledger = False
+        self._done = _offsets(entries)
+        self.progress(self._done, self.plan.planned, entries)
+        if self.ends.target.is_ordered:
+            committed = [entry.slice for entry in entries]
+            refuse_broken_order(replay_id, self.plan.slices(), committed)
+        return entries, left
+
+    def _read(self) -> tuple[Sequence[Entry], list[Slice]]:
+        entries = self.ends.target.entries(self.plan.replay_id)
+        return entries, remaining(self.plan.slices(), [entry.slice for entry in entries])
+
+    def _committed(self, left: Sequence[Slice]) -> int:
+        """Planned offsets that are not left."""
+        return self.plan.planned - sum(map(len, left))
+
+    def _wait(self, patience: "_Patience", away: str) -> None:
+        if patience.is_over:
+            # The last job may well have got on before something was away for it.
+            with suppress(Unavailable):
+                self._look()
+                patience.heed(self._done)
+        if patience.is_over:
+            raise Unavailable(
+                f"gave up after {patience.waited_s:.0f} s without progress: {away}",
+                hint=f"when it is back: playhead resume {self.plan.replay_id}",
+            )
+        self.say(f"waiting {patience.next_s:g} s, then going on from the ledger: {away}")
+        self._sleep(patience.take())
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._stop_if_asked()
+            time.sleep(min(_LOOK_EVERY_S, seconds))
+
+    def _stop_if_asked(self) -> None:
+        if not self.journal.stop_file(self.plan.replay_id).exists():
+            return
+        # A ledger that is away is no reason not to stop: then what it had last is told.
+        with suppress(Unavailable):
+            self._done = _offsets(self.ends.target.entries(self.plan.replay_id))
+        if self._done < self.plan.planned:
+            raise StoppedBeforeEnd(self.plan.replay_id, done=self._done, planned=self.plan.planned)
+
+    def _play(self, left: list[Slice]) -> str | None:
+        """One job over what is left; why a server was away, when one was."""
+        refuse_what_is_gone(self._source(), self.plan, left)
+        with self._met(left) as meeting:
+            job = self._job(left, meeting)
+            abort_point("run.planned")
+            reports = self._watched(job)
+        self._reports += reports
+        return next((report["away"] for report in reports if report["away"]), None)
+
+    @contextmanager
+    def _met(self, left: Sequence[Slice]) -> Iterator[Meeting | None]:
+        """Where the lanes of a paced job meet, if they all can see it."""
+        if self._asked_pace().is_max or not self.tasks_see_files:
+            yield None
+            return
+        around = self.journal.stop_file(self.plan.replay_id).parent
+        prefix = f"{self.plan.replay_id}@"  # which is in no id, so this is nobody else's
+        for left_behind in around.glob(f"{prefix}*"):  # by a run that was killed
+            shutil.rmtree(left_behind, ignore_errors=True)
+        with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
+            yield Meeting(Path(folder), len(lanes_of(left)))
+
+    def _asked_pace(self) -> Pace:
+        request = self.plan.request
+        return Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
+
+    def _job(self, left: list[Slice], meeting: Meeting | None) -> Job:
+        lanes = lanes_of(left)
+        pacing = None
+        if not self._asked_pace().is_max:
+            works = self._paced_works(lanes)
+            pacing = self._pacing(left, meeting)
+        else:
+            parts = lanes if self._is_ordered() else split(lanes, self.slots)
+            works = shared_out(parts, self.slots if self.is_bounded else len(parts))
+        return Job(
+            self.plan.replay_id,
+            self._source(),
+            self.ends.target,
+            works,
+            Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
+            ErrorRule.parse(self.plan.request.on_error),
+            self.ends.graveyard,
+            self.ends.decoding,
+            pacing,
+            limits=_limits(),
+            stop_file=self.journal.stop_file(self.plan.replay_id),
+            planned=tuple(self.plan.slices()),
+        )
+
+    def _source(self) -> Source:
+        """Just the topics of the plan, whatever else has come to match a pattern since."""
+        return expecting(self.ends.source, self.plan.source)
+
+    def _is_ordered(self) -> bool:
+        """Whether each partition needs one writer; dead letters lie in a topic, whatever the target is."""
+        return self.ends.target.is_ordered or self.ends.graveyard is not None
+
+    def _paced_works(self, lanes: list[Lane]) -> tuple[tuple[Lane, ...], ...]:
+        """Works that all play at once. What comes out of a transform comes lane after lane."""
+        slots = self.paced_slots()
+        request = self.plan.request
+        if Transform(request.where, request.select).changes_nothing:
+            return shared_out(lanes, slots)
+        if len(lanes) > slots:
+            raise TooFewSlots(request.pace, partitions=len(lanes), slots=slots)
+        return shared_out(lanes, len(lanes))
+
+    def _pacing(self, left: list[Slice], meeting: Meeting | None) -> Pacing:
+        source = self._source()
+        times = times_of(source, left, self.plan)
+        return Pacing(
+            self._asked_pace(),
+            time.time_ns() + _START_DELAY_NS,
+            min(times, default=None),
+            shares_of(left),
+            silences(source, times, self.plan.request.max_gap_ms),
+            horizon_of(self.plan.made_at_ms),
+            meeting,
+        )
+
+    def _watched(self, job: Job) -> list[Mapping[str, Any]]:
+        """Run the job in a thread of its own, so that this one can tell progress and take a signal."""
+        outcome: list[list[Mapping[str, Any]]] = []
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                outcome.append(self.run_job(job))
+            except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
+                failure.append(exc)
+
+        thread = Thread(target=work, name=f"replay {job.replay_id}", daemon=True)
+        thread.start()
+        looks = Looks(self.ends.target, self.plan.replay_id, _PROGRESS_EVERY_S)
+        with looks.going_on(), self._cancelling_on_the_way_out(thread):
+            self._wait_for(thread, looks)
+        if failure:
+            raise failure[0]
+        return outcome[0]
+
+    def _wait_for(self, thread: Thread, looks: Looks) -> None:
+        while thread.is_alive():
+            thread.join(_LOOK_EVERY_S)
+            if not self.tasks_see_files:
+                self._stop_if_asked()
+            entries = looks.latest()
+            if entries is not None:
+                self.progress(_offsets(entries), self.plan.planned, entries)
+
+    @contextmanager
+    def _cancelling_on_the_way_out(self, thread: Thread) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if thread.is_alive():
+                self.cancel_job()
+                # Its tasks write until they have ended, and until then nobody else may begin.
+                thread.join(_CANCELLED_WITHIN_S)
+            raise
+
+    def _took(self, began: float) -> Took:
+        started = [report["started_ns"] for report in self._reports]
+        first = [r["first_commit_ns"] for r in self._reports if r["first_commit_ns"]]
+        last = [r["last_commit_ns"] for r in self._reports if r["last_commit_ns"]]
+        return Took(
+            round(time.monotonic() - began, 3),
+            round((max(last) - min(started)) / 1e9, 3) if last else 0.0,
+            round((min(first) - min(started)) / 1e9, 3) if first else None,
+            sum(report["records"] for report in self._reports),
+            sum(report["commits"] for report in self._reports),
+        )
+
+    def _pace(self) -> Mapping[str, Any] | None:
+        if self._asked_pace().is_max:
+            return None
+        merged = ScheduleError()
+        for report in self._reports:
+            merged.merge(ScheduleError.from_document(report["schedule"]))
+        return {"pace": self.plan.request.pace, **merged.summary()}
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long is waited between jobs as long as nothing gets on."""
+
+    most_s: float
+    waited_s: float = 0.0
+    next_s: float = field(default_factory=lambda: _FIRST_WAIT_S)
+    done: int = -1
+
+    @property
+    def is_over(self) -> bool:
+        return self.waited_s + self.next_s > self.most_s
+
+    def heed(self, done: int) -> bool:
+        """Whether there is more than there was; then it begins anew."""
+        if done == self.done:
+            return False
+        self.done, self.waited_s, self.next_s = done, 0.0, _FIRST_WAIT_S
+        return True
+
+    def take(self) -> float:
+        """The next wait, each twice as long as the one before."""
+        seconds = self.next_s
+        self.waited_s, self.next_s = self.waited_s + seconds, min(2 * seconds, _LONGEST_WAIT_S)
+        return seconds
+
+
+def _limits() -> Limits:
+    """Smaller slices where somebody wants to see more of them: a test, mostly."""
+    wanted = os.environ.get(SLICE_RECORDS)
+    return Limits(max_records=int(wanted)) if wanted else Limits()
+
+
+def _offsets(entries: Sequence[Entry]) -> int:
+    return sum(len(entry.slice) for entry in entries)

@@ -1,0 +1,157 @@
+"""Looks at a few records while a plan is made: what the span holds, and what of it is of the future."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import not_
+
+from playhead.plan import PartitionPlan
+from playhead.record import Slice
+from playhead.records import Records
+from playhead.source import Place, Reader, Source
+from playhead.span import Resolved
+from playhead.task.slicer import Filter
+
+AT_EACH_END = 3
+_TO_INFER_FROM = 500
+_MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
+"""Of all topics together, and what each may have however many there are; one record may have more."""
+# Where most of what is read lies outside the span, one does not look for ever.
+_MOST_LOOKED_AT, _MOST_LOOKED_BYTES = 20_000, 64 << 20
+_FIRST_TAIL, _LONGEST_TAIL = 200, 200_000
+_MOST_PARTITIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """How many records are taken, and how many bytes they may have together."""
+
+    records: int
+    size_bytes: int
+
+    def cut(self, found: Records, more: Records) -> tuple[Records, bool]:
+        """Those of `more` that still go with what was found, and whether that is all there is to be."""
+        left = self.size_bytes - found.size_bytes()
+        for index, size in enumerate(more.sizes_bytes()):
+            is_first = not len(found) and not index
+            left -= size
+            if len(found) + index >= self.records or (left < 0 and not is_first):
+                return more.cut(0, index), True
+        return more, len(found) + len(more) >= self.records
+
+
+def samples(
+    source: Source, partitions: Sequence[PartitionPlan], resolved: Resolved
+) -> list[Records]:
+    """Some records of the span from the start of every topic, and some from its end."""
+    filter_ = Filter(resolved.from_ms, resolved.to_ms)
+    found: dict[str, list[Records]] = {each.topic: [] for each in partitions}
+    few = _Few(_TO_INFER_FROM, max(_LEAST_BYTES, _MOST_BYTES // max(1, len(found))))
+    with source.open() as reader:
+        for each in partitions:
+            held = found[each.topic]
+            if each.planned and len(held) < 2:
+                held += _of_partition(reader, filter_, each, few)
+    return [records for held in found.values() for records in held]
+
+
+def _of_partition(
+    reader: Reader, filter_: Filter, each: PartitionPlan, few: _Few
+) -> Iterator[Records]:
+    # Late records are looked at only where there is nothing else.
+    for end in dict.fromkeys((each.span_end, each.to_offset)):
+        head = _first_kept(reader, filter_, each, (each.from_offset, end), few)
+        if len(head):
+            break
+    else:
+        return
+    yield head
+    start, size = head.offsets[-1] + 1, head.size_bytes() // len(head)
+    longest = min(_LONGEST_TAIL, max(AT_EACH_END, _MOST_LOOKED_BYTES // size))
+    length = min(_FIRST_TAIL, longest, max(AT_EACH_END, few.size_bytes // size))
+    while start < end:
+        tail_from = max(start, end - length)
+        tail = _last_kept(reader, filter_, Slice(each.topic, each.partition, tail_from, end), few)
+        if len(tail) >= AT_EACH_END or tail_from == start or length >= longest:
+            if len(tail):
+                yield tail
+            return
+        length *= 10
+
+
+def _first_kept(
+    reader: Reader, filter_: Filter, each: PartitionPlan, span: tuple[int, int], few: _Few
+) -> Records:
+    """The first few records that the span keeps; by records, and not by offsets, which may be absent."""
+    found = Records(each.topic, each.partition)
+    looked_at, looked_bytes, start = 0, 0, span[0]
+    # Mostly so many offsets are so many records; where they are not, one reads on.
+    for end in (min(start + few.records, span[1]), span[1]):
+        if start >= end:
+            continue
+        for records in reader.read(Slice(each.topic, each.partition, start, end)):
+            kept, is_full = few.cut(found, _kept(filter_, records))
+            found = _joined(found, kept)
+            looked_at += len(records)
+            looked_bytes += records.size_bytes()
+            is_enough = looked_at >= _MOST_LOOKED_AT or looked_bytes >= _MOST_LOOKED_BYTES
+            if is_full or is_enough:
+                return found
+        start = end
+    return found
+
+
+def _last_kept(reader: Reader, filter_: Filter, slice_: Slice, few: _Few) -> Records:
+    """The last records of a slice that the span keeps."""
+    found = Records(slice_.topic, slice_.partition)
+    for records in reader.read(slice_):
+        found = _joined(found, _kept(filter_, records))
+        found = found.cut(max(0, len(found) - AT_EACH_END), len(found))
+    while len(found) > 1 and found.size_bytes() > few.size_bytes:
+        found = found.cut(1, len(found))
+    return found
+
+
+def _kept(filter_: Filter, records: Records) -> Records:
+    verdicts = filter_.verdicts(records)
+    if verdicts is None:
+        return records
+    return records.pick([*compress(range(len(records)), map(not_, verdicts))])
+
+
+def _joined(one: Records, other: Records) -> Records:
+    if not len(one):
+        return other
+    return Records(
+        one.topic,
+        one.partition,
+        one.offsets + other.offsets,
+        one.timestamps_ms + other.timestamps_ms,
+        one.timestamp_types + other.timestamp_types,
+        one.keys + other.keys,
+        one.values + other.values,
+        one.headers + other.headers,
+    )
+
+
+def of_the_future(
+    source: Source, partitions: Sequence[PartitionPlan], horizon_ms: int, inside: Filter
+) -> list[tuple[Place, int, int]]:
+    """Records of the span from after an instant, the first of each partition: its place, offset and time.
+
+    Where there is none from before it, nothing is out of place.
+    """
+    first = source.offsets_at(horizon_ms)
+    planned = [each for each in partitions if each.planned]
+    if all(first.get(each.place, each.to_offset) <= each.from_offset for each in planned):
+        return []
+    late = [each for each in partitions if first.get(each.place, each.to_offset) < each.to_offset]
+    found = []
+    with source.open() as reader:
+        for each in late[:_MOST_PARTITIONS]:
+            start = max(first[each.place], each.from_offset)
+            span = (start, min(start + _TO_INFER_FROM, each.to_offset))
+            here = _first_kept(reader, inside, each, span, _Few(1, 0))
+            if len(here):
+                found.append((each.place, here.offsets[0], here.timestamps_ms[0]))
+    return found

@@ -1,0 +1,187 @@
+"""Reads a target back, slice by slice of its ledger, and holds it against the source."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from playhead.errors import Unavailable
+from playhead.ledger import Entry, remaining
+from playhead.plan import Plan
+from playhead.record import Slice
+from playhead.replay.assemble import Ends, expecting
+from playhead.replay.lanes import lanes_of
+from playhead.replay.runner import RunJob
+from playhead.target import Target
+from playhead.task.dead_letter_check import Letters, are_counted
+from playhead.task.job import Job
+from playhead.task.slicer import Filter
+
+MOST_DIFFERENCES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCheck:
+    """One partition of the source held against the target."""
+
+    topic: str
+    partition: int | None
+    """None for all of them together."""
+    slices: int
+    expected: int
+    found: int
+    different: int
+    checksums_agree: bool
+    same: int = 0
+    unknown: int = 0
+    """Records of which it cannot be told; see `differences` for why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What reading back has shown."""
+
+    replay_id: str
+    partitions: tuple[PartitionCheck, ...]
+    differences: tuple[Mapping[str, Any], ...]
+    uncovered: int
+    """Planned offsets that the ledger does not have; nothing can be said of them."""
+
+    @property
+    def agrees(self) -> bool:
+        return self.uncovered == 0 and all(
+            each.different == each.unknown == 0 and each.checksums_agree for each in self.partitions
+        )
+
+    @property
+    def expected(self) -> int:
+        return sum(each.expected for each in self.partitions)
+
+    @property
+    def same(self) -> int:
+        return sum(each.same for each in self.partitions)
+
+    @property
+    def different(self) -> int:
+        return sum(each.different for each in self.partitions)
+
+    @property
+    def unknown(self) -> int:
+        return sum(each.unknown for each in self.partitions)
+
+    def verdict(self) -> str:
+        text = (
+            f"{self._word()}: {self.expected:,} records read back, {self.different:,} differences"
+        )
+        if self.unknown:
+            text += f", {self.unknown:,} of which it cannot be told"
+        more = f", {self.uncovered:,} offsets not replayed yet, or not read back"
+        return text + more if self.uncovered else text
+
+    def _word(self) -> str:
+        if self.agrees:
+            return "verified"
+        # Checksums that disagree where nothing else does are a difference all the same.
+        is_told = self.different == 0 and (self.unknown or all(_agree(self.partitions)))
+        return "CANNOT BE TOLD" if is_told else "DIFFERENT"
+
+    def as_document(self) -> dict[str, Any]:
+        rows = [
+            {name: getattr(each, name) for name in PartitionCheck.__slots__}
+            for each in self.partitions
+        ]
+        return {
+            "replay_id": self.replay_id,
+            "agrees": self.agrees,
+            "verdict": self.verdict(),
+            "same": self.same,
+            "different": self.different,
+            "unknown": self.unknown,
+            "uncovered": self.uncovered,
+            "partitions": rows,
+            "differences": list(self.differences),
+        }
+
+
+def verify(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
+    """Every committed slice: read again, transformed again, compared; nothing is written."""
+    entries = ends.target.entries(plan.replay_id)
+    job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
+    return checked(plan, run_job(job) if job.works else [])
+
+
+def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
+    """What the tasks of a job that compares have found."""
+    away = next((report["away"] for report in reports if report["away"]), None)
+    if away is not None:
+        raise Unavailable(f"could not read everything back: {away}", hint="try again")
+    findings = [finding for report in reports for finding in report["findings"]]
+    # By what was compared, and not by the ledger: what nobody has looked at does not agree.
+    compared = [Slice(**finding["slice"]) for finding in findings]
+    return Verification(
+        plan.replay_id,
+        tuple(_by_partition(findings)),
+        tuple(d for finding in findings for d in finding["differences"])[:MOST_DIFFERENCES],
+        sum(map(len, remaining(plan.slices(), compared))),
+    )
+
+
+def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
+    slices = sorted({entry.slice for entry in entries})
+    return Job(
+        plan.replay_id,
+        expecting(ends.source, plan.source),
+        ends.target,
+        tuple(tuple(lanes_of(part)) for part in parts(slices, slots)),
+        Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
+        decoding=ends.decoding,
+        compares={entry.slice: entry for entry in entries},
+        letters=_letters(plan, ends, entries),
+    )
+
+
+def _letters(plan: Plan, ends: Ends, entries: Sequence[Entry]) -> Letters | None:
+    """The dead letters that the ledger counts, as they lie there now."""
+    if ends.graveyard is None or not are_counted(entries):
+        return None
+    return ends.graveyard.letters(plan.replay_id)
+
+
+def slots_of(target: Target, entries: Iterable[Entry], slots: int) -> int:
+    """How many tasks may compare: one, where what a slice left depends on what came later."""
+    topics = sorted({entry.slice.topic for entry in entries})
+    return 1 if topics and target.compares_in_order(topics) else slots
+
+
+def parts(slices: Sequence[Slice], slots: int) -> Iterator[Sequence[Slice]]:
+    """One part for each slot, about as long as the others; what follows on stays together."""
+    ends = [*accumulate(map(len, slices))]
+    starts = [bisect_right(ends, ends[-1] * slot // slots) for slot in range(slots)] if ends else []
+    for start, stop in pairwise([*starts, len(slices)]):
+        if start < stop:
+            yield slices[start:stop]
+
+
+def _by_partition(findings: Iterable[Mapping[str, Any]]) -> Iterable[PartitionCheck]:
+    groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for finding in findings:
+        slice_ = finding["slice"]
+        groups.setdefault((slice_["topic"], slice_["partition"]), []).append(finding)
+    for (topic, partition), found in sorted(groups.items()):
+        agree = all(each["expected_checksum"] == each["found_checksum"] for each in found)
+        yield PartitionCheck(
+            topic,
+            partition,
+            len(found),
+            sum(each["expected"] for each in found),
+            sum(each["found"] for each in found),
+            sum(each["different"] for each in found),
+            agree,
+            sum(each["same"] for each in found),
+            sum(each["unknown"] for each in found),
+        )
+
+
+def _agree(checks: Iterable[PartitionCheck]) -> Iterator[bool]:
+    return (each.checksums_agree for each in checks)

@@ -1,0 +1,267 @@
+"""The folder a sandbox lives in: who owns it, what it remembers, which programs its servers can reach."""
+
+import fcntl
+import json
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import stat
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from playhead.errors import SandboxError
+from playhead.host.atomic_file import write_whole
+from playhead.host.clock import SystemClock, wait_until
+from playhead.host.folders import exposed, open_plain
+from playhead.sandbox.process import User
+
+LOOPBACK = "127.0.0.1"
+_WAIT_FOR_OTHER_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a sandbox keeps between runs, so that its addresses and data stay the same."""
+
+    cluster_id: str
+    database_password: str
+    broker_port: int
+    controller_port: int
+    database_port: int
+
+
+def server_user() -> User | None:
+    """Whom the servers run as: nobody when we are root (neither should be root), else ourselves."""
+    if os.geteuid() != 0:
+        return None
+    name = os.environ.get("PLAYHEAD_SANDBOX_USER", "nobody")
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise SandboxError(
+            f"user {name}, who should run the sandbox's servers, does not exist",
+            hint="name an unprivileged user in PLAYHEAD_SANDBOX_USER",
+        ) from None
+    return User(name, entry.pw_uid, entry.pw_gid)
+
+
+def prepare(directory: Path, user: User | None) -> None:
+    """Make the folder; refuse in plain words when we cannot write it or the servers cannot enter it."""
+    try:
+        new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+        for folder in reversed(new):
+            folder.mkdir(mode=0o700 if user is None else 0o755, exist_ok=True)
+            if user is not None:
+                folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
+        expect_own(directory)
+        probe = directory / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink(missing_ok=True)  # another thread of ours may be looking too
+    except OSError as exc:
+        raise SandboxError(
+            f"cannot write to {directory}: {exc.strerror}",
+            hint="choose another folder with --dir or PLAYHEAD_SANDBOX_DIR",
+        ) from exc
+    closed = None if user is None else first_closed_folder(directory, user)
+    if user is not None and closed is not None:
+        raise SandboxError(
+            f"root's servers run as {user.name}, who cannot enter {closed}",
+            hint=f"choose a folder outside it with --dir or PLAYHEAD_SANDBOX_DIR, or chmod o+x {closed}",
+        )
+
+
+def expect_own(directory: Path) -> None:
+    """Refuse a folder in which another user could put links, pid files or programs for us."""
+    reason = exposed(directory)
+    if reason is not None:
+        raise SandboxError(
+            f"a sandbox cannot be in {directory}: {reason}",
+            hint="choose a folder of your own with --dir or PLAYHEAD_SANDBOX_DIR",
+        )
+
+
+def first_closed_folder(path: Path, user: User) -> Path | None:
+    """The outermost folder on the way to `path` that `user` may not enter."""
+    for folder in [*reversed(path.parents), path]:
+        if not _may_enter(folder, user):
+            return folder
+    return None
+
+
+def _may_enter(folder: Path, user: User) -> bool:
+    status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        return True
+    if status.st_uid == user.uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid == user.gid:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)
+
+
+def give(path: Path, user: User | None) -> None:
+    """Make a folder of a server's own. What is in one that is there is the server's, and not touched."""
+    if not path.exists():
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        new.mkdir(mode=0o700)
+        if user is not None:
+            os.chown(new, user.uid, user.gid)
+        new.rename(path)
+    found = path.lstat()
+    owner = os.geteuid() if user is None else user.uid
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
+        raise SandboxError(
+            f"{path} is no folder of the user who runs the sandbox's servers",
+            hint="`playhead sandbox up --fresh` removes it with all that is in it",
+        )
+
+
+def hand(file: Path, text: str, user: User | None) -> None:
+    """Put a file for a server beside its folder; only its user can read it."""
+    write_whole(file, text)
+    if user is not None:
+        os.chown(file, user.uid, user.gid, follow_symlinks=False)
+
+
+def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: User | None) -> Path:
+    """`root`, or a copy of its pieces inside the sandbox when the servers' user cannot get at it."""
+    if user is None or all(_is_open(piece, user) for piece in pieces):
+        return root
+    made = max(int(piece.stat().st_mtime) for piece in pieces)
+    copy = directory / "programs" / f"{root.name}-{pieces[0].name}-{made}"
+    if copy.exists():
+        return copy
+    unfinished = copy.with_name(f"{copy.name}.{os.getpid()}.new")
+    copy.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished.mkdir(mode=0o700)
+    for piece in pieces:
+        shutil.copytree(piece, unfinished / piece.relative_to(root), symlinks=True)
+    copy.parent.chmod(0o755)
+    _open_up(unfinished)
+    unfinished.rename(copy)
+    return copy
+
+
+def _is_open(piece: Path, user: User) -> bool:
+    return piece.exists() and first_closed_folder(piece.resolve(), user) is None
+
+
+def _open_up(tree: Path) -> None:
+    """Let everybody read the copy, as they could read the same programs of a package."""
+    for folder, _, files in os.walk(tree):
+        Path(folder).chmod(0o755)
+        for name in files:
+            file = Path(folder) / name
+            if not file.is_symlink():
+                file.chmod(0o755 if file.stat().st_mode & stat.S_IXUSR else 0o644)
+
+
+@contextmanager
+def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the sandbox's lock; a second `up` or `down` waits for the first."""
+    with os.fdopen(open_plain(directory / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
+        if not _try_lock(lock.fileno()):
+            say("another command is at work on this sandbox; waiting for it")
+            ours = wait_until(
+                lambda: _try_lock(lock.fileno()),
+                deadline_s=_WAIT_FOR_OTHER_S,
+                clock=SystemClock(),
+                every_s=0.05,
+            )
+            if not ours:
+                raise SandboxError(
+                    f"another command has been at work on {directory} for {_WAIT_FOR_OTHER_S:g} s",
+                    hint="look for a hanging `playhead sandbox`, or use another --dir",
+                )
+        yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def _memory_file(directory: Path) -> Path:
+    return directory / "sandbox.json"
+
+
+def recall(directory: Path) -> Memory | None:
+    """What the sandbox of this folder remembers; None when there is none, or its file is torn."""
+    try:
+        return Memory(**json.loads(_memory_file(directory).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def remember(directory: Path, memory: Memory) -> None:
+    write_whole(_memory_file(directory), json.dumps(asdict(memory), indent=1) + "\n")
+
+
+def new_memory() -> Memory:
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A leading dash would be read as an option by Kafka's format tool.
+    return Memory(cluster_id.replace("-", "x"), secrets.token_urlsafe(12), 0, 0, 0)
+
+
+def with_usable_ports(memory: Memory, *, broker: bool, database: bool) -> Memory:
+    """The same, with a new port wherever a server is to be started and its old one is taken."""
+    taken: set[int] = set()
+
+    def usable(port: int, wanted: bool) -> int:
+        while wanted and (port == 0 or port in taken or not is_free(port)):
+            port = free_port()
+        taken.add(port)
+        return port
+
+    return replace(
+        memory,
+        broker_port=usable(memory.broker_port, broker),
+        controller_port=usable(memory.controller_port, broker),
+        database_port=usable(memory.database_port, database),
+    )
+
+
+def new_unfinished(data: Path) -> Path:
+    """Where a data folder is made before it gets its name; what earlier attempts left is removed.
+
+    The name is this process's own: when an `up` was killed, the program it had started to make the
+    folder may be at it still.
+    """
+    for left in data.parent.glob(f"{data.name}.*.new"):
+        shutil.rmtree(left, ignore_errors=True)
+    return data.with_name(f"{data.name}.{os.getpid()}.new")
+
+
+def move_aside(folder: Path) -> Path:
+    """Keep a folder that cannot be used under another name: it may hold somebody's data."""
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.broken-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside

@@ -1,0 +1,85 @@
+"""Forms that the bytes alone tell, as Kafka's own serializers write them."""
+
+import base64
+import json
+import math
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+
+def finite(number: float) -> float | str:
+    """The number, or its name where JSON has no number for it."""
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def as_json(value: Any) -> Any:
+    """What a library gave, as JSON can say it: bytes as `{"base64": …}`, times and decimals as text."""
+    if isinstance(value, dict):
+        return {str(name): as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float):
+        return finite(value)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    shown = getattr(value, "isoformat", None)
+    return shown() if shown is not None else str(value)
+
+
+def _number(form: str) -> Callable[[bytes], float | str]:
+    packed = struct.Struct(form)
+
+    def read(data: bytes) -> float | str:
+        if len(data) != packed.size:
+            raise ValueError(f"found {len(data)} bytes, needed {packed.size}")
+        (number,) = packed.unpack(data)
+        return finite(number)
+
+    return read
+
+
+def _string(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"no UTF-8 at byte {exc.start}") from exc
+
+
+def _uuid(data: bytes) -> str:
+    """Kafka writes the text of it; its 16 bytes are as common elsewhere."""
+    if len(data) == 16:
+        return str(uuid.UUID(bytes=data))
+    if len(data) != 36:
+        raise ValueError(f"found {len(data)} bytes, needed 36 of text, or 16")
+    return str(uuid.UUID(_string(data)))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(_string(data), parse_constant=_refuse_constant)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+
+
+FORMS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "string": _string,
+    "int": _number(">i"),
+    "long": _number(">q"),
+    "short": _number(">h"),
+    "float": _number(">f"),
+    "double": _number(">d"),
+    "uuid": _uuid,
+    "json": _json,
+    "base64": lambda data: base64.b64encode(data).decode(),
+    "hex": bytes.hex,
+}

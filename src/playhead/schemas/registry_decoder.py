@@ -1,0 +1,136 @@
+"""Decodes what was written with a schema of a registry, whichever of its three types it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.decoding import Kinds
+from playhead.errors import MissingPiece, PlayheadError
+from playhead.record import Headers
+from playhead.schemas.errors import Undecodable
+from playhead.schemas.lossless_json import dumped
+from playhead.schemas.plain_forms import FORMS, as_json
+from playhead.schemas.registry import Registry, Schema
+from playhead.schemas.schema_id import Framed, SchemaId, find
+
+_EXTRA = "pip install 'playhead[schemas]'"
+_WORDS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What can be done with bytes of one schema; ValueError where they do not fit."""
+
+    shown: Callable[[Framed], Any]
+    exact: Callable[[Framed], bytes]
+    kinds: Callable[[Framed], Kinds]
+
+
+@dataclass(slots=True)
+class Registered:
+    """Bytes with a schema's id, before them or in a header; `kind` None takes any type of schema."""
+
+    registry: Registry
+    kind: str | None = None
+    _reads: dict[SchemaId, _Reads] = field(default_factory=dict)
+
+    def decode(self, data: bytes, headers: Headers, /, *, is_key: bool) -> Any:
+        return self._read(data, headers, lambda reads: reads.shown, is_key=is_key)
+
+    def exact(self, data: bytes, headers: Headers, /) -> bytes:
+        found: bytes = self._read(data, headers, lambda reads: reads.exact, is_key=False)
+        return found
+
+    def kinds(self, data: bytes, headers: Headers, /) -> Kinds:
+        found: Kinds = self._read(data, headers, lambda reads: reads.kinds, is_key=False)
+        return found
+
+    def _read(
+        self,
+        data: bytes,
+        headers: Headers,
+        wanted: Callable[[_Reads], Callable[[Framed], Any]],
+        *,
+        is_key: bool,
+    ) -> Any:
+        try:
+            framed = find(data, headers, is_key=is_key)
+        except ValueError as exc:
+            raise Undecodable(self._form, reason=str(exc)) from exc
+        try:
+            reads = self._reads.get(framed.schema_id)
+            if reads is None:
+                reads = self._reads[framed.schema_id] = self._made(framed.schema_id)
+            return wanted(reads)(framed)
+        except PlayheadError:
+            raise
+        # Schema and bytes are other people's, and the libraries fail in many ways on what makes no sense.
+        except Exception as exc:
+            reason = f"schema {framed.schema_id}: {_reason(exc)}"
+            raise Undecodable(self._form, reason=reason) from exc
+
+    @property
+    def _form(self) -> str:
+        return "registry" if self.kind is None else _WORDS[self.kind]
+
+    def _made(self, schema_id: SchemaId) -> _Reads:
+        schema = self.registry.schema(schema_id)
+        if self.kind not in (None, schema.kind):
+            word = _WORDS.get(schema.kind, schema.kind)
+            raise Undecodable(
+                self._form, reason=f"schema {schema_id} is {word}", hint=f"say {word}"
+            )
+        if schema.kind == "AVRO":
+            return _avro(self.registry, schema)
+        if schema.kind == "PROTOBUF":
+            return _protobuf(self.registry, schema)
+        if schema.kind == "JSON":
+            return _JSON
+        raise Undecodable(
+            self._form, reason=f"schema {schema_id} is of the unknown type {schema.kind}"
+        )
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "nested too deeply"
+    return str(exc) if isinstance(exc, ValueError) else f"{type(exc).__name__}: {exc}"
+
+
+def _avro(registry: Registry, schema: Schema) -> _Reads:
+    try:
+        from playhead.schemas.avro import AvroReader
+    except ImportError as exc:
+        raise MissingPiece("fastavro", needed_for="Avro", hint=_EXTRA) from exc
+
+    reader = AvroReader.of(registry, schema)
+    return _Reads(
+        lambda framed: as_json(reader.read(framed.plain())),
+        lambda framed: dumped(reader.read(framed.plain())),
+        lambda _: reader.kinds(),
+    )
+
+
+def _protobuf(registry: Registry, schema: Schema) -> _Reads:
+    try:
+        from playhead.schemas.protobuf import ProtobufReader
+    except ImportError as exc:
+        raise MissingPiece("protobuf", needed_for="Protobuf", hint=_EXTRA) from exc
+
+    reader = ProtobufReader.of(registry, schema)
+    return _Reads(
+        lambda framed: reader.read(*framed.protobuf()),
+        lambda framed: dumped(reader.exact(*framed.protobuf())),
+        lambda framed: reader.kinds(framed.protobuf()[0]),
+    )
+
+
+def _same_json(framed: Framed) -> bytes:
+    """As it was written, once it is known to be JSON: to write it anew would round its numbers."""
+    held = framed.plain()
+    FORMS["json"](held)
+    return held
+
+
+# The schema is for those who write: what stands there is JSON, valid or not.
+_JSON = _Reads(lambda framed: FORMS["json"](framed.plain()), _same_json, lambda _: {})

@@ -1,0 +1,189 @@
+"""Which functions an expression may call: those that give the same answer for the same record, always."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from playhead.transform.spark_sql import KEYWORDS, Expression
+from playhead.transform.tokens import BadExpression, Kind, Token, nearest
+
+ALLOWED = "allowed"
+_LIST = Path(__file__).with_name("functions.txt")
+# Written like functions, and part of the grammar: Spark does not list them.
+_SYNTAX = frozenset(
+    ("dec", "numeric", "varchar", "character", "timestampadd", "timestampdiff", "try_cast")
+)
+# Keywords after LIKE, and aggregates anywhere else.
+_QUANTIFIERS = ("any", "some", "all")
+_QUERY_STARTS = ("from", "select", "table", "values", "with")
+# `using` hands rows to a program, in Spark's old form of a query.
+_QUERY_WORDS = ("select", "using")
+_DEPENDS = "depends on "
+_OWN_WORDS = {"localtime": "localtimestamp", "system_user": "user"}
+# Texts that Spark takes for the time at which it reads them.
+_MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+_TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
+_COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
+
+
+@cache
+def sections() -> Mapping[str, frozenset[str]]:
+    """All functions of Spark, by the reason for which they are refused, or `allowed`."""
+    names: dict[str, list[str]] = {}
+    section = ""
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            names.setdefault(section, []).extend(line.split())
+    return {section: frozenset(found) for section, found in names.items()}
+
+
+def check_calls(expression: Expression) -> None:
+    """Raises for the first thing in an expression that must not be there, as far as words tell."""
+    tokens = [token for token in expression.tokens if token.kind is not Kind.SPACE]
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
+        if error := _refusal(expression, token, before, after):
+            raise error
+        if token.is_sign(":") and not any(one.word == "struct" for one in tokens[:index]):
+            reason = "`:` has a meaning after key, value and headers alone, and with no space"
+            raise expression.bad(token.start, reason)
+    for literal, type_ in compared_literals(tokens):
+        if type_ in _TIMES and _is_moving(literal):
+            raise _moving(expression, literal)
+
+
+def _refusal(
+    expression: Expression, token: Token, before: Token | None, after: Token | None
+) -> BadExpression | None:
+    if token.is_sign("*") and (before is None or before.is_sign("(", ",", ".", "[")):
+        hint = "name the columns that are meant"
+        return expression.bad(token.start, "`*` stands for no columns here", hint)
+    if _begins_query(token, before):
+        reason = "a query inside an expression: a transform sees one record and no tables"
+        return expression.bad(token.start, reason, length=len(token.text))
+    if token.kind is Kind.STRING and before is not None and before.word in _TIMES:
+        return _moving(expression, token) if _is_moving(token) else None
+    if not token.name:
+        return None
+    is_call = after is not None and after.is_sign("(")
+    if is_call and before is not None and before.is_sign("."):
+        reason = "functions are called by their own name alone"
+        return expression.bad(token.start, reason, length=len(token.text))
+    if is_call:
+        return _call_refusal(expression, token, before)
+    return _word_refusal(expression, token, before)
+
+
+def _begins_query(token: Token, before: Token | None) -> bool:
+    if before is not None and (before.is_sign(".") or before.word == "as"):
+        return False
+    is_first = before is not None and before.is_sign("(")
+    return token.word in _QUERY_WORDS or (is_first and token.word in _QUERY_STARTS)
+
+
+def _call_refusal(
+    expression: Expression, token: Token, before: Token | None
+) -> BadExpression | None:
+    name = token.name.lower()
+    if token.word in _QUANTIFIERS:
+        if before is not None and before.word in ("like", "ilike"):
+            return None
+    elif token.word in KEYWORDS or name in _SYNTAX or name in sections()[ALLOWED]:
+        return None
+    known = _reason(name)
+    reason = f"{name} {known}" if known else f"there is no function {token.name!r}"
+    return expression.bad(
+        token.start, reason, _hint(name, known is not None), length=len(token.text)
+    )
+
+
+def _hint(name: str, is_known: bool) -> str | None:
+    allowed = sections()[ALLOWED]
+    if not is_known:
+        return nearest(name, sorted(allowed))
+    return f"use try_{name}" if f"try_{name}" in allowed else None
+
+
+def _word_refusal(
+    expression: Expression, token: Token, before: Token | None
+) -> BadExpression | None:
+    """`current_date` is a call even without its brackets."""
+    if before is not None and (before.is_sign(".") or before.word == "as"):
+        return None
+    name = token.name.lower()
+    reason = _reason(_OWN_WORDS.get(name, name))
+    if reason is None or not reason.startswith(_DEPENDS):
+        return None
+    return expression.bad(token.start, f"{name} {reason}", length=len(token.text))
+
+
+def _reason(name: str) -> str | None:
+    for section, names in sections().items():
+        if section != ALLOWED and name in names:
+            return section
+    return None
+
+
+def compared_literals(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
+    """Text literals that stand for a time or a number, because they are compared with one or cast to one."""
+    types = {"timestamp": "timestamp", "offset": "bigint", "partition": "bigint"}
+    for index, token in enumerate(tokens):
+        if token.kind is Kind.STRING:
+            column = _compared_with(tokens, index)
+            if column in types:
+                yield token, types[column]
+            elif type_ := _cast_to(tokens, index):
+                yield token, type_
+
+
+def _compared_with(tokens: list[Token], index: int) -> str:
+    """The name beside a comparison of which a token is the other side; empty when there is none."""
+
+    def at(place: int) -> Token | None:
+        return tokens[place] if 0 <= place < len(tokens) else None
+
+    for sign, other in ((at(index - 1), at(index - 2)), (at(index + 1), at(index + 2))):
+        if sign is not None and other is not None and sign.is_sign(*_COMPARED):
+            return other.name.lower()
+    words = [token.word for token in tokens[:index]]
+    if words[-1:] == ["and"] and words[-3:-2] == ["between"]:
+        words = words[:-2]
+    if words[-1:] != ["between"]:
+        return ""
+    words = words[:-1]
+    return (words[:-1] if words[-1:] == ["not"] else words)[-1:][0] if words else ""
+
+
+def _cast_to(tokens: list[Token], index: int) -> str | None:
+    """The kind of time that a text literal is made into, by `::`, AS, or a function of its name."""
+    after = [token.text.lower() for token in tokens[index + 1 : index + 3]]
+    if len(after) == 2 and after[0] in ("::", "as") and after[1] in _TIMES:
+        return after[1]
+    before = [token.text.lower() for token in tokens[max(0, index - 2) : index]]
+    if len(before) == 2 and before[1] == "(":
+        name = before[0].removeprefix("try_").removeprefix("to_")
+        return name if name in _TIMES else None
+    return None
+
+
+def is_moving(text: str) -> bool:
+    """Whether Spark takes a text for the time at which it reads it, where it makes a time of it."""
+    return _MOVING.search(text) is not None
+
+
+def _is_moving(literal: Token) -> bool:
+    """An escape could be any sign of such a word, and a time needs none."""
+    return "\\" in literal.text or is_moving(literal.text)
+
+
+def _moving(expression: Expression, literal: Token) -> BadExpression:
+    return expression.bad(
+        literal.start,
+        f"{literal.text} depends on when it runs, and a replay that is resumed must give the same answer",
+        "write the instant itself",
+        length=len(literal.text),
+    )

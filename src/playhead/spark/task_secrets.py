@@ -1,0 +1,99 @@
+"""Hands tasks what they have to know, so that passwords are in no job that an engine keeps or sends.
+
+On this machine it is a file that only this user can read, gone when the job is done. Elsewhere tasks see
+none of our files: there all of it travels in the job, which the cluster has to keep to itself.
+"""
+
+import pickle
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from playhead.config.kafka_properties import BY_SPELLING
+from playhead.host import private_files
+from playhead.spark import session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Work = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+_PROVIDER = "playhead"
+_PROVIDERS = {
+    "config.providers": _PROVIDER,
+    f"config.providers.{_PROVIDER}.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Where files for tasks are kept; None where tasks see none of ours."""
+
+    folder: Path | None
+
+    def task(self, task: Work) -> Work:
+        """What the job carries in the task's place."""
+        if self.folder is None:
+            return task
+        from pyspark import cloudpickle
+
+        file = self.folder / uuid4().hex
+        with private_files.opened(file, "wb") as stream:
+            stream.write(cloudpickle.dumps(task))
+        return _Handed(str(file))
+
+    def kafka(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """A Java client's configuration, with its secrets replaced by where they are to be read."""
+        secret = {key: text for key, text in properties.items() if _is_secret(key)}
+        # Kafka takes a path up to its first colon.
+        if self.folder is None or not secret or ":" in str(self.folder):
+            return dict(properties)
+        file = self.folder / uuid4().hex
+        private_files.write(
+            file, "".join(f"{key}={_escaped(text)}\n" for key, text in secret.items())
+        )
+        referred = {key: f"${{{_PROVIDER}:{file}:{key}}}" for key in secret}
+        return dict(properties) | referred | _PROVIDERS
+
+
+@contextmanager
+def handing(spark: "SparkSession") -> Iterator[Handover]:
+    """Hand out in here; what was handed can be taken until the end of the block."""
+    if not session.tasks_are_ours(spark):
+        yield Handover(None)
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="playhead-tasks-", dir=session.own_folder(), ignore_cleanup_errors=True
+    ) as folder:
+        yield Handover(Path(folder))
+
+
+class _Handed:
+    """A task that is still in its file."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        task: Any = pickle.loads(Path(self._file).read_bytes())  # noqa: S301  only we could write it
+        yield from task(parts)
+
+
+def _is_secret(key: str) -> bool:
+    row = BY_SPELLING.get(key)
+    return row is None or row.secret or key == "sasl.jaas.config"
+
+
+def _escaped(text: str) -> str:
+    """As a file of Java's properties has it."""
+
+    def code(match: re.Match[str]) -> str:
+        units = match[0].encode("utf-16-be")
+        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+    return re.sub(r"[^A-Za-z0-9]", code, text)

@@ -1,0 +1,47 @@
+"""Makes a standby, and sees whether its replay would work now."""
+
+from dataclasses import replace
+
+from playhead.config.context import Configuration, configure
+from playhead.config.saved_servers import kept_servers
+from playhead.pace import Pace
+from playhead.replay import api
+from playhead.replay.assemble import ends, refuse_idle_rules
+from playhead.request import Request
+from playhead.standby.store import NAME, BadName, Standby
+from playhead.transform.transform import Transform
+
+_ALL = "start..end"
+
+
+def make(
+    name: str,
+    request: Request,
+    configuration: Configuration | None = None,
+    *,
+    check: bool = True,
+) -> Standby:
+    """A standby of a request without its span; refuses at once what could not run later.
+
+    With `check` the servers are asked and the engine reads the SQL, as a dry run over all that is there
+    would; without it only what can be told from the words alone is refused.
+    """
+    if not NAME.fullmatch(name):
+        raise BadName(name)  # before anybody is asked
+    configuration = configuration or configure({})
+    asked = replace(request.from_anywhere(), span=_ALL)
+    servers = kept_servers(configuration)
+    Transform(asked.where, asked.select)
+    Pace.parse(asked.pace, max_gap_ms=asked.max_gap_ms)
+    refuse_idle_rules(asked)
+    ends(asked, configuration)
+    if not check:
+        return Standby(name=name, request=asked, servers=servers)
+    plan = api.plan(asked, configuration).plan
+    return Standby(
+        name=name,
+        request=asked,
+        servers=servers,
+        source_identity=plan.source.identity,
+        target_identity=plan.target.identity,
+    )

@@ -1,0 +1,26 @@
+"""One replay of all that a source holds, in this thread: a run's own work without an engine around it."""
+
+from playhead.ledger import remaining
+from playhead.record import Slice
+from playhead.source import Source
+from playhead.target import Target
+from playhead.task.job import Job, play
+from playhead.task.slicer import Filter, Limits
+
+
+def replay(
+    source: Source, target: Target, *, replay_id: str = "replay-1", slice_records: int = 2
+) -> None:
+    """Bring what the ledger of `target` does not have yet; called again, it resumes.
+
+    Slices are small, so that a fault in the middle of a short list finds some of it committed.
+    """
+    held = [
+        Slice(topic, partition, bounds.earliest, bounds.stable_end)
+        for (topic, partition), bounds in source.bounds().items()
+        if bounds.earliest < bounds.stable_end
+    ]
+    left = remaining(held, [entry.slice for entry in target.entries(replay_id)])
+    if left:
+        works = ((tuple(left),),)
+        play(Job(replay_id, source, target, works, Filter(), limits=Limits(slice_records)), 0)

@@ -1,0 +1,1 @@
+"""How many records lie where in time, as numbers, text and a picture."""

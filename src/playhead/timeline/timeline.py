@@ -1,0 +1,171 @@
+"""How many records a topic has of each stretch of time, told by where the stretches begin in its partitions."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from playhead.grammar.duration import show_duration_ms
+from playhead.grammar.instant import show_ms
+from playhead.record import Slice
+from playhead.source import Place
+
+_CLOCKS_DIFFER_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A stretch of time, `[from_ms, to_ms)`, and how many offsets stand there."""
+
+    from_ms: int
+    to_ms: int
+    offsets: int
+    missing: int = 0
+    """How many of them are not in the target, where one was looked at."""
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "from": show_ms(self.from_ms),
+            "to": show_ms(self.to_ms),
+            "records": self.offsets,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """Of so many records so many have a time from before the bucket in which they stand."""
+
+    looked_at: int
+    earlier: int
+    first: tuple[Place, int, int] | None = None
+    """The first of them: its place, offset and time."""
+
+    def text(self) -> str | None:
+        """A sentence; None where nothing is out of order."""
+        if self.first is None:
+            return None
+        (topic, partition), offset, time_ms = self.first
+        return (
+            f"clocks disagree: of {self.looked_at:,} records that were looked at {self.earlier:,} are older "
+            f"than the bucket in which they count, first {topic}:{partition} offset {offset} of "
+            f"{show_ms(time_ms)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Instants, and at which offset of each partition the first record stands that is not before them.
+
+    Counts made of it are of offsets, and so about those of records: a transaction's marker has an
+    offset and is no record, nor is what was compacted away; and a record out of order counts where it
+    stands in the log.
+    """
+
+    title: str
+    edges_ms: tuple[int, ...]
+    offsets: Mapping[Place, tuple[int, ...]]
+    """As many as there are edges; they never fall."""
+    held: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    """What each partition holds in all, half-open."""
+    disorder: "Disorder | None" = None
+    """How well the times of some records agree with where they stand; None where none was looked at."""
+
+    def __post_init__(self) -> None:
+        wrong = [place for place, at in self.offsets.items() if len(at) != len(self.edges_ms)]
+        if len(self.edges_ms) < 2 or wrong:
+            raise ValueError(f"Timeline: needed an offset for each of two edges or more: {wrong}")
+
+    def buckets(self, missing: Iterable[Slice] = ()) -> list[Bucket]:
+        """All partitions together; `missing` are offsets that the target does not have."""
+        counts = [0] * (len(self.edges_ms) - 1)
+        for at in self.offsets.values():
+            for index, (start, end) in enumerate(pairwise(at)):
+                counts[index] += end - start
+        absent = self._spread(missing)
+        return [
+            Bucket(*edges, counts[index], absent[index])
+            for index, edges in enumerate(pairwise(self.edges_ms))
+        ]
+
+    def _spread(self, missing: Iterable[Slice]) -> list[int]:
+        found = [0] * (len(self.edges_ms) - 1)
+        for slice_ in missing:
+            at = self.offsets.get((slice_.topic, slice_.partition), ())
+            start = max(0, bisect_right(at, slice_.from_offset) - 1)
+            for index in range(start, min(bisect_left(at, slice_.to_offset), len(found))):
+                inside = min(at[index + 1], slice_.to_offset) - max(at[index], slice_.from_offset)
+                found[index] += max(0, inside)
+        return found
+
+    def disorder_in(
+        self, place: Place, offsets: Sequence[int], times_ms: Sequence[int]
+    ) -> Disorder:
+        """How many of some records have a time from before the bucket in which they stand."""
+        at = self.offsets[place]
+        step_ms = (self.edges_ms[-1] - self.edges_ms[0]) // (len(self.edges_ms) - 1)
+        differ_ms = max(step_ms, _CLOCKS_DIFFER_MS)
+        earlier = [
+            (place, offset, time_ms)
+            for offset, time_ms in zip(offsets, times_ms, strict=True)
+            if (index := bisect_right(at, offset) - 1) >= 0
+            and 0 <= time_ms < self.edges_ms[index] - differ_ms
+        ]
+        return Disorder(len(offsets), len(earlier), earlier[0] if earlier else None)
+
+    @property
+    def counted(self) -> int:
+        return sum(at[-1] - at[0] for at in self.offsets.values())
+
+    @property
+    def before(self) -> int:
+        """Offsets that stand before the first edge."""
+        return sum(self.offsets[place][0] - start for place, (start, _) in self.held.items())
+
+    @property
+    def after(self) -> int:
+        """Offsets that stand after the last edge."""
+        return sum(end - self.offsets[place][-1] for place, (_, end) in self.held.items())
+
+    def caption(self) -> str:
+        """One line: what it is of, from when to when, and how much it is."""
+        first, last = self.edges_ms[0], self.edges_ms[-1]
+        step = show_duration_ms((last - first) // (len(self.edges_ms) - 1))
+        return (
+            f"{self.title}: about {self.counted:,} records from {show_ms(first)} to {show_ms(last)}, "
+            f"{len(self.edges_ms) - 1} buckets of {step}"
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "topic": self.title,
+            "from": show_ms(self.edges_ms[0]),
+            "to": show_ms(self.edges_ms[-1]),
+            "is_approximate": True,
+            "records": self.counted,
+            "before": self.before,
+            "after": self.after,
+            "partitions": len(self.offsets),
+            "clocks": self.disorder.text() if self.disorder else None,
+            "buckets": [each.row() for each in self.buckets()],
+        }
+
+
+def edges_between(from_ms: int, to_ms: int, buckets: int) -> tuple[int, ...]:
+    """Edges as far apart as whole milliseconds let them be; fewer where there are not so many."""
+    length = max(to_ms - from_ms, 1)
+    count = max(1, min(buckets, length))
+    return tuple(from_ms + length * index // count for index in range(count + 1))
+
+
+def labels(edges_ms: Sequence[int]) -> list[str]:
+    """The edges as short as the whole of them allows: a time of day, or a date."""
+    lasting_ms = edges_ms[-1] - edges_ms[0]
+    texts = [show_ms(each) for each in edges_ms]
+    if lasting_ms >= 3 * 86_400_000:
+        return [text[:-14] for text in texts]
+    if lasting_ms >= 20 * 3_600_000:
+        return [f"{text[-19:-14]} {text[-13:-8]}" for text in texts]
+    if lasting_ms >= 600_000:
+        return [text[-13:-8] for text in texts]
+    return [text[-13:-5] for text in texts] if lasting_ms >= 5_000 else [t[-13:-1] for t in texts]

@@ -1,0 +1,222 @@
+"""Makes the catalog of a capture, several parts of a large file at once, and keeps it for whoever comes next."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache, partial
+from io import BytesIO
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import playhead
+from playhead.errors import PlayheadError, Refused
+from playhead.host import private_files
+from playhead.host.clock import SystemClock
+from playhead.host.paths import cache_dir
+from playhead.host.runtimes import command_of
+from playhead.task.job import seldom_collecting
+from playhead.traffic.catalog import Catalog
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.formats import rrpair
+from playhead.traffic.formats.rrpair import Part
+from playhead.traffic.index import TrafficIndex
+from playhead.traffic.snapshot import Snapshot, is_packed
+
+_PART_BYTES: Final = 32 << 20
+# Of a very large file: fewer parts cost fewer processes, and a few for each core end at about the same time.
+_PARTS_A_CORE: Final = 3
+_SOUGHT_BYTES: Final = 64 << 20
+_MOST_KEPT: Final = 32
+_MOST_REMEMBERED: Final = 4
+_WORKER_WITHIN_S: Final = 3_600
+_remembered: dict[str, TrafficIndex] = {}
+_lock = Lock()
+
+Scan = Callable[[Snapshot], Catalog]
+
+
+class CaptureChanged(Refused):
+    """Somebody writes to a file of the capture while it is read."""
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        super().__init__(
+            f"capture {id_} changed while it was read",
+            hint="wait until it is complete; what is read of it must stay as it is",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CaptureChanged, (self.id,)
+
+
+class ScanFailed(PlayheadError):
+    """A process that scanned a part of a capture came to no good end."""
+
+
+def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> TrafficIndex:
+    """From memory, from the user's cache, or by going through the capture; `scan` None is for RRPairs."""
+    stamp = snapshot.stamp()
+    asked = json.dumps([_code(), kind, filter_, snapshot.id, stamp])
+    key = hashlib.sha256(asked.encode()).hexdigest()
+    with _lock:
+        known = _remembered.get(key)
+        if known is None:
+            catalog = _kept(key)
+            if catalog is None:
+                catalog = _made(snapshot, kind, filter_, scan)
+                if snapshot.stamp() != stamp:
+                    raise CaptureChanged(snapshot.id)
+                _keep(key, catalog)
+            known = TrafficIndex.of(catalog)
+        while len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)))
+        _remembered[key] = known
+    return known
+
+
+def _made(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> Catalog:
+    with ThreadPoolExecutor(1, thread_name_prefix="fingerprint") as beside:
+        print_ = beside.submit(fingerprint, snapshot)
+        with seldom_collecting():
+            catalog = scan(snapshot) if scan is not None else _of_rrpairs(snapshot, filter_)
+        catalog.identity = f"{kind}:{print_.result()}"
+    return catalog
+
+
+def fingerprint(snapshot: Snapshot) -> str:
+    """Of all bytes of all files, wherever they are."""
+    whole = hashlib.sha256()
+    for file in snapshot.files:
+        with file.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").digest()
+        whole.update(digest)
+    return whole.hexdigest()[:32]
+
+
+# --- in parts
+
+
+def _of_rrpairs(snapshot: Snapshot, filter_: str | None) -> Catalog:
+    parts = [*_parts(snapshot)]
+    workers = os.cpu_count() or 1
+    if len(parts) <= len(snapshot.files) or workers == 1:
+        read = TrafficFilter.parse(filter_, snapshot=snapshot.id) if filter_ else None
+        found: Iterator[Catalog] = (
+            rrpair.scan(snapshot, Part(index, 0, None), read)
+            for index in range(len(snapshot.files))
+        )
+        return _merged([Part(index, 0, None) for index in range(len(snapshot.files))], found)
+    with ThreadPoolExecutor(workers, thread_name_prefix="scan") as pool:
+        return _merged(parts, pool.map(partial(_elsewhere, snapshot, filter_), parts))
+
+
+def _merged(parts: Sequence[Part], found: Iterator[Catalog]) -> Catalog:
+    catalog, lines = Catalog(), 0
+    for part, each in zip(parts, found, strict=True):
+        lines = lines if part.start else 0
+        catalog.merge(each, lines)
+        lines += each.counts.get("lines", 0)
+    return catalog
+
+
+def _parts(snapshot: Snapshot) -> Iterator[Part]:
+    """Large files in several parts, each beginning where a document does."""
+    for index, file in enumerate(snapshot.files):
+        size = file.stat().st_size
+        if size < 2 * _PART_BYTES or is_packed(file):
+            yield Part(index, 0, None)
+            continue
+        start, step = 0, max(_PART_BYTES, size // (_PARTS_A_CORE * (os.cpu_count() or 1)))
+        for target in range(step, size - step // 2, step):
+            end = _document_after(file, max(target, start))
+            if end is not None and end > start:
+                yield Part(index, start, end)
+                start = end
+        yield Part(index, start, None)
+
+
+def _document_after(file: Path, at: int) -> int | None:
+    """Where the next line begins that opens an object; inside of a pretty-printed one lines are indented."""
+    with file.open("rb") as opened:
+        opened.seek(at)
+        end = at + len(opened.readline(_SOUGHT_BYTES))
+        while end < at + _SOUGHT_BYTES:
+            line = opened.readline(_SOUGHT_BYTES)
+            if not line or line.startswith(b"{"):
+                return end if line else None
+            end += len(line)
+    return None
+
+
+def _elsewhere(snapshot: Snapshot, filter_: str | None, part: Part) -> Catalog:
+    asked = {
+        "id": snapshot.id,
+        "files": [str(file) for file in snapshot.files],
+        "filter": filter_,
+        "part": [part.file, part.start, part.end],
+    }
+    with subprocess.Popen(
+        command_of("playhead.traffic.scan_worker"),
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as worker:
+        try:
+            answer, said = worker.communicate(json.dumps(asked).encode(), _WORKER_WITHIN_S)
+        except BaseException:
+            worker.kill()
+            raise
+    if worker.returncode:
+        last = said.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ScanFailed(f"scanning a part of {snapshot.shown(part.file)} failed: {last}")
+    return Catalog.read(BytesIO(answer))
+
+
+def _environment() -> Mapping[str, str]:
+    """Where this very package is found again."""
+    ours = str(Path(playhead.__file__).parents[1])
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{ours}{os.pathsep}{path}" if path else ours}
+
+
+# --- kept
+
+
+@lru_cache(maxsize=1)
+def _code() -> list[object]:
+    """What says whether a catalog was made by the very code that will read it."""
+    ours = sorted(Path(__file__).parent.rglob("*.py"))
+    states = [file.stat() for file in ours]
+    return [playhead.__version__, [(each.st_size, each.st_mtime_ns) for each in states]]
+
+
+def _folder() -> Path:
+    return cache_dir() / "traffic"
+
+
+def _kept(key: str) -> Catalog | None:
+    try:
+        with (_folder() / key).open("rb") as file:
+            return Catalog.read(file)
+    except (OSError, ValueError, EOFError, KeyError, TypeError):
+        return None
+
+
+def _keep(key: str, catalog: Catalog) -> None:
+    """Tasks in other processes find it there; where it cannot be kept they make their own."""
+    folder = _folder()
+    with suppress(OSError):
+        private_files.folder(folder)
+        aside = folder / f".{key}.{os.getpid()}.{SystemClock().now_ns()}"
+        with private_files.opened(aside, "wb") as file:
+            catalog.write(file)
+        aside.replace(folder / key)
+        held = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+        for old in held[:-_MOST_KEPT]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Which pairs of captured traffic are meant."""

@@ -1,0 +1,1 @@
+"""The recordings that can be read, one module for each."""

@@ -1,0 +1,124 @@
+"""GoReplay files: the bodies of their HTTP requests are records."""
+
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from typing import BinaryIO, Final, NamedTuple
+
+from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.formats.http import HttpRequest, parse_request
+from playhead.traffic.formats.numbered import Entry, Gathering, columns_from, topic_named
+from playhead.traffic.json_numbers import Strange
+from playhead.traffic.record_columns import Columns
+from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
+
+_END: Final = "🐵🙈🙉\n".encode()
+_META = re.compile(rb"([123]) ([0-9A-Za-z]{1,64}) ([0-9]{1,19})(?: -?[0-9]{1,19})?\r?\n")
+_REQUEST: Final = b"1"
+
+
+class Payload(NamedTuple):
+    """One entry of a file; `reason` says why it is none of GoReplay's."""
+
+    line: int
+    start: int
+    kind: bytes
+    time_ns: int
+    raw: bytes
+    reason: str | None = None
+
+
+def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
+    """All entries. The last one counts without a separator behind it, if it is whole."""
+    line = 1
+    while True:
+        parts: list[bytes] = []
+        size = 0
+        for raw in iter(lambda: file.readline(LONGEST), b""):
+            parts.append(raw)
+            size += len(raw)
+            if size > LONGEST:
+                raise Strange(f"line {line}: an entry of more than {LONGEST >> 20} MB")
+            if raw == _END:
+                break
+        if not any(part.strip() for part in parts):
+            return
+        yield _payload(line, at, parts)
+        line, at = line + len(parts), at + size
+
+
+def _payload(line: int, at: int, parts: list[bytes]) -> Payload:
+    meta = _META.fullmatch(parts[0])
+    if meta is None:
+        return Payload(line, at, b"", 0, b"", "a first line that GoReplay does not write")
+    raw = b"".join(parts[1:])
+    if raw.endswith(_END):
+        raw = raw.removesuffix(_END).removesuffix(b"\n")
+    return Payload(line, at, meta[1], int(meta[3]), raw)
+
+
+def scan(snapshot: Snapshot) -> Catalog:
+    catalog = Catalog()
+    rows = Gathering(catalog, (topic_named(snapshot.id), 0))
+    number = stop = 0
+    with opened(snapshot.files[0]) as file:
+        try:
+            for each in payloads(file):
+                rows.begin(each.start, number)
+                number += _entered(catalog, rows, each, (number, snapshot.shown(0)))
+                stop = file.tell()
+        except Strange as exc:
+            raise NoSnapshot(str(snapshot.files[0]), reason=str(exc)) from exc
+    rows.end(stop)
+    return catalog
+
+
+def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> bool:
+    """Whether it is a request, which has a number."""
+    if each.reason is not None:
+        catalog.count("unread")
+        catalog.trouble(each.reason, at[1], each.line)
+        return False
+    if each.kind != _REQUEST:
+        catalog.count("responses")
+        return False
+    _enter(catalog, rows, each, at)
+    return True
+
+
+def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> None:
+    number, name = at
+    catalog.count("requests")
+    try:
+        request = parse_request(each.raw)
+    except Strange as exc:
+        catalog.count("unread")
+        catalog.trouble(str(exc), name, each.line)
+        return
+    if request.body is None:
+        catalog.count("bodiless")
+    else:
+        rows.add(number, each.time_ns // 1_000_000)
+
+
+def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+    """Its requests with a body, by their numbers."""
+    del row, catalog
+    entries: list[Entry] = []
+    number = -1
+    for each in payloads(BytesIO(data)):
+        if each.reason is not None or each.kind != _REQUEST:
+            continue
+        number += 1
+        request = _request(each)
+        if request is not None and request.body is not None:
+            time_ms = each.time_ns // 1_000_000
+            entries.append((number, time_ms, None, request.body, request.headers()))
+    return columns_from(entries)
+
+
+def _request(each: Payload) -> HttpRequest | None:
+    try:
+        return parse_request(each.raw)
+    except Strange:
+        return None

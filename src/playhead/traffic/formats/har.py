@@ -1,0 +1,115 @@
+"""HAR files: the bodies of their requests are records."""
+
+import base64
+import json
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.formats.http import HttpRequest
+from playhead.traffic.formats.numbered import Entry, columns_from, topic_named
+from playhead.traffic.json_numbers import Strange
+from playhead.traffic.pair import field, instant_ns
+from playhead.traffic.record_columns import Columns
+from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
+
+
+def scan(snapshot: Snapshot) -> Catalog:
+    """A HAR is one document, so it is one row, and is read as a whole."""
+    with opened(snapshot.files[0]) as file:
+        data = file.read(LONGEST + 1)
+    catalog = Catalog()
+    name = str(snapshot.files[0])
+    if len(data) > LONGEST:
+        raise NoSnapshot(name, reason=f"it holds more than {LONGEST >> 20} MB in one document")
+    try:
+        entries = _entries(data)
+    except (ValueError, RecursionError) as exc:
+        raise NoSnapshot(name, reason=f"it is no HAR: {exc}") from exc
+    found: list[Entry] = []
+    for number, each in enumerate(entries):
+        catalog.count("requests")
+        try:
+            entry = _record(number, each)
+        except Strange as exc:
+            catalog.count("unread")
+            catalog.trouble(f"entry {number}: {exc}", snapshot.shown(0), 1)
+            continue
+        if entry is None:
+            catalog.count("bodiless")
+        else:
+            found.append(entry)
+    if found:
+        times = [each[1] for each in found]
+        row = Row(
+            0, 0, len(data), -1, 0, found[0][0], found[-1][0], len(found),
+            min(times), max(times), -1, -1, 0,
+        )  # fmt: skip
+        catalog.add((topic_named(snapshot.id), 0), row)
+        catalog.count("records", len(found))
+    return catalog
+
+
+def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+    del row, catalog
+    return columns_from([*_readable(_entries(data))])
+
+
+def _readable(entries: list[Any]) -> Iterator[Entry]:
+    for number, each in enumerate(entries):
+        try:
+            entry = _record(number, each)
+        except Strange:
+            continue
+        if entry is not None:
+            yield entry
+
+
+def _entries(data: bytes) -> list[Any]:
+    document = json.loads(data.decode("utf-8-sig"))
+    entries = field(document, "log", "entries")
+    if isinstance(entries, list):
+        return entries
+    raise ValueError("it has no log with entries")
+
+
+def _record(number: int, entry: Any) -> Entry | None:
+    """None for a request without a body."""
+    request = field(entry, "request")
+    if not isinstance(request, dict):
+        raise Strange("it has no request")
+    written = field(entry, "startedDateTime")
+    started_ns = instant_ns(written) if isinstance(written, str) else None
+    if started_ns is None:
+        raise Strange(f"its time is {str(written)[:40]!r}")
+    body = _body(request.get("postData"))
+    if body is None:
+        return None
+    kind = field(request, "postData", "mimeType")
+    shown = HttpRequest(
+        str(request.get("method", "")),
+        str(request.get("url", "")),
+        kind if isinstance(kind, str) else None,
+        body,
+    )
+    return number, started_ns // 1_000_000, None, body, shown.headers()
+
+
+def _body(posted: Any) -> bytes | None:
+    if not isinstance(posted, dict):
+        return None
+    text = posted.get("text")
+    if isinstance(text, str) and posted.get("encoding") == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except (NotBase64, ValueError) as exc:
+            raise Strange("a body that is said to be base64 and is not") from exc
+    if isinstance(text, str) and text:
+        return text.encode("utf-8", "surrogatepass")
+    fields = posted.get("params")
+    if not isinstance(fields, list) or not fields:
+        return None
+    pairs = [(str(field(each, "name") or ""), str(field(each, "value") or "")) for each in fields]
+    return urlencode(pairs).encode()

@@ -1,0 +1,86 @@
+"""Requests of HTTP/1.x as they were captured, and the records that their bodies make."""
+
+import re
+from typing import Final, NamedTuple
+
+from playhead.record import Headers
+from playhead.traffic.json_numbers import Strange
+
+_REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) (\S+) HTTP/\d(?:\.\d)?\r?\n")
+_KEPT: Final = "content-type"
+_MOST_PART: Final = 1 << 31
+
+
+class HttpRequest(NamedTuple):
+    """What of a request goes into a record: no cookie and no secret of its headers does."""
+
+    method: str
+    url: str
+    content_type: str | None
+    body: bytes | None
+
+    def headers(self) -> Headers:
+        found = [("http.method", self.method.encode()), ("http.url", self.url.encode())]
+        if self.content_type is not None:
+            found.append((_KEPT, self.content_type.encode()))
+        return tuple(found)
+
+
+def parse_request(raw: bytes) -> HttpRequest:
+    """Raises `Strange` for what is no request, or has been cut off."""
+    line = _REQUEST_LINE.match(raw)
+    if line is None:
+        raise Strange("a payload that is no HTTP request")
+    fields, body = _split(raw[line.end() :])
+    if "chunked" in fields.get("transfer-encoding", "").lower():
+        body = _joined(body)
+    elif "content-length" in fields:
+        length = fields["content-length"]
+        if not (length.isascii() and length.isdigit() and len(length) < 19):
+            raise Strange(f"a content length {length[:20]!r}")
+        if int(length) > len(body):
+            raise Strange("a request whose body is cut off")
+        body = body[: int(length)]
+    has_body = body or fields.get("content-length", "0").strip("0")
+    content_type = fields.get(_KEPT)
+    url = line[2].decode("utf-8", "backslashreplace")
+    return HttpRequest(line[1].decode(), url, content_type, body if has_body else None)
+
+
+def _split(rest: bytes) -> tuple[dict[str, str], bytes]:
+    end = re.compile(rb"\r?\n").match(rest)
+    if end is not None:  # no headers at all
+        return {}, rest[end.end() :]
+    edge = re.compile(rb"\r?\n\r?\n").search(rest)
+    if edge is None:
+        return _fields(rest), b""
+    return _fields(rest[: edge.start()]), rest[edge.end() :]
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    pairs = (line.partition(b":") for line in head.splitlines())
+    return {
+        name.strip().lower().decode("latin-1"): value.strip().decode("latin-1")
+        for name, colon, value in pairs
+        if colon
+    }
+
+
+def _joined(body: bytes) -> bytes:
+    """A body that came in parts, each with its length in front."""
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        end = body.find(b"\n", at)
+        size = body[at:end].partition(b";")[0].strip() if end >= 0 else b""
+        if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
+            raise Strange("a request whose body is cut off")
+        length = int(size, 16)
+        if length == 0:
+            return b"".join(parts)
+        part = body[end + 1 : end + 1 + length]
+        if len(part) < length or length > _MOST_PART:
+            raise Strange("a request whose body is cut off")
+        parts.append(part)
+        at = end + 1 + length
+        at = body.find(b"\n", at) + 1 or len(body)

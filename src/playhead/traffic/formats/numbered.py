@@ -1,0 +1,73 @@
+"""Rows of captures that are one partition, numbered from 0: GoReplay, HAR, an extract."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from playhead.record import Headers, TimestampType
+from playhead.source import Place
+from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.record_columns import Columns
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
+_MOST_RECORDS: Final = 1_000
+_MOST_BYTES: Final = 1 << 20
+Entry = tuple[int, int, bytes | None, bytes | None, Headers]
+"""Number, time, key, value, headers."""
+
+
+def topic_named(id_: str) -> str:
+    """A topic's name made of a file's."""
+    name = _NOT_IN_A_NAME.sub("-", id_).strip("-")[:200]
+    return name if name.strip(".") else "capture"
+
+
+def columns_from(entries: Sequence[Entry]) -> Columns:
+    return Columns(
+        [each[0] for each in entries],
+        [each[1] for each in entries],
+        TimestampType.CREATE_TIME.value,
+        [each[2] for each in entries],
+        [each[3] for each in entries],
+        [each[4] for each in entries],
+    )
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Puts records that stand side by side in a file into rows, each of which is read at once."""
+
+    catalog: Catalog
+    place: Place
+    base: int = 0
+    _numbers: list[int] = field(default_factory=list)
+    _times: list[int] = field(default_factory=list)
+    _start: int = 0
+
+    def begin(self, start: int, number: int) -> None:
+        """What comes next stands at this byte and has this number; ends the row that is full."""
+        is_full = len(self._numbers) >= _MOST_RECORDS or start - self._start >= _MOST_BYTES
+        if is_full:
+            self.end(start)
+        if not self._numbers and number != self.base:
+            self._start, self.base = start, number
+
+    def add(self, number: int, time_ms: int) -> None:
+        """It is a record."""
+        self._numbers.append(number - self.base)
+        self._times.append(time_ms)
+
+    def end(self, stop: int) -> None:
+        """A row of what was added, up to this byte."""
+        if not self._numbers:
+            return
+        numbers, times = self._numbers, self._times
+        row = Row(
+            0, self._start, stop - self._start, -1, self.base,
+            numbers[0], numbers[-1], len(numbers), min(times), max(times), -1, -1, 0,
+        )  # fmt: skip
+        self.catalog.add(self.place, row)
+        self.catalog.count("records", len(numbers))
+        self.base += numbers[-1] + 1
+        self._numbers, self._times, self._start = [], [], stop

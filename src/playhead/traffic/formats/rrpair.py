@@ -1,0 +1,197 @@
+"""RRPairs: one pass that finds the records of every Fetch and Produce, and reading them again by their places."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from playhead.traffic.aborted import is_control
+from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.json_documents import Document, documents
+from playhead.traffic.json_numbers import Strange, one_of
+from playhead.traffic.pair import Pair, field, time_ns
+from playhead.traffic.record_columns import Columns, Outline, columns_of, outline_of
+from playhead.traffic.record_sets import ROWS, Lot, lots_of, topic_id_of
+from playhead.traffic.snapshot import Snapshot, opened
+
+_RECORDS = re.compile(rb'"records"\s*:\s*\{')
+# What was no text may have become this on its way into one.
+_REPLACED: Final = ("\ufffd".encode(), b"\\ufffd")
+_ID = b'"topicId"'
+_DECODER = json.JSONDecoder()
+Where = tuple[str, int]
+"""File and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of one file of a capture, from one line's beginning to another's."""
+
+    file: int
+    start: int
+    end: int | None
+
+
+def scan(snapshot: Snapshot, part: Part, filter_: TrafficFilter | None) -> Catalog:
+    """Everything that a part has. Lines are counted from the part's first one."""
+    catalog = Catalog()
+    with opened(snapshot.files[part.file]) as file:
+        file.seek(part.start)
+        for each in documents(file, start=part.start, end=part.end):
+            catalog.count("lines", each.lines)
+            where = (snapshot.shown(part.file), each.line)
+            if not isinstance(each, Document):
+                if each.reason is not None:
+                    catalog.count("unread")
+                    catalog.trouble(each.reason, *where)
+                continue
+            catalog.count("pairs")
+            if filter_ is None or filter_.matches(each.held):
+                _enter(catalog, part.file, each, where)
+            else:
+                catalog.count("filtered")
+                if _ID in each.raw:
+                    _learn_names(catalog, each.held)
+    return catalog
+
+
+def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> None:
+    pair = document.held
+    if "kafka" not in pair and pair.get("l7protocol") != "kafka":
+        catalog.count("other")
+        if pair.get("msgType", "rrpair") != "rrpair":
+            catalog.trouble(f"msgType {str(pair['msgType'])[:20]!r}", *where)
+        return
+    catalog.count("kafka")
+    if _ID in document.raw:
+        _learn_names(catalog, pair)
+    read = lots_of(pair)
+    if read.aborted or read.refused:
+        catalog.count("aborted", read.aborted)
+        catalog.count("refused", read.refused)
+    for reason in read.strange:
+        catalog.count("strange")
+        catalog.trouble(reason, *where)
+    starts = _starts(document.raw) if read.lots else []
+    if len(starts) != read.located or len({lot.is_produce for lot in read.lots}) > 1:
+        starts = []  # nobody knows which is whose
+    for nth, lot in enumerate(read.lots):
+        _enter_lot(catalog, (file, document, where), (nth, lot), starts)
+    if read.lots and (_REPLACED[0] in document.raw or _REPLACED[1] in document.raw):
+        catalog.count("replaced")
+
+
+def _starts(raw: bytes) -> list[int]:
+    """Where the objects under the key `records` begin. In a text every quotation mark has a backslash before it."""
+    return [
+        found.end() - 1
+        for found in _RECORDS.finditer(raw)
+        if not raw.startswith(b"\\", found.start() - 1)
+    ]
+
+
+def _enter_lot(
+    catalog: Catalog,
+    at: tuple[int, Document, Where],
+    numbered: tuple[int, Lot],
+    starts: list[int],
+) -> None:
+    file, document, where = at
+    nth, lot = numbered
+    if not lot.rows or is_control(lot.set):
+        catalog.count("markers", len(lot.rows))
+        return
+    try:
+        outline = outline_of(lot)
+    except Strange as exc:
+        catalog.count("strange")
+        catalog.trouble(str(exc), *where)
+        return
+    start, length = document.start, len(document.raw)
+    if lot.located >= 0 and starts:
+        first = starts[lot.located]
+        end = starts[lot.located + 1] if lot.located + 1 < len(starts) else length
+        start, length, nth = start + first, end - first, -1
+    catalog.count("lots")
+    catalog.count("records", outline.count)
+    pair_ns = time_ns(document.held)
+    pair_ms = -1 if pair_ns is None else pair_ns // 1_000_000
+    row = _row((file, start, length, nth), lot, outline, pair_ms)
+    catalog.add((lot.topic, lot.partition), row)
+
+
+def _row(at: tuple[int, int, int, int], lot: Lot, outline: Outline, pair_ms: int) -> Row:
+    # What was produced may well be set again by the broker, so it says nothing against what was fetched.
+    mark = 0 if lot.is_produce else _mark(lot.rows[0])
+    return Row(
+        *at,
+        -1 if lot.base is None else lot.base,
+        outline.first,
+        outline.last,
+        outline.count,
+        outline.least_ms,
+        outline.most_ms,
+        pair_ms,
+        lot.append_ms,
+        mark,
+    )
+
+
+def _mark(row: Any) -> int:
+    """Never 0, which says nothing."""
+    parts = {name: row[name] for name in row if not name.startswith(("offset", "timestamp"))}
+    return zlib.crc32(json.dumps(parts, sort_keys=True).encode()) | 1 << 32
+
+
+def _learn_names(catalog: Catalog, pair: Pair) -> None:
+    """Topics that a pair names together with their ids."""
+    for side in ("request", "response"):
+        body = field(pair, "kafka", side)
+        for found in body.values() if isinstance(body, dict) else ():
+            topics = field(found, "topics")
+            for topic in topics if isinstance(topics, list) else ():
+                _learn(catalog, topic)
+
+
+def _learn(catalog: Catalog, topic: Any) -> None:
+    if not isinstance(topic, Mapping) or "topicId" not in topic:
+        return
+    name = topic.get("name")
+    try:
+        id_ = topic_id_of(topic)
+    except Strange:
+        return
+    if id_ is not None and isinstance(name, str) and name:
+        catalog.names[id_] = name
+
+
+# --- again, by their places
+
+
+def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+    """The records of a row, from the bytes that it names."""
+    del catalog
+    if row.nth < 0:
+        set_, _ = _DECODER.raw_decode(data.decode())
+        return columns_of(Lot("", 0, set_, one_of(set_, ROWS), False, _base(row), row.append_ms))
+    pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
+    return columns_of(replace(lots_of(pair).lots[row.nth], base=_base(row)))
+
+
+def _base(row: Row) -> int | None:
+    return None if row.base < 0 else row.base
+
+
+def pairs(snapshot: Snapshot) -> Iterator[tuple[str, Document | str]]:
+    """Every pair with its place, and the reason where there is none."""
+    for index, path in enumerate(snapshot.files):
+        with opened(path) as file:
+            for each in documents(file):
+                where = f"{snapshot.shown(index)}:{each.line}"
+                if isinstance(each, Document):
+                    yield where, each
+                elif each.reason is not None:
+                    yield where, each.reason

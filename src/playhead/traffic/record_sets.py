@@ -1,0 +1,321 @@
+"""Where the records of a captured Fetch or Produce are: one lot for each set that it carried."""
+
+import base64
+import re
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from playhead.traffic.aborted import Aborted
+from playhead.traffic.json_numbers import Strange, is_number, number, one_of
+from playhead.traffic.pair import Pair, as_text, field
+from playhead.traffic.pair_path import canonical_uuid
+
+TOPICS: Final = ("topics", "responses", "topicData")
+PARTITIONS: Final = ("partitions", "partitionData", "partitionResponses")
+PARTITION: Final = ("index", "partition", "partitionIndex", "id")
+TOPIC: Final = ("name", "topic", "topicName")
+RECORDS: Final = ("records", "recordSet", "recordBatches", "batches", "messages")
+ROWS: Final = ("records", "messages")
+BASE_OFFSET: Final = ("baseOffset", "firstOffset")
+_SETS: Final = ("batches", "recordBatches")
+_LARGEST_PARTITION = 9_999
+MOST_OFFSET: Final = (1 << 62) - 1
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+ID_MARK: Final = "id:"
+# Structured values beside the records that carry none.
+_BESIDE_TOPICS: Final = {"nodeEndpoints", "forgottenTopicsData", "forgottenTopics"}
+_BESIDE_RECORDS: Final = {
+    "abortedTransactions",
+    "divergingEpoch",
+    "currentLeader",
+    "snapshotId",
+    "recordErrors",
+}
+_OF_A_SET: Final = {"attributes"}
+_WITH_RECORDS: Final = ("ShareFetchResponse", "FetchSnapshotResponse")
+
+
+@dataclass(slots=True)
+class Lot:
+    """A set of records of one partition, as the pair has it."""
+
+    topic: str
+    """Its name, or its id behind `id:` where the pair has no name."""
+    partition: int
+    set: Mapping[str, Any]
+    """The set's own fields; empty where records stand without a set."""
+    rows: Sequence[Any]
+    is_produce: bool
+    base: int | None
+    """The offset that deltas count from; None where nobody knows it."""
+    append_ms: int = -1
+    """The time that the broker gave to what was produced; -1 when it gave none."""
+    located: int = -1
+    """How many objects under the key `records` of a partition stand before this one in the pair."""
+
+
+@dataclass(slots=True)
+class Read:
+    """What one pair has: lots, and what could not be understood."""
+
+    lots: list[Lot]
+    strange: list[str]
+    refused: int = 0
+    """Sets that the broker refused when they were produced."""
+    located: int = 0
+    aborted: int = 0
+    """Records of transactions that were aborted, which the application never saw."""
+
+
+def lots_of(pair: Pair) -> Read:
+    """All that a pair of the Kafka protocol carries; never raises."""
+    read = Read([], [])
+    kafka = pair.get("kafka")
+    if not isinstance(kafka, dict):
+        read.strange.append("no object `kafka`")
+        return read
+    request, response = kafka.get("request"), kafka.get("response")
+    try:
+        _of_fetch(read, field(response, "FetchResponse"))
+        _of_produce(read, field(request, "ProduceRequest"), field(response, "ProduceResponse"))
+        _need_known(pair, request, response)
+    except Strange as exc:
+        read.strange.append(str(exc))
+    return read
+
+
+def _need_known(pair: Pair, request: Any, response: Any) -> None:
+    command = as_text(pair.get("command"))
+    for name in _WITH_RECORDS:
+        if field(response, name):
+            raise Strange(f"{name}: its records are not read here")
+    needed = {"Fetch": ("FetchResponse", response), "Produce": ("ProduceRequest", request)}
+    if command in needed:
+        name, carrier = needed[command]
+        others = [each for each, value in _items(carrier) if isinstance(value, dict | list | str)]
+        others = [each for each in others if each not in ("apiKey", "clientId", "correlationId")]
+        if others and name not in others:
+            raise Strange(f"a {command} without {name}, with {others[0]}")
+        if carrier is not None and not isinstance(carrier, dict):
+            raise Strange(f"a {command} whose body is no object")
+
+
+def _items(found: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(found, dict):
+        yield from found.items()
+
+
+def _of_fetch(read: Read, response: Any) -> None:
+    if response is None:
+        return
+    transactions: dict[tuple[str, int], Aborted] = {}
+    for topic, partition, held in _partitions(read, response, "FetchResponse"):
+        aborted = transactions.setdefault((topic, partition), Aborted())
+        try:
+            aborted.learn(held.get("abortedTransactions"))
+        except Strange as exc:
+            read.strange.append(f"FetchResponse: {exc}")
+            continue
+        for lot in _sets(read, held, "FetchResponse"):
+            lot.topic, lot.partition = topic, partition
+            try:
+                lot.base = number(one_of(lot.set, BASE_OFFSET))
+                is_aborted = aborted.covers(lot.set, lot.rows, lot.base)
+            except Strange as exc:
+                read.strange.append(f"FetchResponse: {exc}")
+                continue
+            if is_aborted:
+                read.aborted += len(lot.rows)
+            else:
+                read.lots.append(lot)
+
+
+def _of_produce(read: Read, request: Any, response: Any) -> None:
+    if request is None:
+        return
+    answers = _answers(read, response)
+    for topic, partition, held in _partitions(read, request, "ProduceRequest"):
+        answer = answers.get((topic, partition), _UNANSWERED)
+        for lot in _sets(read, held, "ProduceRequest"):
+            if answer.is_error:
+                read.refused += 1
+                continue
+            lot.topic, lot.partition, lot.is_produce = topic, partition, True
+            lot.base, lot.append_ms = answer.base, answer.append_ms
+            if answer.base is not None:
+                # A partition may stand there once for each of its sets.
+                answer.base += max(len(lot.rows), _length(lot.set))
+            read.lots.append(lot)
+
+
+def _length(set_: Mapping[str, Any]) -> int:
+    try:
+        return number(set_.get("lastOffsetDelta")) + 1
+    except Strange:
+        return 0
+
+
+@dataclass(slots=True)
+class _Answer:
+    is_error: bool
+    base: int | None
+    append_ms: int
+
+
+_UNANSWERED: Final = _Answer(False, None, -1)
+
+
+def _answers(read: Read, response: Any) -> dict[tuple[str, int], _Answer]:
+    found: dict[tuple[str, int], _Answer] = {}
+    if response is None:
+        return found
+    for topic, partition, held in _partitions(read, response, "ProduceResponse"):
+        if not isinstance(held, dict):
+            continue
+        try:
+            code = one_of(held, ("errorCode", "error"))
+            base = number(held.get("baseOffset"))
+            # Old brokers and formats say -1 for no time; a field that is left out means 0, which is none.
+            append_ms = number(one_of(held, ("logAppendTimeMs", "logAppendTime"))) or -1
+        except Strange as exc:
+            read.strange.append(f"ProduceResponse: {exc}")
+            continue
+        is_error = code not in (None, 0, "0", "", "NONE", "NO_ERROR", "ERROR_NONE")
+        found[topic, partition] = _Answer(is_error, base if base >= 0 else None, append_ms)
+    return found
+
+
+def _partitions(read: Read, body: Any, where: str) -> Iterator[tuple[str, int, Any]]:
+    """Topic, partition and what is said of it; what is no such thing is noted and left out."""
+    if not isinstance(body, dict):
+        raise Strange(f"{where} is no object")
+    topics = one_of(body, TOPICS)
+    if topics is None:
+        _refuse_others(body, _BESIDE_TOPICS, where)
+        return
+    if not isinstance(topics, list):
+        raise Strange(f"{where}: topics are no list")
+    for topic in topics:
+        try:
+            name = topic_of(topic)
+            partitions = one_of(topic, PARTITIONS)
+            if partitions is None:
+                _refuse_others(topic, set(), f"{where}, a topic")
+                continue
+            if not isinstance(partitions, list):
+                raise Strange(f"{where}: partitions are no list")
+        except Strange as exc:
+            read.strange.append(str(exc))
+            continue
+        for held in partitions:
+            try:
+                yield name, _partition_of(held, where), held
+            except Strange as exc:
+                read.strange.append(str(exc))
+
+
+def _partition_of(held: Any, where: str) -> int:
+    if not isinstance(held, dict):
+        raise Strange(f"{where}: a partition is no object")
+    found = number(one_of(held, PARTITION))
+    if not 0 <= found <= _LARGEST_PARTITION:
+        raise Strange(f"{where}: partition {found}")
+    return found
+
+
+def topic_of(topic: Any) -> str:
+    """A topic's name, or `id:` and its id where there is no name."""
+    if not isinstance(topic, dict):
+        raise Strange("a topic is no object")
+    name = one_of(topic, TOPIC)
+    if isinstance(name, str) and name:
+        if not _TOPIC_NAME.fullmatch(name):
+            raise Strange(f"a topic named {name[:40]!r}")
+        return name
+    id_ = topic_id_of(topic)
+    if id_ is None:
+        raise Strange("a topic without a name and without an id")
+    return ID_MARK + id_
+
+
+def topic_id_of(topic: Mapping[str, Any]) -> str | None:
+    """Canonical; None without one. It may be written as base64 of 16 bytes, or as a UUID already."""
+    found = one_of(topic, ("topicId", "topic_id"))
+    if not isinstance(found, str) or not found:
+        return None
+    try:
+        id_ = str(UUID(canonical_uuid(found)))
+    except ValueError:
+        id_ = _from_url_safe(found)
+    return id_ if UUID(id_).int else None
+
+
+def _from_url_safe(found: str) -> str:
+    """Kafka's own writing of ids: base64 for URLs, without padding."""
+    try:
+        return str(UUID(bytes=base64.urlsafe_b64decode(found + "==")))
+    except (NotBase64, ValueError):
+        raise Strange(f"a topic id {found[:40]!r}") from None
+
+
+def _sets(read: Read, held: Mapping[str, Any], where: str) -> Iterator[Lot]:
+    found = one_of(held, RECORDS)
+    if found is None or found == {} or found == [] or found == "":
+        if found is None:
+            try:
+                _refuse_others(held, _BESIDE_RECORDS, f"{where}, a partition")
+            except Strange as exc:
+                read.strange.append(str(exc))
+        located = isinstance(found, dict) and "records" in held
+        read.located += located
+        return
+    at = -1
+    if isinstance(found, dict) and "records" in held:
+        at = read.located
+        read.located += 1
+    try:
+        yield from _sets_in(found, at)
+    except Strange as exc:
+        read.strange.append(f"{where}: {exc}")
+
+
+def _sets_in(found: Any, at: int) -> Iterator[Lot]:
+    if isinstance(found, dict):
+        yield from _set(found, at)
+    elif isinstance(found, list):
+        if not all(isinstance(each, dict) for each in found):
+            raise Strange("records that are no objects")
+        with_rows = [isinstance(one_of(each, ROWS), list) for each in found]
+        if any(with_rows):
+            for each in found:
+                yield from _set(each, -1)
+        else:
+            yield Lot("", 0, {}, found, False, None)
+    else:
+        raise Strange(f"records as {type(found).__name__}, not decoded")
+
+
+def _set(found: Mapping[str, Any], at: int) -> Iterator[Lot]:
+    rows = one_of(found, ROWS)
+    if isinstance(rows, list):
+        yield Lot("", 0, found, rows, False, None, located=at)
+        return
+    sets = one_of(found, _SETS)
+    if isinstance(sets, list) and all(isinstance(each, dict) for each in sets):
+        for each in sets:
+            yield from _set(each, -1)
+        return
+    if rows is not None or sets is not None:
+        raise Strange("a set whose records are no list")
+    # Compaction leaves sets without records, and what is empty is left out.
+    _refuse_others(found, _OF_A_SET, "a set without records")
+
+
+def _refuse_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name, value in found.items():
+        is_text = isinstance(value, str) and not is_number(value) and len(value) > 64
+        if (is_text or (isinstance(value, dict | list) and value)) and name not in known:
+            raise Strange(f"{where} with {name[:40]!r}, which is not known")

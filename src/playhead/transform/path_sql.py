@@ -1,0 +1,55 @@
+"""What `value:path` is in Spark's SQL: as text, and as a type."""
+
+import re
+from collections.abc import Sequence
+
+from playhead.transform.sql_types import whole_type
+from playhead.transform.tokens import HEADERS, Step, Token
+
+OWN_FUNCTIONS = frozenset(("try_element_at",))
+"""What is called here, and not by a user."""
+# get_json_object writes numbers through a double, and knows no types: these need the exact way.
+_EXACT = re.compile(r"(decimal|dec|numeric|array|map|struct|variant)\b", re.IGNORECASE)
+
+
+def as_text(path: Token) -> str:
+    """SQL of what a path leads to, as a STRING."""
+    if path.column == HEADERS:
+        name = _literal(str(path.steps[0]))
+        found = f"filter({HEADERS}, header -> header.name = {name})"
+        return f"cast(try_element_at({found}, -1).value AS STRING)"
+    return f"get_json_object({path.column}, {_literal(_json_path(path.steps))})"
+
+
+def as_type(path: Token, type_: str) -> str:
+    """SQL of what a path leads to, as a type; NULL when it cannot be."""
+    type_ = whole_type(type_)
+    cast = f"try_cast({as_text(path)} AS {type_})"
+    if path.column == HEADERS or not is_exact(type_):
+        return cast
+    json_path = _literal(_json_path(path.steps))
+    exact = f"try_variant_get(try_parse_json({path.column}), {json_path}, {_literal(type_)})"
+    # Text is no array, so only a number has a second way, for documents that the exact one refuses.
+    return f"coalesce({exact}, {cast})" if type_.lower().startswith(("dec", "num")) else exact
+
+
+def is_exact(type_: str) -> bool:
+    """True for a type to which the way through text would lose something."""
+    return _EXACT.match(type_) is not None
+
+
+def _json_path(steps: Sequence[Step]) -> str:
+    return "$" + "".join(_json_step(step) for step in steps)
+
+
+def _json_step(step: Step) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    if re.fullmatch(r"\w+", step) or "'" in step or "?" in step:
+        return f".{step}"
+    return f"['{step}']"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
