@@ -106,6 +106,10 @@ audit: setup ## ask osv.dev about every locked version, then as supply
 docs: setup ## write the generated pages anew
 	@$(BIN)/python tools/generate.py
 
+.PHONY: site
+site: setup ## the documentation as a site, in build/site; no network
+	@$(BIN)/python tools/build_site.py build/site
+
 .PHONY: generated
 generated: setup ## the generated pages are what the code says
 	@$(BIN)/python tools/generate.py --check

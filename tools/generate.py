@@ -10,8 +10,11 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pages
 
 import playhead
 from playhead import errors
@@ -25,6 +28,9 @@ from playhead.host import faults
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "playhead"
 REFERENCE = ROOT / "docs" / "reference"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+# What the commands of the front page printed and drew; a test renews it.
+FRONT = ROOT / "tests" / "golden" / "readme"
 HEAD = "<!-- Written by tools/generate.py from the code; change the code, then run `make docs`. -->"
 
 Row = tuple[str, ...]
@@ -302,6 +308,33 @@ def abort_points() -> str:
     return page("Abort points", introduction, table(("point", "file", "function"), rows))
 
 
+# --- pages about pages, and the pictures of the front page ---------------------------------------
+
+
+def decisions() -> str:
+    introduction = (
+        "Why things are as they are: one decision a page, with what it costs. A later decision "
+        "overrides an earlier one where they differ."
+    )
+    return page("Decisions", introduction, table(("number", "decision"), pages.decisions()))
+
+
+def architecture() -> str:
+    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return pages.with_layers(ARCHITECTURE.read_text(encoding="utf-8"), contract)
+
+
+def front_page() -> str:
+    transcript = (FRONT / "transcript.txt").read_text(encoding="utf-8")
+    return pages.with_transcript(pages.HOME.read_text(encoding="utf-8"), transcript)
+
+
+def picture(name: str, *, is_dark: bool) -> str:
+    """One of the pictures that `playhead gaps --picture` drew for the front page, in one theme."""
+    drawn = (FRONT / f"{name}.svg").read_text(encoding="utf-8")
+    return pages.themed(drawn, is_dark=is_dark)
+
+
 # --- writing and checking -----------------------------------------------------------------------
 
 PAGES: dict[Path, Callable[[], str]] = {
@@ -311,6 +344,17 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "kafka-properties.md": kafka_properties,
     REFERENCE / "errors.md": error_tree,
     REFERENCE / "abort-points.md": abort_points,
+    REFERENCE / "decisions.md": decisions,
+    ARCHITECTURE: architecture,
+    pages.HOME: front_page,
+    **{
+        ROOT / "docs" / "images" / f"{name}-{theme}.svg": partial(
+            picture, name, is_dark=theme == "dark"
+        )
+        for name in ("hole", "filled")
+        for theme in ("light", "dark")
+    },
+    ROOT / "llms.txt": pages.llms,
 }
 
 
@@ -318,31 +362,30 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def stale_pages() -> dict[Path, str]:
-    """The pages that are not what the code says, and what they should be."""
-    wanted = {path: write() for path, write in PAGES.items()}
-    return {
-        path: text
-        for path, text in wanted.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    }
+def is_stale(path: Path, text: str) -> bool:
+    """Whether a page is not what the code says."""
+    return not path.exists() or path.read_text(encoding="utf-8") != text
+
+
+def check() -> None:
+    if stale := [path for path, write in PAGES.items() if is_stale(path, write())]:
+        names = ", ".join(map(relative, stale))
+        sys.exit(f"error: out of date: {names}\nhint: run `make docs` and commit what it writes")
+
+
+def write_all() -> None:
+    """Write what is stale, in order: llms.txt is made of the pages before it."""
+    for path, write in PAGES.items():
+        if is_stale(path, text := write()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {relative(path)}")
 
 
 def main(arguments: list[str]) -> None:
-    stale = stale_pages()
-    if arguments == ["--check"]:
-        if stale:
-            names = ", ".join(relative(path) for path in stale)
-            sys.exit(
-                f"error: out of date: {names}\nhint: run `make docs` and commit what it writes"
-            )
-        return
-    if arguments:
+    if arguments not in ([], ["--check"]):
         sys.exit(f"error: unknown arguments {arguments}\nhint: none, or --check")
-    for path, text in stale.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(f"wrote {relative(path)}")
+    check() if arguments else write_all()
 
 
 if __name__ == "__main__":
