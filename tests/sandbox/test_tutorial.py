@@ -25,7 +25,7 @@ BLOCK = re.compile(
 )
 MAY_BE_LEFT_OUT = re.compile(r"playhead (?:replay|resume|runs)\b")
 OURS = re.compile(r"PLAYHEAD_|KAFKA_|SPARK_|PYSPARK_|DATABASE_URL$|PG|XDG_|_TYPER|VISUAL$|EDITOR$")
-WITHIN_S = 120
+WITHIN_S = 300
 
 
 @dataclass(frozen=True)
