@@ -167,7 +167,7 @@ def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     """One trains; the other sees that somebody is at it and leaves at once."""
     home = servers_folder / "cache-twice"
     environment = os.environ | {"XDG_CACHE_HOME": str(home)}
-    fetch = [sys.executable, "-c", "from playhead import jars; jars.ensure('engine')"]
+    fetch = [sys.executable, "-c", "from playhead.host import jars; jars.ensure('engine')"]
     subprocess.run(fetch, env=environment, check=True, timeout=WITHIN_S)
     both = [
         subprocess.Popen([sys.executable, "-m", "playhead.replay.engine_warmup"], env=environment)

@@ -325,7 +325,7 @@ def test_what_a_living_process_is_writing_is_left_alone(one_jar, repository):
 
 def test_two_processes_at_once_end_with_whole_files(lock, repository):
     program = (
-        "import sys; from pathlib import Path; from playhead import jars;"
+        "import sys; from pathlib import Path; from playhead.host import jars;"
         "jars.LOCK = Path(sys.argv[1]);"
         "sys.stdin.readline(); jars.ensure('set')"
     )
