@@ -1,26 +1,101 @@
-"""What was asked for: one replay's options, as they were written, so that they can be saved and run again."""
+"""What was asked for: one replay's options as texts, so that they can be saved; and what they mean, read once."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
+from playhead.account import ErrorRule
 from playhead.decoding import REGISTERED_FORMS, UNDECODED_FORMS
 from playhead.endpoint import TOPIC_NAME, Endpoint
 from playhead.errors import BadValue
+from playhead.pace import Pace
+from playhead.span import Span
+from playhead.time_span import LATENESS_MS, ReadOn
 from playhead.transform.transform import Transform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRules:
+    """How records become rows of a table."""
+
+    key: tuple[str, ...] = ()
+    on_conflict: str | None = None
+    version_column: str | None = None
+    tombstones: str | None = None
+    create: bool = False
+    form: str = "json"
+    """How values are taken: apart as JSON, or whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """How records are written to a topic."""
+
+    headers: tuple[str, ...] = ()
+    provenance: bool = False
+    partition: str = "auto"
+    redrive: bool = False
+    topic_map: Mapping[str, str] = field(default_factory=dict)
+    """By source topic, where its records go when that is not where the target says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRules:
+    """How records are written to files."""
+
+    typed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRules:
+    """Which records captured traffic is read as."""
+
+    filter: str | None = None
+    """Which pairs, in the filter language."""
+    times: str = "record"
+    """Which time a record has: its own, or its pair's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySpec:
+    """A request as values, with the rules of each kind of end."""
+
+    source: Endpoint
+    target: Endpoint
+    lateness_ms: int
+    read_on: ReadOn
+    transform: Transform
+    pace: Pace
+    on_error: ErrorRule
+    decode: str
+    table: TableRules
+    topic: TopicRules
+    archive: ArchiveRules
+    traffic: TrafficRules
+
+    @property
+    def is_transformed(self) -> bool:
+        return not self.transform.changes_nothing
+
+    def target_topic(self, topic: str) -> str:
+        """Where the records of a topic go, in a Kafka target."""
+        return self.topic.topic_map.get(topic) or self.target.name.replace("{topic}", topic)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The sentence: source, span, transform, target, pace, and the rules. Texts are in the grammars' forms.
 
-    Nothing secret is in it: servers are named by the configuration, or by an address without a password.
+    It is what plans, ledgers and journals keep, so the texts stay as they were written. `spec` is what
+    they mean. Nothing secret is in it: servers are named by the configuration, or by an address without
+    a password.
     """
 
     source: str
     target: str
     span: str = "start..end"
-    lateness_ms: int = 600_000
+    lateness_ms: int = LATENESS_MS
     read_on: str = "auto"
     """How far behind the end of a span by time: `end`, or a duration; `auto` looks how far it takes."""
     where: str | None = None
@@ -47,43 +122,52 @@ class Request:
     """`captured=target`: a topic that does not go where the target says."""
 
     def __post_init__(self) -> None:
-        for text in (self.source, self.target):
-            Endpoint.parse(text)  # refuses what cannot be understood, and a password written out
+        # Refused here is what cannot be understood, and a password written out.
+        _ = self.source_endpoint, self.target_endpoint
 
-    def topics_by_name(self) -> dict[str, str]:
-        """The topic map as it was asked for; a pair that is none is refused."""
-        found: dict[str, str] = {}
-        for text in self.topic_map:
-            name, equals, target = text.partition("=")
-            if not (equals and TOPIC_NAME.fullmatch(name) and TOPIC_NAME.fullmatch(target)):
-                needed = "CAPTURED=TARGET, two names of topics"
-                raise BadValue("--topic-map", found=text, needed=needed)
-            if found.setdefault(name, target) != target:
-                needed = f"one target; {name} has {found[name]} already"
-                raise BadValue("--topic-map", found=text, needed=needed)
-        return found
-
-    def target_topic(self, topic: str) -> str:
-        """Where the records of a topic go, in a Kafka target."""
-        name = self.topics_by_name().get(topic)
-        return self.target_endpoint.name.replace("{topic}", topic) if name is None else name
-
-    @property
-    def table_form(self) -> str:
-        """How a table takes what `decode` has made of values: taken apart as JSON, or whole."""
-        if self.decode in UNDECODED_FORMS:
-            return self.decode
-        outputs = Transform(select=self.select).outputs()
-        has_fields = any(output.replaces is None for output in outputs)
-        return "json" if self.decode in REGISTERED_FORMS or has_fields else "string"
-
-    @property
+    @cached_property
     def source_endpoint(self) -> Endpoint:
         return Endpoint.parse(self.source)
 
-    @property
+    @cached_property
     def target_endpoint(self) -> Endpoint:
         return Endpoint.parse(self.target)
+
+    @cached_property
+    def spec(self) -> ReplaySpec:
+        """What it means; a text that means nothing is refused. A saved request may have such a text."""
+        transform = Transform(self.where, self.select)
+        return ReplaySpec(
+            source=self.source_endpoint,
+            target=self.target_endpoint,
+            lateness_ms=self.lateness_ms,
+            read_on=ReadOn.parse(self.read_on),
+            transform=transform,
+            pace=Pace.parse(self.pace, max_gap_ms=self.max_gap_ms),
+            on_error=ErrorRule.parse(self.on_error),
+            decode=self.decode,
+            table=TableRules(
+                key=self.key,
+                on_conflict=self.on_conflict,
+                version_column=self.version_column,
+                tombstones=self.tombstones,
+                create=self.create,
+                form=_table_form(self.decode, transform),
+            ),
+            topic=TopicRules(
+                headers=self.headers,
+                provenance=self.provenance,
+                partition=self.partition,
+                redrive=self.redrive,
+                topic_map=_topics_by_name(self.topic_map),
+            ),
+            archive=ArchiveRules(typed=self.typed),
+            traffic=TrafficRules(filter=self.filter, times=self.times),
+        )
+
+    def span_in(self, timezone: str) -> Span:
+        """The span; `timezone` counts where a time in it has no zone."""
+        return Span.parse(self.span, timezone=timezone)
 
     def from_anywhere(self) -> "Request":
         """With its folders by their whole paths, so that it means the same wherever it is read."""
@@ -96,22 +180,44 @@ class Request:
     def said(self) -> dict[str, Any]:
         """What is not left as it is by default, so that an option of a later version changes nothing."""
         return {
-            field.name: found
-            for field in fields(self)
-            if (found := getattr(self, field.name)) != field.default
+            option.name: value
+            for option in fields(self)
+            if (value := getattr(self, option.name)) != option.default
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Request":
-        known = {field.name for field in fields(cls)}
+        known = {option.name for option in fields(cls)}
         unknown = set(document) - known
         if unknown:
             raise ValueError(f"unknown {', '.join(sorted(unknown))}")
         values: dict[str, Any] = dict(document)
-        for field in fields(cls):
-            if field.name in values:
-                values[field.name] = _understood(field.name, values[field.name], field.default)
+        for option in fields(cls):
+            if option.name in values:
+                values[option.name] = _understood(option.name, values[option.name], option.default)
         return cls(**values)
+
+
+def _topics_by_name(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The topic map as it was asked for; a pair that is none is refused."""
+    topics: dict[str, str] = {}
+    for text in pairs:
+        name, equals, target = text.partition("=")
+        if not (equals and TOPIC_NAME.fullmatch(name) and TOPIC_NAME.fullmatch(target)):
+            needed = "CAPTURED=TARGET, two names of topics"
+            raise BadValue("--topic-map", found=text, needed=needed)
+        if topics.setdefault(name, target) != target:
+            needed = f"one target; {name} has {topics[name]} already"
+            raise BadValue("--topic-map", found=text, needed=needed)
+    return topics
+
+
+def _table_form(decode: str, transform: Transform) -> str:
+    """How a table takes what `decode` has made of values."""
+    if decode in UNDECODED_FORMS:
+        return decode
+    has_fields = any(output.replaces is None for output in transform.outputs())
+    return "json" if decode in REGISTERED_FORMS or has_fields else "string"
 
 
 def _understood(name: str, found: Any, default: Any) -> Any:

@@ -449,7 +449,7 @@ def test_every_word_is_taken_by_a_table_in_one_of_its_ways(word: str) -> None:
     asked = request(source="kafka://k:1/a", target="postgresql://me@p:1/d?table=t", decode=word)
     made = ends(asked, configuration)
     assert (made.decoding is None) == (word in UNDECODED_FORMS)
-    assert asked.table_form in UNDECODED_FORMS
+    assert asked.spec.table.form in UNDECODED_FORMS
 
 
 def test_a_plain_value_is_whole_until_fields_are_selected() -> None:
@@ -458,8 +458,8 @@ def test_a_plain_value_is_whole_until_fields_are_selected() -> None:
         ("value::int + 1 AS value", "string"),
         ("value AS n", "json"),
     ):
-        assert request(decode="long", select=select).table_form == form
-    assert request(decode="string", select="value AS n").table_form == "string"
+        assert request(decode="long", select=select).spec.table.form == form
+    assert request(decode="string", select="value AS n").spec.table.form == "string"
 
 
 def test_bytes_that_nobody_looks_into_need_no_decoding() -> None:

@@ -276,12 +276,12 @@ def make(source: str, target: str = "kafka:copies", **more: object) -> Request:
 
 def test_a_topic_that_is_mapped_goes_elsewhere() -> None:
     asked = make("rrpair:x", "kafka:all-{topic}", topic_map=("a=b", "c=c-test"))
-    assert [asked.target_topic(name) for name in "abc"] == ["b", "all-b", "c-test"]
+    assert [asked.spec.target_topic(name) for name in "abc"] == ["b", "all-b", "c-test"]
     target = ends(asked, configure({"bootstrap_servers": "127.0.0.1:1"})).target
     assert [target.topic_for(name) for name in "abc"] == ["b", "all-b", "c-test"]  # type: ignore[attr-defined]
     for wrong in (("a",), ("a=",), ("=b",), ("a=b", "a=c"), ("a=b c",)):
         with pytest.raises(BadValue, match="--topic-map"):
-            make("rrpair:x", topic_map=wrong).target_topic("a")
+            make("rrpair:x", topic_map=wrong).spec.target_topic("a")
 
 
 @pytest.mark.parametrize(

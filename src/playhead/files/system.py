@@ -41,7 +41,7 @@ class FilesSystem(System):
     def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
         from playhead.files.target import FilesTarget
 
-        return FilesTarget(end.name, cast("Format", end.system), typed=request.typed)
+        return FilesTarget(end.name, cast("Format", end.system), typed=request.spec.archive.typed)
 
 
 SYSTEM = FilesSystem()

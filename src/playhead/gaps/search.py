@@ -29,7 +29,6 @@ from playhead.request import Request
 from playhead.source import Bounds, Place, SourceFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.task.slicer import Filter
-from playhead.transform.transform import Transform
 
 SETTLE_MS = 30_000
 # Each is a slice of its own, and so a transaction.
@@ -72,14 +71,14 @@ class Search:
 
     def __post_init__(self) -> None:
         request = self.question.request
-        transform = Transform(request.where, request.select)
+        spec = request.spec
         self.ends = ends(request, self.configuration)
-        self._engine = Engine(self.configuration, None if transform.changes_nothing else transform)
+        self._engine = Engine(self.configuration, spec.transform if spec.is_transformed else None)
         source = self.ends.source
         self.facts = source.facts()
         bounds = source.bounds()
         timezone = self.configuration.get("timezone") or "UTC"
-        self.resolved = Span.parse(request.span, timezone=timezone).resolve(time.time_ns())
+        self.resolved = request.span_in(timezone).resolve(time.time_ns())
         self.gone, held = _gone(self.resolved, bounds)
         nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
         frozen, self.looked = (
@@ -152,7 +151,7 @@ class Search:
             return replace(found, slices=slices, notes=[*found.notes, *unseen])
         found = by_offsets(self.ends.target, spans)
         in_log = [each for each in found.slices if not _is_inside(each, self.gone)]
-        if not in_log or not (request.key or request.where or request.select):
+        if not in_log or not (request.key or request.spec.is_transformed):
             return found
         return self._looked_at_again(found, in_log)
 
@@ -176,7 +175,7 @@ class Search:
         if not engine.is_there:
             self.say("starting the engine, which reads and decodes the records")
         engine.check()
-        is_transformed = not Transform(request.where, request.select).changes_nothing
+        is_transformed = request.spec.is_transformed
         table, in_time = request.target_endpoint.name, self._in_time()
         return Rows(
             self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time

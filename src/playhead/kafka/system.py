@@ -7,7 +7,6 @@ from playhead.config.clusters import connection_of
 from playhead.config.context import Configuration
 from playhead.endpoint import BAD_PATTERN, BadEndpoint, Endpoint, check_pattern
 from playhead.errors import UsageError
-from playhead.pace import Pace
 from playhead.request import Request
 from playhead.source import Source
 from playhead.systems import System
@@ -72,7 +71,8 @@ class KafkaSystem(System):
         from playhead.kafka.write.routing import PartitionRule
         from playhead.kafka.write.target import KafkaTarget
 
-        if not end.name and not request.redrive:
+        rules = request.spec.topic
+        if not end.name and not rules.redrive:
             raise UsageError(
                 f"target {str(end)!r} names no topic",
                 hint="name one, or add --redrive to return dead letters to where they came from",
@@ -81,15 +81,15 @@ class KafkaSystem(System):
         return KafkaTarget(
             connection_of(end, configuration),
             end.name,
-            headers=request.headers,
-            provenance=request.provenance,
-            redrive=request.redrive,
-            partition_rule=cast(PartitionRule, request.partition),
+            headers=rules.headers,
+            provenance=rules.provenance,
+            redrive=rules.redrive,
+            partition_rule=cast(PartitionRule, rules.partition),
             create=True,
-            is_paced=not Pace.parse(request.pace).is_max,
+            is_paced=not request.spec.pace.is_max,
             moves_group=from_.system == end.system
             and self.is_same_server(from_, end, configuration),
-            topic_map=tuple(request.topics_by_name().items()),
+            topic_map=tuple(rules.topic_map.items()),
         )
 
 

@@ -17,7 +17,6 @@ from playhead.live.start_offsets import ledger_ends
 from playhead.replay.engine import Engine as Sessions
 from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
 from playhead.task.same_topics import SameTopics
-from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
     from playhead.spark.stream import Stream, Tape
@@ -154,7 +153,7 @@ class Queries:
         wish, at = self.ground.wish, self.ground.standing.at
         source = cast(KafkaSource, self.ground.ends.source)
         starts = {place: at.get(place, held.earliest) for place, held in source.bounds().items()}
-        transform = Transform(wish.request.where, wish.request.select)
+        transform = wish.request.spec.transform
         decoding = self.ground.ends.decoding if self.ground.decodes_first else None
         return Tape(source.connection, starts, transform, wish.trigger_ms, decoding)
 

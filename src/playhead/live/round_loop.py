@@ -7,7 +7,6 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from playhead.account import ErrorRule
 from playhead.errors import Unavailable
 from playhead.host.faults import abort_point
 from playhead.live.backoff import Told, Waits, sleep_unless
@@ -53,7 +52,7 @@ class Ground:
     def decodes_first(self) -> bool:
         """Whether expressions look into values, so that these come decoded; else who writes decodes."""
         request = self.wish.request
-        return self.ends.decoding is not None and bool(request.where or request.select)
+        return self.ends.decoding is not None and request.spec.is_transformed
 
 
 @dataclass(slots=True)
@@ -162,7 +161,7 @@ class Rounds:
             ground.run,
             target,
             tuple(due),
-            ErrorRule.parse(ground.wish.request.on_error),
+            ground.wish.request.spec.on_error,
             ground.ends.graveyard,
             None if ground.decodes_first else ground.ends.decoding,
             is_alone=is_alone or is_small or target.is_ordered,

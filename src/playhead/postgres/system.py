@@ -52,15 +52,16 @@ class PostgresSystem(System):
             if end.address
             else configuration.need("database", needed_for=end.shown())
         )
+        rules = request.spec.table
         return PostgresTarget(
             url,
             end.name,
-            key=request.key or None,
-            on_conflict=cast("Rule | None", request.on_conflict),
-            version_column=request.version_column,
-            tombstones=request.tombstones,
-            decode=request.table_form,
-            create=request.create,
+            key=rules.key or None,
+            on_conflict=cast("Rule | None", rules.on_conflict),
+            version_column=rules.version_column,
+            tombstones=rules.tombstones,
+            decode=rules.form,
+            create=rules.create,
         )
 
 

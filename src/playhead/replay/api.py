@@ -22,12 +22,10 @@ from playhead.replay.journal import Journal
 from playhead.replay.planner import Planner
 from playhead.replay.runner import Progress, Runner
 from playhead.replay.verify import Verification, verify
-from playhead.request import Request
+from playhead.request import ReplaySpec, Request
 from playhead.span import Span
 from playhead.target import Inventory
 from playhead.task.job import Job
-from playhead.time_span import ReadOn
-from playhead.transform.transform import Transform
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class Planned:
         both = ends(request, self.configuration)
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
-        if request.where or request.select or request.redrive:
+        if request.spec.is_transformed or request.spec.topic.redrive:
             raise UsageError(
                 "what --where, --select or --redrive have made of records only their run can tell",
                 hint="playhead verify ID",
@@ -154,7 +152,7 @@ class Planned:
         there = as_source(request, topics, self.configuration)
         if system_of(request.target_endpoint).kind != "topic":
             return against_archive(self.plan, both.source, there)
-        names = {each: request.target_topic(each) for each in topics}
+        names = {each: request.spec.target_topic(each) for each in topics}
         return against_topics(self.plan, both.source, there, names)
 
 
@@ -175,16 +173,13 @@ def plan(
     """
     refuse_idle_rules(request)
     request = request.from_anywhere()
-    transform = Transform(request.where, request.select)
-    # Refused now rather than after the servers were asked.
-    pace = Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
-    ReadOn.parse(request.read_on)
+    spec = request.spec  # refused now rather than after the servers were asked
     both = ends(request, configuration, is_endless=is_endless)
     if replay_id is not None and not is_endless:
         begun = begun_plan(both.target, request, replay_id)
         if begun is not None:
             return planned(begun, configuration, share=share, is_begun=True)
-    engine = _engine(configuration, transform, pace, share)
+    engine = _engine(configuration, spec, share)
     if warm:
         engine.warm()
     engine.check()
@@ -194,8 +189,8 @@ def plan(
         both,
         time.time_ns(),
         timezone=configuration.get("timezone") or "UTC",
-        transformed=None if transform.changes_nothing else engine.transformed,
-        known_rate=None if not pace.is_max else _known_rate(journal, request),
+        transformed=engine.transformed if spec.is_transformed else None,
+        known_rate=_known_rate(journal, request) if spec.pace.is_max else None,
     )
     return Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
 
@@ -208,8 +203,7 @@ def planned(
     is_begun: bool = False,
 ) -> Planned:
     """A plan that was made before, to be run as it is; what it would make is said anew, as it is made."""
-    transform = Transform(saved.request.where, saved.request.select)
-    engine = _engine(configuration, transform, Pace.parse(saved.request.pace), share)
+    engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
     return Planned(_said_anew(saved, configuration), configuration, engine, is_begun=is_begun)
 
@@ -238,14 +232,12 @@ def resumed(
     return planned(plan, configuration, share=share, is_begun=True)
 
 
-def _engine(
-    configuration: Configuration, transform: Transform, pace: Pace, share: float | None
-) -> Engine:
-    if transform.changes_nothing:
+def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None) -> Engine:
+    if not spec.is_transformed:
         return Engine(configuration, share=share)
     # A task for each partition, which wait most of the time; how many there are is not known yet.
-    lanes = 0 if pace.is_max else MOST_LOCAL_SLOTS
-    return Engine(configuration, transform, lanes=lanes, share=share)
+    lanes = 0 if spec.pace.is_max else MOST_LOCAL_SLOTS
+    return Engine(configuration, spec.transform, lanes=lanes, share=share)
 
 
 def _known_rate(journal: Journal, request: Request) -> float | None:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from playhead.account import ErrorRule
 from playhead.config.clusters import connection_of, guards_of
 from playhead.config.context import Configuration
 from playhead.decoding import Decoding
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic, system_of
 from playhead.errors import Refused, UsageError
 from playhead.replay.decode import decoding_of
-from playhead.request import Request
+from playhead.request import Request, TrafficRules
 from playhead.source import Pinned, Source, SourceFacts
 from playhead.systems import MakesSource, MakesTarget, ours
 from playhead.target import LiveTarget, Target
@@ -88,15 +87,13 @@ def _reads(from_: Endpoint, topic: str) -> bool:
 
 def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> None:
     """What would silently mean nothing."""
-    if system_of(from_).kind != "capture" and (
-        request.filter is not None or request.times != "record"
-    ):
+    if system_of(from_).kind != "capture" and (request.spec.traffic != TrafficRules()):
         flag = "--filter" if request.filter is not None else "--times"
         raise UsageError(
             f"{flag} goes with captured traffic, and {from_.shown()} is none",
             hint="--where chooses among records",
         )
-    if request.topic_map and system_of(to).kind != "topic":
+    if request.spec.topic.topic_map and system_of(to).kind != "topic":
         raise UsageError(
             f"--topic-map names topics of a Kafka target, and {to.shown()} is none",
             hint="{topic} in the target's name stands for the captured topic's",
@@ -146,7 +143,7 @@ def as_source(request: Request, topics: Sequence[str], configuration: Configurat
     """What a replay of these topics has written, to be read; a table is no source."""
     end = request.target_endpoint
     if system_of(end).kind == "topic":
-        copies = dict.fromkeys(request.target_topic(topic) for topic in topics)
+        copies = dict.fromkeys(request.spec.target_topic(topic) for topic in topics)
         end = replace(end, name=",".join(copies), is_pattern=False)
     return _source(end, request, configuration)
 
@@ -161,7 +158,7 @@ def target_at(end: Endpoint, configuration: Configuration) -> Target:
 
 def letters_end(request: Request) -> Endpoint | None:
     """Where dead letters go: beside the topic they come from; with files as the source, beside the target."""
-    named = ErrorRule.parse(request.on_error).topic
+    named = request.spec.on_error.topic
     if named is None:
         return None
     found = Endpoint.parse(f"kafka:{named}")

@@ -19,7 +19,7 @@ def decoding_of(request: Request, configuration: Configuration) -> Decoding | No
     if word not in REPLAYED_FORMS:
         raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
     if word in UNDECODED_FORMS:
-        return LimitedJson() if request.where or request.select else None
+        return LimitedJson() if request.spec.is_transformed else None
     if not _looks_into_values(request):
         raise UsageError(
             f"--decode {word} would change nothing: {request.target_endpoint.system} gets the bytes "
@@ -35,9 +35,8 @@ def decoding_of(request: Request, configuration: Configuration) -> Decoding | No
 
 
 def _looks_into_values(request: Request) -> bool:
-    is_transformed = bool(request.where or request.select)
     is_table = system_of(request.target_endpoint).kind == "table"
-    return is_table or is_transformed or request.typed
+    return is_table or request.spec.is_transformed or request.typed
 
 
 @dataclass(frozen=True, slots=True)

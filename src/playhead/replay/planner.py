@@ -19,10 +19,10 @@ from playhead.replay.decode import sampled
 from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, Place, Source, SourceFacts, TopicFacts
-from playhead.span import OffsetSpan, Resolved, Span
+from playhead.span import OffsetSpan, Resolved
 from playhead.target import Look
 from playhead.task.slicer import Filter
-from playhead.time_span import ReadOn, time_span
+from playhead.time_span import time_span
 
 _GUESSED_RATE = 100_000
 _MOST_SHOWN, _MOST_ITEMS = 2_000, 100
@@ -52,7 +52,7 @@ class Planner:
         source = self.ends.source
         bounds = source.bounds()
         facts = source.facts()
-        resolved = Span.parse(self.request.span, timezone=self.timezone).resolve(self.now_ns)
+        resolved = self.request.span_in(self.timezone).resolve(self.now_ns)
         partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
@@ -96,7 +96,7 @@ class Planner:
         return tuple({name: _shortened(value) for name, value in row.items()} for row in rows)
 
     def _future(self, partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:
-        if Pace.parse(self.request.pace).times is None:
+        if self.request.spec.pace.times is None:
             return []
         horizon_ms = horizon_of(self.now_ns // 1_000_000)
         inside = Filter(max(horizon_ms, resolved.from_ms or 0), resolved.to_ms)
@@ -107,11 +107,11 @@ class Planner:
     ) -> Estimate:
         records = sum(each.planned for each in partitions)
         size = _size_bytes(partitions, facts)
-        pace = Pace.parse(self.request.pace)
+        pace = self.request.spec.pace
         if not pace.is_max:
             horizon_ms = horizon_of(self.now_ns // 1_000_000)
             # How much of the time is silence that will be cut, nobody knows yet.
-            is_cut = self.request.max_gap_ms is not None
+            is_cut = pace.max_gap_ms is not None
             seconds = None if is_cut else _paced_seconds(pace, records, samples, horizon_ms)
             return Estimate(records, size, seconds, f"pace {self.request.pace}")
         if self.known_rate:
@@ -170,7 +170,7 @@ def freeze(
         bounds,
         resolved,
         lateness_ms=request.lateness_ms,
-        read_on=replace(ReadOn.parse(request.read_on), is_least=is_least),
+        read_on=replace(request.spec.read_on, is_least=is_least),
         topics=topics,
     )
     return tuple(
@@ -245,7 +245,7 @@ def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) ->
     """One cluster under two addresses is still one cluster."""
     end = request.target_endpoint
     for topic in dict.fromkeys(each.topic for each in partitions):
-        if system_of(end).kind == "topic" and request.target_topic(topic) == topic:
+        if system_of(end).kind == "topic" and request.spec.target_topic(topic) == topic:
             raise Refused(
                 f"topic {topic} would be replayed into itself: both addresses are one cluster",
                 hint="name another topic as the target",

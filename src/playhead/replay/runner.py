@@ -11,11 +11,10 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from playhead.account import ErrorRule
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.host.faults import abort_point
 from playhead.ledger import Entry, remaining
-from playhead.pace import Pace, ScheduleError, horizon_of
+from playhead.pace import ScheduleError, horizon_of
 from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
@@ -29,7 +28,6 @@ from playhead.task.commit_order import refuse_broken_order
 from playhead.task.job import Job, Lane, Pacing
 from playhead.task.slicer import Filter, Limits
 from playhead.task.start_barrier import Meeting
-from playhead.transform.transform import Transform
 
 SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
 _LOOK_EVERY_S = 0.1
@@ -110,7 +108,7 @@ class Runner:
         """Do what is left; the proof says what became of all of it."""
         began = time.monotonic()
         replay_id = self.plan.replay_id
-        self._asked_pace()  # one that cannot be is refused before anything is written
+        _ = self.plan.request.spec  # what it cannot mean is refused before anything is written
         with self.journal.held(replay_id), self.ends.target.hold(replay_id):
             self.journal.note(replay_id, RUNNING)
             try:
@@ -222,7 +220,7 @@ class Runner:
     @contextmanager
     def _met(self, left: Sequence[Slice]) -> Iterator[Meeting | None]:
         """Where the lanes of a paced job meet, if they all can see it."""
-        if self._asked_pace().is_max or not self.tasks_see_files:
+        if self.plan.request.spec.pace.is_max or not self.tasks_see_files:
             yield None
             return
         around = self.journal.stop_file(self.plan.replay_id).parent
@@ -232,14 +230,10 @@ class Runner:
         with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
             yield Meeting(Path(folder), len(lanes_of(left)))
 
-    def _asked_pace(self) -> Pace:
-        request = self.plan.request
-        return Pace.parse(request.pace, max_gap_ms=request.max_gap_ms)
-
     def _job(self, left: list[Slice], meeting: Meeting | None) -> Job:
         lanes = lanes_of(left)
         pacing = None
-        if not self._asked_pace().is_max:
+        if not self.plan.request.spec.pace.is_max:
             works = self._paced_works(lanes)
             pacing = self._pacing(left, meeting)
         else:
@@ -251,7 +245,7 @@ class Runner:
             self.ends.target,
             works,
             Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
-            ErrorRule.parse(self.plan.request.on_error),
+            self.plan.request.spec.on_error,
             self.ends.graveyard,
             self.ends.decoding,
             pacing,
@@ -272,7 +266,7 @@ class Runner:
         """Works that all play at once. What comes out of a transform comes lane after lane."""
         slots = self.paced_slots()
         request = self.plan.request
-        if Transform(request.where, request.select).changes_nothing:
+        if not request.spec.is_transformed:
             return shared_out(lanes, slots)
         if len(lanes) > slots:
             raise TooFewSlots(request.pace, partitions=len(lanes), slots=slots)
@@ -282,11 +276,11 @@ class Runner:
         source = self._source()
         times = times_of(source, left, self.plan)
         return Pacing(
-            self._asked_pace(),
+            self.plan.request.spec.pace,
             time.time_ns() + _START_DELAY_NS,
             min(times, default=None),
             shares_of(left),
-            silences(source, times, self.plan.request.max_gap_ms),
+            silences(source, times, self.plan.request.spec.pace.max_gap_ms),
             horizon_of(self.plan.made_at_ms),
             meeting,
         )
@@ -344,7 +338,7 @@ class Runner:
         )
 
     def _pace(self) -> Mapping[str, Any] | None:
-        if self._asked_pace().is_max:
+        if self.plan.request.spec.pace.is_max:
             return None
         merged = ScheduleError()
         for report in self._reports:

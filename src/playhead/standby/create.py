@@ -4,12 +4,10 @@ from dataclasses import replace
 
 from playhead.config.context import Configuration, configure
 from playhead.config.saved_servers import kept_servers
-from playhead.pace import Pace
 from playhead.replay import api
 from playhead.replay.assemble import ends, refuse_idle_rules
 from playhead.request import Request
 from playhead.standby.store import NAME, BadName, Standby
-from playhead.transform.transform import Transform
 
 _ALL = "start..end"
 
@@ -31,8 +29,6 @@ def make(
     configuration = configuration or configure({})
     asked = replace(request.from_anywhere(), span=_ALL)
     servers = kept_servers(configuration)
-    Transform(asked.where, asked.select)
-    Pace.parse(asked.pace, max_gap_ms=asked.max_gap_ms)
     refuse_idle_rules(asked)
     ends(asked, configuration)
     if not check:

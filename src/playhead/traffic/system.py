@@ -40,8 +40,9 @@ class TrafficSystem(System):
     def source(self, end: Endpoint, request: Request, _configuration: Configuration) -> Source:
         from playhead.traffic.source import TrafficSource
 
-        times = cast("Times", request.times)
-        return TrafficSource(cast("Kind", end.system), end.name, request.filter, times)
+        rules = request.spec.traffic
+        times = cast("Times", rules.times)
+        return TrafficSource(cast("Kind", end.system), end.name, rules.filter, times)
 
 
 SYSTEM = TrafficSystem()

@@ -11,7 +11,6 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.planner import shown_span
 from playhead.request import Request
-from playhead.time_span import ReadOn
 
 _SHOWN_APART = frozenset(
     """source target span lateness_ms read_on filter decode where select pace on_error""".split()  # noqa: SIM905
@@ -65,7 +64,7 @@ def _rule(value: Any) -> str:
 def _reading_on(plan: Plan) -> str:
     if plan.to_ms is None:
         return ""
-    asked = ReadOn.parse(plan.request.read_on)
+    asked = plan.request.spec.read_on
     if asked.is_to_end:
         return ", reading on to the end for late records"
     lateness_ms = plan.request.lateness_ms if asked.fixed_ms is None else asked.fixed_ms

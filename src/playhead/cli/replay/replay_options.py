@@ -10,7 +10,6 @@ from playhead.decoding import REPLAYED_FORMS
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
 from playhead.grammar.duration import parse_duration_ms
-from playhead.pace import Pace
 from playhead.replay.pipelines import Pipelines
 from playhead.request import Request
 from playhead.span import Span
@@ -256,7 +255,7 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     if "to" in values:  # a live pipeline has no span
         rules["span"] = str(span(run))
     asked = Request(source=str(source), target=str(target), **rules)
-    Pace.parse(asked.pace, max_gap_ms=asked.max_gap_ms)  # before anybody is asked
+    _ = asked.spec  # refused before anybody is asked
     return asked
 
 
