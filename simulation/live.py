@@ -150,7 +150,9 @@ class _Live:
             with world.fair_weather():
                 plan = Planner(request, both, one.now_ns).plan(_ID)
             self.is_refused = False
-            planned = Planned(plan, configuration, engine, machine.journal)  # type: ignore[arg-type]
+            planned = Planned(  # type: ignore[arg-type]
+                plan, configuration, engine, machine.journal, is_endless=True
+            )
             return Runner(wish, planned, machine, one.tell).run()
 
         return world.scheduler.spawn(Process(name), run)

@@ -22,7 +22,7 @@ from playhead.live.start_offsets import Beginning, beginning, refuse_forgotten
 from playhead.live.target_lock import Hold
 from playhead.plan import Plan
 from playhead.replay.api import Planned
-from playhead.replay.assemble import Ends, ends, expecting
+from playhead.replay.assemble import Ends, expecting
 from playhead.replay.pipelines import DONE, FAILED, STOPPED, Pipeline, Pipelines, pipeline_id
 from playhead.source import Place
 from playhead.target import InUse
@@ -125,7 +125,7 @@ class Runner:
     # --- how it begins
 
     def _ends(self) -> Ends:
-        both = ends(self.wish.request, self.planned.configuration, is_endless=True)
+        both = self.planned.ends
         return replace(both, source=expecting(both.source, self._plan.source))
 
     def _mark(self) -> Pipeline:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from playhead.config.context import Configuration, configure
@@ -13,7 +14,7 @@ from playhead.errors import UsageError
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.assemble import as_source, ends, guards, refuse_idle_rules
+from playhead.replay.assemble import Ends, as_source, ends, guards, refuse_idle_rules
 from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
@@ -24,7 +25,7 @@ from playhead.replay.runner import Progress, Runner
 from playhead.replay.verify import Verification, verify
 from playhead.request import ReplaySpec, Request
 from playhead.span import Span
-from playhead.target import Inventory
+from playhead.target import Inventory, Target
 from playhead.task.job import Job
 
 
@@ -75,6 +76,11 @@ class Planned:
     """Whether it is the plan of a live pipeline."""
     _is_agreed: bool = field(default=False, init=False)
 
+    @cached_property
+    def ends(self) -> Ends:
+        """Source and target, made once: to plan, to run and to verify."""
+        return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
+
     @property
     def servers(self) -> dict[str, str]:
         """How its servers are named, so that a resume reaches the same ones; nothing secret."""
@@ -113,7 +119,7 @@ class Planned:
 
         runner = Runner(
             self.plan,
-            ends(self.plan.request, self.configuration),
+            self.ends,
             self.journal,
             run_job,
             paced_slots=self.engine.paced_slots,
@@ -130,17 +136,16 @@ class Planned:
 
     def verify(self) -> Verification:
         """Read the target back and compare it with the source; keeps what it found in the journal."""
-        both = ends(self.plan.request, self.configuration)
-        refuse_another_target(both.target, self.plan)
-        refuse_other_terms(both.target, self.plan)
-        found = verify(self.plan, both, self.engine.run_job, self.engine.slots)
+        refuse_another_target(self.ends.target, self.plan)
+        refuse_other_terms(self.ends.target, self.plan)
+        found = verify(self.plan, self.ends, self.engine.run_job, self.engine.slots)
         self.journal.note_verification(self.plan.replay_id, found.as_document())
         return found
 
     def compare(self) -> Verification:
         """Hold the target against the span itself, without a run that says what went where."""
         request = self.plan.request
-        both = ends(request, self.configuration)
+        both = self.ends
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
         if request.spec.is_transformed or request.spec.topic.redrive:
@@ -192,7 +197,9 @@ def plan(
         transformed=engine.transformed if spec.is_transformed else None,
         known_rate=_known_rate(journal, request) if spec.pace.is_max else None,
     )
-    return Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
+    made = Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
+    made.ends = both
+    return made
 
 
 def planned(
@@ -205,11 +212,12 @@ def planned(
     """A plan that was made before, to be run as it is; what it would make is said anew, as it is made."""
     engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
-    return Planned(_said_anew(saved, configuration), configuration, engine, is_begun=is_begun)
+    made = Planned(saved, configuration, engine, is_begun=is_begun)
+    made.plan = _said_anew(saved, made.ends.target)
+    return made
 
 
-def _said_anew(saved: Plan, configuration: Configuration) -> Plan:
-    target = ends(saved.request, configuration).target
+def _said_anew(saved: Plan, target: Target) -> Plan:
     try:
         creates = tuple(target.creates(saved.target.needs))
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
