@@ -28,6 +28,9 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused, Need, NotAllowed, needing
 from playhead.kafka.admin.log_dirs import sizes, sizes_at_leaders
 from playhead.kafka.admin.offsets import describe
+from playhead.kafka.groups.commit import commit, forget_offsets
+from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.plan import Committed
 from playhead.kafka.produce.console_lines import Outgoing
 from playhead.kafka.produce.sender import Sender
 from playhead.kafka.read.source import KafkaSource
@@ -172,6 +175,23 @@ def test_sizes_by_every_way_in(guarded: Guarded, way: str) -> None:
         by_partition = {each.partition: each.size_bytes for each in wanted}
         found = sizes_at_leaders(connection, describe(admin, [TOPIC]))
         assert found == {TOPIC: by_partition}
+
+
+@pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-512", "certificate"])
+def test_offsets_are_deleted_by_every_way_in(guarded: Guarded, way: str) -> None:
+    group = f"forgetful-{way.lower()}"
+    connection = guarded.by_certificate(inlined=True) if "cert" in way else guarded.by(way)
+    with Admin(guarded.plain) as admin:
+        commit(admin, group, {(TOPIC, 0): Committed(1), (TOPIC, 1): Committed(0)})
+    guarded.allow(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+    guarded.allow(AclOperation.READ, ResourceType.TOPIC, TOPIC)
+    with Admin(connection) as admin:
+        with pytest.raises(NotAllowed) as caught:
+            forget_offsets(admin, connection, group, [(TOPIC, 0)])
+        assert caught.value.needs == (Need("Delete", "group", group),)
+        guarded.allow(AclOperation.DELETE, ResourceType.GROUP, group)
+        forget_offsets(admin, connection, group, [(TOPIC, 0), ("laps", 7)])
+        assert committed(admin, group) == {(TOPIC, 1): Committed(0)}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

@@ -30,7 +30,6 @@ ALLOWED_IN_FILE = {
     ("message", "schemas/proto_json.py"): "what Protobuf calls a type",
     ("message", "schemas/value_decoder.py"): "the sentence that an error says",
     ("message", "schemas/registry.py"): "a field of a registry's errors",
-    ("event", "kafka/groups/delete_offsets.py"): "the names of librdkafka's functions",
     ("message", "files/errors.py"): "the sentence that an error says",
     ("message", "files/compare.py"): "the sentence that an error says",
     ("message", "postgres/stage/invalid_rows.py"): "a column of PostgreSQL's pg_input_error_info",

@@ -15,13 +15,12 @@ _SOURCE = Path(playhead.__file__).parent
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _OF_OTHERS = {
     "kafka/admin/errors.py": {"--add", "--allow-principal", "--operation"},
-    "kafka/groups/delete_offsets.py": {"--force-reinstall"},
     "sandbox/database.py": {"--auth", "--locale", "--pwfile"},
     "spark/jvm_cache.py": {"--background"},
     "spark/session.py": {"--conf"},
     "replay/engine_warmup.py": {"--background"},
 }
-"""Those of Kafka's tools, of pip, of PostgreSQL's, of Spark's, and of a program that only we start."""
+"""Those of Kafka's tools, of PostgreSQL's, of Spark's, and of a program that only we start."""
 _OF_JAVA = "spark/jvm.py"
 
 

@@ -33,8 +33,9 @@ class Wire:
         self._timeout_s, self._most_bytes = timeout_s, _MOST_BYTES_OF_A_STRANGER
         self._deadline = time.monotonic() + timeout_s
         host, _, port = host_and_port.rpartition(":")
+        host = host.strip("[]")
         with self._translated(), ExitStack() as stack:
-            plain = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            plain = socket.create_connection((host, int(port)), timeout_s)
             self._socket = plain
             stack.callback(self.close)
             if connection.protocol.endswith("SSL"):
@@ -116,14 +117,9 @@ class Wire:
     # --- logging in -------------------------------------------------------------------------
 
     def _log_in(self) -> None:
+        need_login(self._connection, needed_for=f"a request of Playhead's own to {self._address}")
         mechanism = self._connection.mechanism or ""
-        if mechanism != "PLAIN" and mechanism not in HASHES:
-            raise MissingPiece(
-                "a login by PLAIN or SCRAM",
-                needed_for=f"asking {self._address} by {mechanism} for what librdkafka cannot ask for",
-                hint="Playhead's own client knows no tokens; for log directories kafka-log-dirs does",
-            )
-        answer = self._ask(_HANDSHAKE, 1, _text(mechanism.encode()))
+        answer = self._ask(_HANDSHAKE, 1, text(mechanism))
         if struct.unpack(">h", answer[:2])[0]:
             raise KafkaRefused("logging in", reason=f"the broker does not take {mechanism}")
         user, password = self._connection.username or "", self._connection.password or ""
@@ -146,6 +142,18 @@ class Wire:
             scram.confirm(self._authenticate(scram.last(challenge)))
         except NotScram as exc:
             raise KafkaRefused("logging in", reason=str(exc)) from exc
+
+
+def need_login(connection: KafkaConnection, *, needed_for: str) -> None:
+    """Raise where only librdkafka can log in."""
+    mechanism = connection.mechanism
+    if mechanism not in (None, "PLAIN", *HASHES):
+        raise MissingPiece(
+            "a login by PLAIN, SCRAM or a client certificate",
+            needed_for=f"{needed_for}: with {mechanism} only librdkafka logs in, "
+            "and it does not have this request",
+            hint="use such a login, or Kafka's own kafka-log-dirs and kafka-consumer-groups",
+        )
 
 
 def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
@@ -172,8 +180,15 @@ def _as_file(path: Path, location: str | None, pem: str | None) -> str:
     return str(path)
 
 
-def _text(said: bytes) -> bytes:
-    return struct.pack(">h", len(said)) + said
+def text(value: str) -> bytes:
+    """A string, as a request has it."""
+    encoded = value.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """An array of fields that are encoded already."""
+    return struct.pack(">i", len(items)) + b"".join(items)
 
 
 class Fields:

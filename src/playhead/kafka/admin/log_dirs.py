@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin.broker_socket import Fields, Wire
+from playhead.kafka.admin.broker_socket import Fields, Wire, array, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import Described
@@ -88,12 +88,11 @@ def _request(partitions: dict[str, list[int]] | None) -> bytes:
     """A null array asks for everything."""
     if partitions is None:
         return struct.pack(">i", -1)
-    parts = [struct.pack(">i", len(partitions))]
-    for name, numbers in partitions.items():
-        said = name.encode()
-        parts.append(struct.pack(">h", len(said)) + said)
-        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
-    return b"".join(parts)
+    topics = (
+        text(name) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        for name, numbers in partitions.items()
+    )
+    return array(list(topics))
 
 
 def _read(answer: bytes, broker: int) -> Iterator[Held]:

@@ -9,6 +9,7 @@ from playhead.config.guards import Consent, Guard
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import UsageError
 from playhead.host.faults import abort_point
+from playhead.kafka.admin.broker_socket import need_login
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.admin.offsets import bounds_of
@@ -133,6 +134,8 @@ class Desk:
     def write(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
         """Save what is there, write, read back, compare."""
         self._need_consent(plan)
+        if any(move.before and not move.after for move in plan.moves):
+            need_login(self._connection, needed_for=f"deleting offsets of group {plan.group}")
         snapshots = self.snapshots()
         snapshot = snapshots.take(plan, is_undo=is_undo)
         abort_point("groups.snapshot_saved")

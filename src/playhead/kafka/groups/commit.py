@@ -77,7 +77,7 @@ def forget_offsets(
         needing(Need("Delete", "group", group), *_read_topics(there)),
         admin.asking(f"deleting offsets of group {group}"),
     ):
-        refused = forget(connection, group, there, timeout_s=admin.timeout_s)
+        refused = forget(admin, connection, group, there)
         for error in refused.values():
             if meaning_of(error) is Meaning.GROUP_IN_USE:
                 raise JoinedMeanwhile(group, reason=error.str())

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin.broker_socket import Fields, Wire
+from playhead.kafka.admin.broker_socket import Fields, Wire, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import describe
@@ -148,13 +148,12 @@ def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:
 
 
 def _request(place: Place, offset: int, most_bytes: int) -> bytes:
-    name = place[0].encode()
     return b"".join(
         (
             struct.pack(">iiiib", -1, _WAIT_MS, 1, most_bytes, _READ_COMMITTED),
             _NO_SESSION,
-            struct.pack(">ih", 1, len(name)),
-            name,
+            struct.pack(">i", 1),
+            text(place[0]),
             struct.pack(">iiiqqi", 1, place[1], -1, offset, -1, most_bytes),
             struct.pack(">i", 0),
         )
