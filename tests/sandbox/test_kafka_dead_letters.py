@@ -104,6 +104,17 @@ def connect_says(topic: str) -> Headers:
     )
 
 
+def share_group_says(topic: str) -> Headers:
+    return (
+        ("__dlq.errors.topic", topic.encode()),
+        ("__dlq.errors.partition", b"2"),
+        ("__dlq.errors.offset", b"77"),
+        ("__dlq.errors.group", b"workers"),
+        ("__dlq.errors.delivery.count", b"5"),
+        ("__dlq.errors.message", b"Offset rejected by client."),
+    )
+
+
 def spring_says(topic: str) -> Headers:
     return (
         ("kafka_dlt-original-topic", topic.encode()),
@@ -139,7 +150,12 @@ def redrive(
 
 @pytest.mark.parametrize(
     ("says", "timestamp_ms", "count"),
-    [(playhead_says, 1_234, b"3"), (connect_says, 1_005, b"1"), (spring_says, 1_234, b"1")],
+    [
+        (playhead_says, 1_234, b"3"),
+        (connect_says, 1_005, b"1"),
+        (spring_says, 1_234, b"1"),
+        (share_group_says, 1_005, b"1"),
+    ],
 )
 def test_letters_of_all_families_go_back(
     kafka: KafkaConnection,
@@ -166,6 +182,21 @@ def test_letters_of_all_families_go_back(
         assert (found.key, found.value) == (each.key, each.value)
         assert found.headers == (*HEADERS, (COUNT_HEADER, count))
         assert found.timestamp_ms == (timestamp_ms if timestamp_ms == 1_234 else each.timestamp_ms)
+
+
+def test_a_letter_that_a_broker_did_not_copy_is_not_written_as_a_record_of_nothing(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    orders, dlq = make_topic(3), make_topic()
+    empty = record(0, dlq, 0, headers=share_group_says(orders), key=None, value=None)
+    tombstone = record(1, dlq, 0, headers=share_group_says(orders), value=None)
+    write(kafka, [empty, tombstone])
+    with pytest.raises(RecordRefused, match="did not copy the record .*it was in " + orders):
+        redrive(kafka, dlq, new_id())
+    inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
+    assert "redrive-not-copied" in {note.code for note in inspection.notes}
+    assert account.refused_offsets == {0}
+    assert [each.key for each in records_in(kafka, orders)] == [tombstone.key]
 
 
 def test_a_partition_that_is_no_more(

@@ -1,5 +1,7 @@
 """Headers by rule, and those of dead letters: written, read and taken off again."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,7 +94,21 @@ SPRING = (
 )
 
 
-@pytest.mark.parametrize(("headers", "timestamp_ms"), [(CONNECT, None), (SPRING, 1_234)])
+# Those that a broker of Kafka 4.4.0 writes (KIP-1191).
+SHARE_GROUP = (
+    ("kept", b"1"),
+    ("__dlq.errors.topic", b"orders"),
+    ("__dlq.errors.partition", b"3"),
+    ("__dlq.errors.offset", b"41"),
+    ("__dlq.errors.group", b"workers"),
+    ("__dlq.errors.delivery.count", b"5"),
+    ("__dlq.errors.message", b"Offset rejected by client."),
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "timestamp_ms"), [(CONNECT, None), (SPRING, 1_234), (SHARE_GROUP, None)]
+)
 def test_letters_of_others(headers, timestamp_ms) -> None:
     assert origin_of(record(headers)) == Origin("orders", 3, timestamp_ms, 1)
     assert without_errors(headers, 1) == (("kept", b"1"), (COUNT_HEADER, b"1"))
@@ -100,6 +116,21 @@ def test_letters_of_others(headers, timestamp_ms) -> None:
     found = origin_of(record(again))
     assert found is not None
     assert found.count == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_empty"), [(None, None, True), (b"k", None, False), (None, b"v", False)]
+)
+def test_a_share_group_s_letter_may_be_without_its_record(key, value, is_empty: bool) -> None:
+    letter = replace(record(SHARE_GROUP), key=key, value=value)
+    assert origin_of(letter) == Origin("orders", 3, None, 1, is_empty)
+    connect = replace(record(CONNECT), key=key, value=value)
+    assert origin_of(connect) == Origin("orders", 3, None, 1), "Connect copies the record"
+
+
+def test_a_connector_that_fails_at_a_share_group_s_letter_returns_it_there() -> None:
+    headers = (*SHARE_GROUP, ("__connect.errors.topic", b"dlq.orders"))
+    assert origin_of(record(headers)) == Origin("dlq.orders", None, None, 1)
 
 
 def test_the_last_death_counts() -> None:

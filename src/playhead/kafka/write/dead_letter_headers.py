@@ -11,12 +11,14 @@ from playhead.record import Headers, Record
 PREFIX = "__playhead.errors."
 COUNT_HEADER = PREFIX + "count"
 _CONNECT = "__connect.errors."
+# Written by brokers since Kafka 4.4 (KIP-1191) for records that a share group gave up.
+_SHARE_GROUP = "__dlq.errors."
 _SPRING = "kafka_dlt-"
 _SPRING_ORIGINAL = _SPRING + "original-"
 _SPRING_RETRY = "retry_topic-"
 # The ledger's own topic: who could write there could say what was committed.
 _OURS = {"playhead.ledger"}
-_ERROR_PREFIXES = (PREFIX, _CONNECT, _SPRING, _SPRING_RETRY)
+_ERROR_PREFIXES = (PREFIX, _CONNECT, _SHARE_GROUP, _SPRING, _SPRING_RETRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Origin:
     timestamp_ms: int | None
     count: int
     """How often it has died."""
+    is_empty: bool = False
+    """Whether its headers say where the record was, and it does not have the record."""
 
 
 def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
@@ -84,13 +88,14 @@ def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> He
 
 
 def origin_of(record: Record) -> Origin | None:
-    """Where a dead letter came from, by the headers of Playhead, Kafka Connect or Spring; None without."""
+    """Where a dead letter came from: by Playhead's headers, Connect's, Spring's or a broker's; None without."""
     told = _last(record.headers)
     for read in (_of_playhead, _of_connect, _of_spring):
         found = read(told)
         if found is not None:
             return found
-    return None
+    # The last, because a broker copies no headers: those of others beside its own were written later.
+    return _of_share_group(told, is_empty=record.key is None and record.value is None)
 
 
 def may_return_to(topic: str) -> bool:
@@ -124,6 +129,16 @@ def _of_connect(told: _Told) -> Origin | None:
         return None
     # Connect copies the record's timestamp, and everything else but the partition.
     return Origin(topic, _place(_number(told.get(_CONNECT + "partition"))), None, _count(told) + 1)
+
+
+def _of_share_group(told: _Told, *, is_empty: bool) -> Origin | None:
+    topic = _text(told.get(_SHARE_GROUP + "topic"))
+    if not topic:
+        return None
+    # A broker does not write down the record's timestamp, and copies key and value only with
+    # errors.deadletterqueue.copy.record.enable, as long as the topic still has the record.
+    partition = _place(_number(told.get(_SHARE_GROUP + "partition")))
+    return Origin(topic, partition, None, _count(told) + 1, is_empty)
 
 
 def _of_spring(told: _Told) -> Origin | None:

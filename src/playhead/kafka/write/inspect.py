@@ -120,6 +120,13 @@ def inspect_redrive(admin: Admin, look: Look) -> Inspection:
     if lost:
         text = f"{lost} of {len(origins)} samples have no header that says where they came from"
         notes.append(Note("redrive-no-origin", text))
+    empty = sum(1 for origin in origins if origin is not None and origin.is_empty)
+    if empty:
+        text = (
+            f"{empty} of {len(origins)} samples say where a record was, and do not have it: "
+            "the share group's errors.deadletterqueue.copy.record.enable was off"
+        )
+        notes.append(Note("redrive-not-copied", text))
     gone = sorted(name for name in told if name not in found)
     if gone:
         text = f"topics that dead letters came from are gone: {', '.join(gone)}"

@@ -22,6 +22,7 @@ PartitionRule = Literal["auto", "keep", "key", "any"]
 Refusal = tuple[str, str]
 """Kind and reason."""
 # To librdkafka 0 means now, and it has no other way to say 0.
+_NOT_COPIED = "the broker did not copy the record (errors.deadletterqueue.copy.record.enable)"
 _NO_ZERO = "its timestamp is 0 (1970-01-01), which the Kafka client cannot send"
 
 
@@ -118,6 +119,8 @@ class RedriveRoute:
             origin = origin_of(records.record(index))
             if origin is None:
                 yield index, ("no-origin", "no header says which topic it came from")
+            elif origin.is_empty:
+                yield index, ("not-copied", f"{_NOT_COPIED}; it was in {origin.topic}")
             elif origin.topic == records.topic:
                 yield index, ("no-origin", f"it came from {origin.topic}, where it is now")
             elif not may_return_to(origin.topic):
