@@ -84,3 +84,12 @@ def everything(source: Source) -> list[Record]:
                 whole = Slice(*place, bounds.earliest, bounds.stable_end)
                 found += [record for run in reader.read(whole) for record in run]
     return found
+
+
+def markdown(pair: dict[str, Any], body: str = "") -> str:
+    """As proxymock writes a recording: what people read, and the pair as one line of JSON."""
+    return (
+        f"### REQUEST ###\n```\n{pair['command']}\n```\n\n```\n{body}\n```\n\n"
+        f"### METADATA ###\n```\nts: {pair['ts']}\n```\n\n"
+        f"### INTERNAL - DO NOT MODIFY ###\n```\njson: {json.dumps(pair)}\n```\n"
+    )

@@ -18,7 +18,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
 from playhead.traffic.source import OtherCapture, TrafficSource
-from tests.capturing import SNAPSHOT, everything, fetch, pair, save, set_of
+from tests.capturing import SNAPSHOT, everything, fetch, markdown, pair, save, set_of
 
 RECORDS = sample_records()
 FIRST, SECOND = RECORDS[:5], RECORDS[5:]
@@ -64,7 +64,7 @@ def _overlapping(first: Sequence[Record], second: Sequence[Record]) -> list[dict
 
 
 @pytest.mark.parametrize("make", [_whole, _apart, _overlapping])
-@pytest.mark.parametrize("form", ["lines", "packed", "pretty"])
+@pytest.mark.parametrize("form", ["lines", "packed", "pretty", "markdown"])
 def test_contract(tmp_path: Path, make, form: str) -> None:
     pairs = make(FIRST, SECOND)
     file = save(tmp_path / "raw.jsonl", pairs)
@@ -73,6 +73,11 @@ def test_contract(tmp_path: Path, make, form: str) -> None:
         file.write_bytes(gzip.compress((tmp_path / "raw.jsonl").read_bytes()))
     if form == "pretty":
         file.write_text("\n".join(json.dumps(each, indent=1) for each in pairs))
+    if form == "markdown":
+        file = tmp_path / "recorded"
+        file.mkdir()
+        for number, each in enumerate(pairs):
+            (file / f"{number}.md").write_text(markdown(each))
     exercise_source(lambda: TrafficSource("rrpair", str(file)), RECORDS)
 
 

@@ -128,7 +128,7 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
     """Large files in several parts, each beginning where a document does."""
     for index, file in enumerate(snapshot.files):
         size = file.stat().st_size
-        if size < 2 * _PART_BYTES or is_packed(file):
+        if size < 2 * _PART_BYTES or is_packed(file) or file.suffix == ".md":
             yield Part(index, 0, None)
             continue
         start, step = 0, max(_PART_BYTES, size // (_PARTS_A_CORE * (os.cpu_count() or 1)))

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from playhead.traffic.snapshot import LONGEST
+from playhead.traffic.snapshot import LONGEST, SECTION
 
 _BOM = b"\xef\xbb\xbf"
+_INTERNAL, _JSON = b"### INTERNAL", b"json: "
 
 
 @dataclass(slots=True)
@@ -37,7 +38,8 @@ def documents(
     """What begins in `[start, end)` of a file that stands at `start`, where a line begins.
 
     A document that goes over several lines, as a pretty-printed one does, begins with a line that is
-    `{` alone and ends with one that begins with `}`.
+    `{` alone and ends with one that begins with `}`. A file that begins with a Markdown section has one
+    document: on the line `json: {…}` of its section INTERNAL.
     """
     lines = _Lines(file, start)
     while end is None or lines.at < end:
@@ -48,6 +50,10 @@ def documents(
         text = raw.strip()
         if at == 0 and text.startswith(_BOM):
             text = text.removeprefix(_BOM).strip()
+        if at == 0 and text.startswith(SECTION):
+            lines.put_back(raw)
+            yield from _markdown(lines)
+            return
         if not text:
             yield Unread(number, None)
         elif text == b"{":
@@ -86,6 +92,29 @@ class _Lines:
             self.at += len(more)
             if more.endswith(b"\n"):
                 return
+
+
+def _markdown(lines: _Lines) -> Iterator[Document | Unread]:
+    """The pair of a recording. A body may look like the section INTERNAL; the file's last one counts."""
+    is_internal, pair = False, None
+    while True:
+        number, at = lines.number, lines.at
+        raw = lines.next()
+        if raw is None:
+            break
+        if raw.startswith(SECTION):
+            is_internal = raw.startswith(_INTERNAL)
+        elif is_internal and raw.startswith(_JSON):
+            if pair is not None:
+                yield Unread(pair[0], "an INTERNAL section that is not the last of its file", 0)
+            pair, is_internal = (number, at + len(_JSON), raw.removeprefix(_JSON)), False
+    count = lines.number - 1
+    if pair is None:
+        yield Unread(1, "no section INTERNAL with the pair as JSON", count)
+        return
+    found = _single(*pair, pair[2].strip())
+    found.lines = count
+    yield found
 
 
 def _single(number: int, at: int, raw: bytes, text: bytes) -> Document | Unread:

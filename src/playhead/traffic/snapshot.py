@@ -15,10 +15,12 @@ from playhead.errors import UsageError
 LONGEST: Final = 256 << 20
 """Bytes of one document, entry or line, unpacked; a thousandth of them can be a packed file."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+SECTION: Final = b"### "
+"""What a recording in Markdown begins with."""
 _RAW: Final = ("raw.jsonl", "raw_rr.jsonl")
 _SPEEDSCALE: Final = ".speedscale/data/snapshots"
 _RAW_FILE = re.compile(r"raw.*\.jsonl(\.gz)?|.*-raw\.jsonl(\.gz)?", re.ASCII)
-_PAIR_FILE = re.compile(r".*\.(json|jsonl)(\.gz)?", re.ASCII)
+_PAIR_FILE = re.compile(r".*\.(json|jsonl|md)(\.gz)?", re.ASCII)
 
 
 class NoSnapshot(UsageError):
@@ -100,13 +102,21 @@ def _in_folder(name: str, folder: Path) -> Snapshot:
     if raw:
         return Snapshot(folder.name, tuple(raw))
     found = [*_below(folder)]
-    pairs = [file for file in found if _PAIR_FILE.fullmatch(file.name)]
+    pairs = [file for file in found if _PAIR_FILE.fullmatch(file.name) and _may_be_pair(file)]
     if not pairs:
-        reason = f"folder {folder} has neither raw.jsonl nor .json files"
+        reason = f"folder {folder} has neither raw.jsonl nor .json or .md files of pairs"
         raise NoSnapshot(name, reason=reason)
     # Each is named by the time of its pair, whatever host's folder it is in.
     ordered = sorted(pairs, key=lambda file: (file.name, str(file)))
     return Snapshot(folder.name, tuple(ordered), len(found) - len(pairs))
+
+
+def _may_be_pair(file: Path) -> bool:
+    """Return whether a Markdown file is a recording, and not somebody's notes."""
+    if not file.name.removesuffix(".gz").endswith(".md"):
+        return True
+    with opened(file) as content:
+        return content.read(len(SECTION)) == SECTION
 
 
 def _below(folder: Path) -> Iterator[Path]:
