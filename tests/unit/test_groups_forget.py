@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import MissingPiece
 from playhead.kafka.admin.broker_socket import array, need_login, text
-from playhead.kafka.groups import changes, delete_offsets
+from playhead.kafka.groups import delete_offsets
 from playhead.kafka.groups.changes import Desk
 from playhead.kafka.groups.delete_offsets import forget
 from playhead.kafka.groups.plan import Committed, GroupPlan, Move
@@ -108,7 +108,7 @@ def test_such_a_login_is_refused_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The admin client and the snapshots are None here: to touch them would be another error."""
-    monkeypatch.setattr(changes, "need_consent", lambda *_: None)
+    monkeypatch.setattr(Desk, "_need_consent", lambda *_: None)
     connection = KafkaConnection("a:1", mechanism="OAUTHBEARER")
     desk = Desk(None, None, connection)  # type: ignore[arg-type]
     moves = (
