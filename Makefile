@@ -31,22 +31,27 @@ test: setup ## every test but the long ones
 ifdef PYTEST_ARGS
 	@$(PYTEST) $(QUICK) $(PYTEST_ARGS)
 else
-	$(LANES) test-unit test-spark test-sandbox
+	$(LANES) test-unit test-engine test-sandbox
 endif
 
-.PHONY: test-unit test-spark test-sandbox
+# The tests of tests/sandbox whose replays and pipelines need an engine; all others need servers only.
+WITH_ENGINE := $(addprefix tests/sandbox/,test_demo.py test_engine_gone.py test_live_kill.py \
+	test_replay_compacted.py test_replay_faults.py test_replay_kill.py test_replay_torture.py \
+	test_standby_kill.py test_umask.py)
+
+.PHONY: test-unit test-engine test-sandbox
 test-unit: setup ## the tests that need neither an engine nor a server
-	@$(PYTEST) $(QUICK) tests/unit $(PYTEST_ARGS)
+	@$(PYTEST) $(QUICK) --hypothesis-profile=ci tests/unit $(PYTEST_ARGS)
 
-test-spark: setup ## the tests of the engine, in one session of it
-	@$(PYTEST) $(QUICK) tests/spark $(PYTEST_ARGS)
+test-engine: setup ## the tests of the engine and of what runs in it, in one session
+	@$(PYTEST) $(QUICK) tests/spark $(WITH_ENGINE) $(PYTEST_ARGS)
 
-test-sandbox: setup ## the tests on real servers
-	@$(PYTEST) $(QUICK) tests/sandbox $(PYTEST_ARGS)
+test-sandbox: setup ## the other tests on real servers
+	@$(PYTEST) $(QUICK) tests/sandbox $(addprefix --ignore=,$(WITH_ENGINE)) $(PYTEST_ARGS)
 
 .PHONY: check
 check: setup ## all that CI checks
-	$(LANES) 'lint types layers budgets supply generated test-unit simulate' test-spark test-sandbox
+	$(LANES) 'lint types layers budgets supply generated test-unit simulate' test-engine test-sandbox
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache
@@ -124,7 +129,8 @@ simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… pla
 
 .PHONY: torture
 torture: setup ## every kill point, soak and fuzz; long
-	@$(BIN)/python -m pytest -m torture $(PYTEST_ARGS)
+	@$(PYTEST) -m torture $(PYTEST_ARGS)
+	@$(PYTEST) -m 'hypothesis and not torture' --hypothesis-profile=torture tests/unit
 
 .PHONY: lock
 lock: ## resolve the Python packages anew (needs uv)

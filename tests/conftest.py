@@ -24,3 +24,6 @@ pytest_plugins = [
 # How long an example takes says more about what else the machine does.
 settings.register_profile("playhead", deadline=None)
 settings.load_profile("playhead")
+# `make test-unit` draws fewer examples, by the commit's seed; `make torture` draws many.
+settings.register_profile("ci", settings.get_profile("playhead"), max_examples=50)
+settings.register_profile("torture", settings.get_profile("playhead"), max_examples=500)

@@ -61,7 +61,7 @@ def _worker(number: int, master: str, java_home: Path, folder: Path):  # type: i
     return _daemon(f"worker-{number}", words, java_home, folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def connect_server(java_home: Path, servers_folder: Path) -> Iterator[str]:
     """The address of a Spark Connect server."""
     port = free_port()

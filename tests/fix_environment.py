@@ -15,7 +15,10 @@ _GONE_WITHIN_S = 20.0
 
 @pytest.fixture(scope="session", autouse=True)
 def own_environment(servers_folder: Path) -> Iterator[None]:
-    """State and configuration of this run alone; jars and the start-up cache are everybody's."""
+    """State and configuration of this run alone; jars and the start-up cache are everybody's.
+
+    `make setup` has made the cache. Should it be gone, no command of a test trains another beside the tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             ours = name.startswith("PLAYHEAD_") and name not in _LEFT_ALONE
@@ -24,6 +27,7 @@ def own_environment(servers_folder: Path) -> Iterator[None]:
         patch.setenv("XDG_STATE_HOME", str(servers_folder / "state"))
         patch.setenv("XDG_CONFIG_HOME", str(servers_folder / "config"))
         patch.setenv("COLUMNS", "80")
+        patch.setenv("PLAYHEAD_AOT_CACHE", "use")
         yield
     # This fixture is the first of the run and so the last to end: all others have cleaned up.
     left = _wait_for_none(servers_folder)

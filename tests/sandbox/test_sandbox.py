@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -22,6 +24,25 @@ from playhead.testing.kafka_writer import Writer
 from tests.fix_environment import processes_that_mention
 
 WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def used() -> Iterator[Sandbox]:
+    """A sandbox that has been up before and is down: several tests do to it what happens to one in its life."""
+    with tempfile.TemporaryDirectory(prefix="playhead-box-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)  # the servers' user has to enter it
+        sandbox = Sandbox(Path(name) / "box")
+        sandbox.up()
+        sandbox.down()
+        yield sandbox
+        sandbox.down()
+
+
+@pytest.fixture
+def down(used: Sandbox) -> Iterator[Sandbox]:
+    """The used sandbox; it is down again after the test."""
+    yield used
+    used.down()
 
 
 def write(endpoints: Endpoints, topic: str, values: list[bytes]) -> None:
@@ -59,14 +80,13 @@ def eventually_none_mention(folder: Path) -> None:
     assert not left
 
 
-def test_what_was_written_is_there_after_down_and_up(folder: Path) -> None:
-    sandbox = Sandbox(folder)
-    first = sandbox.up()
+def test_what_was_written_is_there_after_down_and_up(down: Sandbox) -> None:
+    first = down.up()
     write(first, "kept", [b"a", b"b"])
     execute(first, "CREATE TABLE kept AS SELECT 42 AS answer")
-    assert sandbox.down() == ["the Kafka broker", "PostgreSQL"]
-    assert processes_that_mention(str(folder)) == {}
-    second = sandbox.up()
+    assert down.down() == ["the Kafka broker", "PostgreSQL"]
+    assert processes_that_mention(str(first.directory)) == {}
+    second = down.up()
     assert second == first, "addresses stay while nobody takes them"
     assert read(second, "kept", 2) == [b"a", b"b"]
     assert execute(second, "SELECT answer FROM kept") == [(42,)]
@@ -80,9 +100,9 @@ def test_fresh_forgets_everything(folder: Path) -> None:
         assert "gone" not in admin.cluster().topics
 
 
-def test_a_killed_broker_comes_back_with_its_data(folder: Path) -> None:
-    sandbox = Sandbox(folder)
-    write(sandbox.up(), "kept", [b"before the kill"])
+def test_a_killed_broker_comes_back_with_its_data(down: Sandbox) -> None:
+    sandbox = down
+    write(sandbox.up(), "before", [b"before the kill"])
     before = sandbox.status()
     assert before.broker_pid is not None
     os.kill(before.broker_pid, signal.SIGKILL)
@@ -94,19 +114,19 @@ def test_a_killed_broker_comes_back_with_its_data(folder: Path) -> None:
     after = sandbox.status()
     assert after.database_pid == before.database_pid, "what still runs is left alone"
     assert after.broker_pid not in (None, before.broker_pid)
-    assert read(endpoints, "kept", 1) == [b"before the kill"]
+    assert read(endpoints, "before", 1) == [b"before the kill"]
 
 
-def test_a_database_killed_with_all_its_processes_comes_back_with_its_data(folder: Path) -> None:
-    sandbox = Sandbox(folder)
-    execute(sandbox.up(), "CREATE TABLE kept AS SELECT 42 AS answer")
+def test_a_database_killed_with_all_its_processes_comes_back_with_its_data(down: Sandbox) -> None:
+    sandbox = down
+    execute(sandbox.up(), "CREATE TABLE before AS SELECT 42 AS answer")
     pid = sandbox.status().database_pid
     assert pid is not None
     os.kill(pid, signal.SIGQUIT)  # PostgreSQL's immediate shutdown
     deadline = time.monotonic() + WITHIN_S
     while sandbox.status().database_pid is not None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert execute(sandbox.up(), "SELECT answer FROM kept") == [(42,)]
+    assert execute(sandbox.up(), "SELECT answer FROM before") == [(42,)]
 
 
 def test_two_at_once_give_one_sandbox(folder: Path) -> None:
@@ -144,13 +164,12 @@ def test_half_made_data_folders_are_set_aside_and_said(folder: Path) -> None:
     assert not any(unfinished.exists() for unfinished in left)
 
 
-def test_a_port_that_is_taken_between_runs_is_replaced(folder: Path) -> None:
-    sandbox = Sandbox(folder)
-    first = sandbox.up()
-    sandbox.down()
+def test_a_port_that_is_taken_between_runs_is_replaced(down: Sandbox) -> None:
+    first = down.up()
+    down.down()
     port = int(first.bootstrap_servers.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
-        second = sandbox.up()
+        second = down.up()
     assert second.bootstrap_servers != first.bootstrap_servers
     assert second.database_url == first.database_url
 
@@ -182,14 +201,12 @@ def test_ports_that_are_taken_between_choice_and_use_are_replaced(
     assert execute(endpoints, "SELECT 1") == [(1,)]
 
 
-def test_a_stale_postmaster_file_whose_pid_is_somebody_else_does_not_block(folder: Path) -> None:
-    sandbox = Sandbox(folder)
-    sandbox.up()
-    sandbox.down()
+def test_a_stale_postmaster_file_whose_pid_is_somebody_else_does_not_block(down: Sandbox) -> None:
+    folder = down.directory
     lock = folder / "postgres" / "data" / "postmaster.pid"
     lock.write_text(f"{os.getpid()}\n{folder}\n0\n5432\n\n127.0.0.1\n")
     shutil.chown(lock, "nobody" if os.geteuid() == 0 else None, -1 if os.geteuid() else "nogroup")
-    assert execute(sandbox.up(), "SELECT 1") == [(1,)]
+    assert execute(down.up(), "SELECT 1") == [(1,)]
 
 
 def test_a_path_of_more_than_a_hundred_characters_with_odd_ones_in_it(folder: Path) -> None:

@@ -64,7 +64,6 @@ def run_job() -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
-        env=os.environ | {"PLAYHEAD_AOT_CACHE": "use"},
     )
 
 
@@ -137,9 +136,11 @@ def test_a_truncated_one_does_not_count(made: jvm_cache.Cache) -> None:
         copy.discard()
 
 
+@pytest.mark.torture
 def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) -> None:
     home = servers_folder / "cache-first"
     environment = os.environ | {"XDG_CACHE_HOME": str(home)}
+    del environment[aot.SWITCH]
     done = subprocess.run(
         [sys.executable, "-c", JOB],
         capture_output=True,
