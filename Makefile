@@ -20,7 +20,7 @@ SECONDS_OF_SIMULATION = $(or $(SECONDS),60)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: setup ## the story on real servers, end to end
@@ -31,27 +31,31 @@ test: setup ## every test but the long ones
 ifdef PYTEST_ARGS
 	@$(PYTEST) $(QUICK) $(PYTEST_ARGS)
 else
-	$(LANES) test-unit test-engine test-sandbox
+	$(LANES) 'test-unit test-postgres' test-engine test-sandbox
 endif
 
-# The tests of tests/sandbox whose replays and pipelines need an engine; all others need servers only.
+# The tests of tests/sandbox whose replays and pipelines need an engine, those of tables, and the rest.
 WITH_ENGINE := $(addprefix tests/sandbox/,test_demo.py test_engine_gone.py test_live_kill.py \
 	test_replay_compacted.py test_replay_faults.py test_replay_kill.py test_replay_torture.py \
 	test_standby_kill.py test_umask.py)
+OF_TABLES := $(wildcard tests/sandbox/test_postgres_*.py)
 
-.PHONY: test-unit test-engine test-sandbox
+.PHONY: test-unit test-engine test-postgres test-sandbox
 test-unit: setup ## the tests that need neither an engine nor a server
 	@$(PYTEST) $(QUICK) --hypothesis-profile=ci tests/unit $(PYTEST_ARGS)
 
 test-engine: setup ## the tests of the engine and of what runs in it, in one session
 	@$(PYTEST) $(QUICK) tests/spark $(WITH_ENGINE) $(PYTEST_ARGS)
 
+test-postgres: setup ## the tests of tables
+	@$(PYTEST) $(QUICK) $(OF_TABLES) $(PYTEST_ARGS)
+
 test-sandbox: setup ## the other tests on real servers
-	@$(PYTEST) $(QUICK) tests/sandbox $(addprefix --ignore=,$(WITH_ENGINE)) $(PYTEST_ARGS)
+	@$(PYTEST) $(QUICK) tests/sandbox $(addprefix --ignore=,$(WITH_ENGINE) $(OF_TABLES)) $(PYTEST_ARGS)
 
 .PHONY: check
 check: setup ## all that CI checks
-	$(LANES) 'lint types layers budgets supply generated test-unit simulate' test-engine test-sandbox
+	$(LANES) 'lint types layers budgets supply generated test-unit simulate test-postgres' test-engine test-sandbox
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache

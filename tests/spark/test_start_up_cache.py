@@ -140,7 +140,7 @@ def test_a_truncated_one_does_not_count(made: jvm_cache.Cache) -> None:
 def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) -> None:
     home = servers_folder / "cache-first"
     environment = os.environ | {"XDG_CACHE_HOME": str(home)}
-    del environment[aot.SWITCH]
+    del environment[jvm_cache.SWITCH]
     done = subprocess.run(
         [sys.executable, "-c", JOB],
         capture_output=True,
