@@ -5,6 +5,7 @@ from hypothesis import settings
 pytest_plugins = [
     "playhead.testing.fixtures",
     "tests.fix_environment",
+    "tests.fix_budget",
     "tests.fix_commands",
     "tests.fix_capture",
     "tests.fix_engine",

@@ -490,6 +490,7 @@ def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(
     assert proxy.halves.total_bytes == 0
 
 
+@pytest.mark.slow  # fills the memory that a proxy may use
 def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(bench, monkeypatch):
     monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
     large = produce_frame(-1, set_of(os.urandom(12 << 20)))

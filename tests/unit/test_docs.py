@@ -77,6 +77,7 @@ def test_every_kafka_property_is_in_the_reference(known):
     assert all(f"`{spelling}`" in row for spelling in known.spellings)
 
 
+@pytest.mark.slow  # generates every page
 def test_the_generated_pages_are_what_the_code_says():
     check = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"],

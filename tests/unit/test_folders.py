@@ -144,6 +144,7 @@ def test_a_pipe_in_a_locks_place_keeps_nobody_waiting(tmp_path, name):
         pass
 
 
+@pytest.mark.slow  # races against itself for seconds
 def test_a_folder_swapped_for_a_link_between_check_and_use(tmp_path):
     """The swap happens at every instant; nothing may ever appear, or be removed, outside."""
     outside = tmp_path / "outside"

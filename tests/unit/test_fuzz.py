@@ -25,6 +25,7 @@ def played(seconds: float) -> None:
     assert done.returncode == 0, f"seed {SEED}:\n{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}"
 
 
+@pytest.mark.slow  # fuzzes every parser for a while
 def test_no_input_gets_more_out_of_a_parser_than_an_error_of_ours():
     played(10)
 

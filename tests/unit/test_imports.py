@@ -121,6 +121,7 @@ def test_every_module_can_be_imported():
         importlib.import_module(name)
 
 
+@pytest.mark.slow  # imports every module in a process of its own
 def test_importing_any_module_leaves_no_trace(tmp_path):
     """No file, no thread, no child process, no handler of a signal, nothing said."""
     homes = {f"XDG_{name}_HOME": str(tmp_path) for name in ("CACHE", "STATE", "CONFIG", "DATA")}

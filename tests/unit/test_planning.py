@@ -337,6 +337,7 @@ def test_a_record_of_the_future_is_said_where_times_are_played():
     assert "future" not in codes(planned(all_of_it, pace="1x"))
 
 
+@pytest.mark.slow  # makes large records
 @pytest.mark.parametrize("matching", [1, 7])
 def test_samples_of_large_records_are_few(matching):
     """700 of 900 kB took the engine down while it planned; here each has the same body."""

@@ -93,6 +93,7 @@ def test_every_parameter_that_takes_a_text_has_a_place():
         ) - len(flags)
 
 
+@pytest.mark.slow  # every parameter of every command
 def test_a_seeded_sample_of_poison_in_every_parameter(shown):
     draw = random.Random(SEED)
     usual = [each for each in TEXTS if len(each.text) < 10_000]

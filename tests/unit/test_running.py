@@ -117,6 +117,7 @@ class Faulty:
 FAULTS = ["before away", "after away", "before killed", "after killed", "stop"]
 
 
+@pytest.mark.slow  # whole runs with faults in them
 @given(
     records=logs(),
     breaks=st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=6),

@@ -36,6 +36,7 @@ def _simulated(*arguments: str) -> str:
     return found.stdout.rsplit(";", 1)[0]
 
 
+@pytest.mark.slow  # plays whole schedules twice
 def test_a_seed_plays_the_same_schedules_again() -> None:
     asked = ("--seed", "7", "--schedules", "40", "--seconds", "60", "--go-on")
     first = _simulated(*asked)

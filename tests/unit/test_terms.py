@@ -396,6 +396,7 @@ def test_a_plan_that_would_unpack_without_end_is_not_unpacked():
         Terms.from_json(json.dumps(document | {"plan": "abcd"}))
 
 
+@pytest.mark.slow  # makes a huge plan
 def test_a_large_plan_is_packed_and_a_huge_one_left_out():
     some = random.Random(1)
 
