@@ -1,24 +1,28 @@
-"""The options that commands share, each declared once, and what a command gets of them.
+"""Commands made of option tables: what click shows and parses, and what a command gets of it.
 
-A command says which groups it takes with `@with_options(...)` and receives one `Run`; the groups'
-options appear in its help as if it had declared them itself.
+A command says which options it takes with `@command(...)` and receives one `Run`. Options that its
+signature names are passed to it, the others are in `run.values`.
 """
 
-import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
-from playhead.cli.output import FORMATS, PROGRESS, Output
+from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
-from playhead.endpoint import check_topic
-from playhead.errors import BadValue
+from playhead.options.option import Argument, Completion, Option, Options
+from playhead.options.shared import OUTPUT
 
-Parameters = dict[str, Any]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+WHERE = "the command line"
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,164 +42,147 @@ class Run:
         )
 
 
-def _setting(name: str, *short: str, metavar: str) -> Any:
-    """The option by which a setting is given; the setting says what it is called and means."""
-    setting = BY_NAME[name]
-    option = typer.Option(*short, str(setting.flag), help=setting.help, metavar=metavar)
-    return Annotated[str | None, option]
+def command(
+    *groups: Options, name: str | None = None, hidden: bool = False
+) -> Callable[[Callable[..., None]], "Command"]:
+    """Make a command of a function, with the options of these groups and those of all commands."""
+    taken: dict[str, tuple[str, Option | Argument]] = {}
+    for group in (*groups, OUTPUT):  # a command's own row for an option counts
+        for row in group:
+            taken.setdefault(row.name, (group.heading, row))
 
+    def decorate(function: Callable[..., None]) -> Command:
+        _, *own = inspect.signature(function).parameters
 
-def text_option(*names: str, text: str, metavar: str) -> Any:
-    """An option that says a text, or is not there."""
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
+        def invoke(**given: Any) -> None:
+            values = {name: row.value(given[name], where=WHERE) for name, (_, row) in taken.items()}
+            output = Output(*(values.pop(row.name) for row in OUTPUT))
+            function(Run(output, values), **{name: values.pop(name) for name in own})
 
-
-def only_topics(found: Any) -> Any:
-    """What an argument names, when each can be a topic; a `/regex/` is for the command to take or not."""
-    for name in [found] if isinstance(found, str) else found or ():
-        if len(name) < 2 or not name[0] == name[-1] == "/":
-            check_topic(name)
-    return found
-
-
-def _complete_contexts(incomplete: str) -> list[str]:
-    from playhead.cli.completion import context_names
-
-    return context_names(incomplete)
-
-
-def _complete_properties(incomplete: str) -> list[str]:
-    from playhead.cli.completion import property_names
-
-    return property_names(incomplete)
-
-
-OUTPUT: Parameters = {
-    "form": (
-        Annotated[
-            str,
-            typer.Option(
-                "-o", "--output", help=f"Form of the data: {', '.join(FORMATS)}.", metavar="FORM"
-            ),
-        ],
-        "table",
-    ),
-    "quiet": (Annotated[bool, typer.Option("-q", "--quiet", help="Only data and errors.")], False),
-    "verbose": (
-        Annotated[
-            int,
-            typer.Option(
-                "-v", "--verbose", count=True, help="-vv adds tracebacks.", show_default=False
-            ),
-        ],
-        0,
-    ),
-    "progress": (
-        Annotated[
-            str,
-            typer.Option(help=f"Form of progress: {', '.join(PROGRESS)}.", metavar="FORM"),
-        ],
-        "auto",
-    ),
-}
-CONNECTION: Parameters = {
-    "bootstrap_servers": (_setting("bootstrap_servers", "-b", metavar="HOST:PORT"), None),
-    "context": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "-c",
-                "--context",
-                help="A context by name.",
-                metavar="NAME",
-                autocompletion=_complete_contexts,
-            ),
-        ],
-        None,
-    ),
-    "assignment": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "-X",
-                help="A Kafka client property, key=value; repeatable; -X list names them.",
-                metavar="KEY=VALUE",
-                autocompletion=_complete_properties,
-            ),
-        ],
-        None,
-    ),
-    "kafka_config": (_setting("kafka_config", metavar="FILE"), None),
-    "database": (_setting("database", metavar="URL"), None),
-}
-SPARK: Parameters = {
-    "spark_master": (_setting("spark_master", metavar="URL"), None),
-    "spark_remote": (_setting("spark_remote", metavar="URL"), None),
-    "spark_memory": (_setting("spark_memory", metavar="SIZE"), None),
-}
-REGISTRY: Parameters = {"schema_registry": (_setting("schema_registry", metavar="URL"), None)}
-TIME: Parameters = {"timezone": (_setting("timezone", metavar="ZONE"), None)}
-SEPARATORS: Parameters = {
-    "headers_separator": (
-        text_option("--headers-separator", text="Between headers: ','.", metavar="TEXT"),
-        None,
-    ),
-    "header_separator": (
-        text_option("--header-separator", text="After a header's name: ':'.", metavar="TEXT"),
-        None,
-    ),
-}
-"""How headers stand in a line, read or written."""
-SANDBOX: Parameters = {
-    "directory": (
-        Annotated[
-            str | None, typer.Option("--dir", help="The sandbox's folder.", metavar="FOLDER")
-        ],
-        None,
-    ),
-}
-
-
-def with_options(*groups: Parameters) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these groups; its first parameter becomes the `Run`."""
-    shared: Parameters = {}
-    for group in (*groups, OUTPUT):  # a command's own word for one of them counts
-        for name, spec in group.items():
-            shared.setdefault(name, spec)
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(command).parameters.values()
-
-        @functools.wraps(command)
-        def invoke(**values: Any) -> None:
-            taken = {parameter.name: values.pop(parameter.name) for parameter in own}
-            command(Run(_output(values), values), **taken)
-
-        del invoke.__dict__["__wrapped__"]  # or the framework would look behind us
-        more = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-            )
-            for name, (kind, default) in shared.items()
-        ]
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + more
-        invoke.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        invoke.__annotations__ = {p.name: p.annotation for p in parameters}
-        return invoke
+        return Command(
+            name or function.__name__.rstrip("_").replace("_", "-"),
+            callback=invoke,
+            help=inspect.getdoc(function),
+            params=[_parameter(row, heading) for heading, row in taken.values()],
+            context_settings=_SETTINGS,
+            hidden=hidden,
+        )
 
     return decorate
 
 
-def _output(values: dict[str, Any]) -> Output:
-    return Output(
-        _one_of("--output", values.pop("form"), FORMATS),
-        values.pop("quiet"),
-        values.pop("verbose"),
-        _one_of("--progress", values.pop("progress"), PROGRESS),
+def group(text: str, *commands: click.Command, name: str) -> "Group":
+    """Commands under a name."""
+    return Group(
+        name,
+        commands=list(commands),
+        help=text,
+        no_args_is_help=True,
+        context_settings=_SETTINGS,
     )
 
 
-def _one_of(flag: str, found: str, allowed: tuple[str, ...]) -> str:
-    if found not in allowed:
-        raise BadValue(flag, found=found, needed=" or ".join(allowed), where="the command line")
-    return found
+def end(code: int) -> Exit:
+    """What a command raises to end with an exit code when everything is said."""
+    return Exit(code)
+
+
+class Command(click.Command):
+    """A command whose help has its options under headings."""
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [each.get_help_record(ctx) for each in self.params if isinstance(each, _Argument)]
+        if rows:
+            with formatter.section("Arguments"):
+                formatter.write_dl(rows)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and record is not None:
+                heading = getattr(parameter, "heading", OUTPUT.heading)
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """Commands in the order in which they are given, each with its first sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        rows = [
+            (name, " ".join((each.help or "").partition("\n\n")[0].split()))
+            for name, each in self.commands.items()
+            if not each.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class _Argument(click.Argument):
+    pass
+
+
+class _Option(click.Option):
+    heading = ""
+
+
+def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
+    """The row as click knows it; values are read by the row itself, and click passes texts."""
+    shared: dict[str, Any] = {
+        "type": click.Path() if row.kind == "file" else click.STRING,
+        "shell_complete": _completer(row.completes) if row.completes else None,
+        "required": row.required,
+        "help": row.help + _extra(row),
+    }
+    if isinstance(row, Argument):
+        many = -1 if row.repeatable else 1
+        return _Argument([row.name], nargs=many, metavar=_usage_of(row), **shared)
+    if row.kind == "count":
+        shared |= {"count": True, "type": None}
+    elif row.kind == "switch":
+        shared |= {"is_flag": True, "type": None, "default": row.default}
+    else:
+        shared |= {"multiple": row.repeatable, "metavar": row.metavar}
+    spellings = [*row.spellings]
+    if row.off:
+        spellings[-1] += f"/{row.off}"
+    option = _Option([*spellings, row.name], **shared)
+    option.heading = heading
+    return option
+
+
+def _usage_of(row: Argument) -> str:
+    text = f"{row.metavar}…" if row.repeatable else row.metavar
+    return text if row.required else f"[{text}]"
+
+
+def _extra(row: Option | Argument) -> str:
+    """What the help adds of its own to what the row says."""
+    extra = []
+    if row.default is not None and row.kind not in ("switch", "count"):
+        extra.append(f"default: {row.default}")
+    if row.bounds:
+        extra.append(row.bounds)
+    if row.required:
+        extra.append("required")
+    return f"  [{'; '.join(extra)}]" if extra else ""
+
+
+def _completer(names: Completion) -> Callable[..., "list[CompletionItem]"]:
+    def complete(
+        _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        from playhead.cli.completion import NAMES
+
+        found: Iterable[str] = NAMES[names](incomplete)
+        return [CompletionItem(each) for each in found]
+
+    return complete
