@@ -84,9 +84,7 @@ def files() -> str:
 
 
 def command_tree() -> Any:
-    from typer.main import get_command
-
-    return get_command(app)
+    return app
 
 
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from playhead.cli import app as cli_app
 from tests.capturing import SNAPSHOT
@@ -115,7 +114,7 @@ class Spot:
 
 def commands(command: Any = None, words: Words = ()) -> Iterator[tuple[str, Any]]:
     """All that can be called, by their words."""
-    command = command or get_command(cli_app.app)
+    command = command or cli_app.app
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, (*words, name))
     if not getattr(command, "commands", {}):

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
 import playhead
 from playhead import secrets
@@ -48,13 +48,13 @@ def run(capsys):
 @pytest.fixture
 def failing(monkeypatch):
     """Makes `playhead boom` raise what it is given."""
-    app = typer.Typer(rich_markup_mode=None)
-    app.callback()(lambda: None)
+    app = click.Group("playhead")
     monkeypatch.setattr(face, "app", app)
 
     def make(error: BaseException) -> None:
         @app.command()
-        def boom(verbose: int = typer.Option(0, "-v", "--verbose", count=True)) -> None:
+        @click.option("-v", "--verbose", count=True)
+        def boom(verbose: int) -> None:
             raise error
 
     return make
@@ -69,10 +69,10 @@ def test_done_is_0(run):
     ("words", "said"),
     [
         (["nope"], "No such command 'nope'"),
-        (["config", "show", "--nope"], "No such option: --nope"),
-        (["config", "show", "-o", "xml"], "'xml'; needed: table or json or jsonl or csv"),
+        (["config", "show", "--nope"], "No such option '--nope'"),
+        (["config", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl, csv"),
         (["context", "use"], "Missing argument"),
-        (["demo", "--cars", "0"], "greater than or equal to 1"),
+        (["demo", "--cars", "0"], "needed: a whole number from 1 to 99"),
         (["config", "show", "-X", "client.id"], "-X client.id has no value"),
         *(
             ([*words, ""], "the topic's name is ''; needed: letters")
@@ -257,8 +257,7 @@ def test_sigterm_does_what_it_did_before_when_main_has_ended(run):
 )
 def test_a_real_signal_ends_it_with_its_code_and_its_cleaning_up(number, code, said):
     program = (
-        "import time, typer; from playhead.cli import app as face;"
-        "face.app = typer.Typer(); face.app.callback()(lambda: None)"
+        "import time, click; from playhead.cli import app as face; face.app = click.Group()"
         "\ndef wait():"
         "\n    try:"
         "\n        print('waiting', flush=True)"

@@ -25,7 +25,7 @@ def place(monkeypatch, tmp_path):
     """Two contexts, one broker that nobody is at, and no words typed yet."""
     for name in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    for name in ("KAFKA_BOOTSTRAP_SERVERS", "COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "COMP_WORDS"):
         monkeypatch.delenv(name, raising=False)
     paths.config_file().parent.mkdir(parents=True)
     paths.config_file().write_text(
@@ -37,10 +37,10 @@ def place(monkeypatch, tmp_path):
 
 @pytest.fixture
 def typed(monkeypatch):
-    """Sets what zsh says of the words up to now; bash says it differently."""
+    """Sets what zsh says of the words up to now; bash says a word a line."""
 
     def typed(*words: str) -> Configuration:
-        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", " ".join(["playhead", "doctor", *words]))
+        monkeypatch.setenv("COMP_WORDS", " ".join(["playhead", "doctor", *words]))
         return completion._configuration_so_far()
 
     return typed
@@ -118,7 +118,7 @@ def test_bashs_pieces_are_put_together_again(monkeypatch):
 
 
 def test_bash_and_the_command_understand_each_other(place):
-    """The script that typer installs, in a real bash, up to the names it offers."""
+    """As the script asks it, in a real bash, up to the names that it offers."""
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
@@ -129,10 +129,10 @@ def test_bash_and_the_command_understand_each_other(place):
     script = (
         "COMP_WORDS=(playhead doctor -c prod); COMP_CWORD=3; IFS=$'\\n';"
         'env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD '
-        "_PLAYHEAD_COMPLETE=complete_bash ./playhead"
+        "_PLAYHEAD_COMPLETE=bash_complete ./playhead"
     )
     done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=20)
-    assert (done.stdout.split(), done.stderr) == (["production"], "")
+    assert (done.stdout.split(), done.stderr) == (["plain,production"], "")
 
 
 @pytest.mark.parametrize("names", [completion.topic_names, completion.group_names])
@@ -152,7 +152,7 @@ def test_without_any_broker_nothing_is_completed(names, typed, capfd):
 
 
 def test_a_line_that_cannot_be_understood_completes_nothing(typed, monkeypatch):
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor -c nowhere --topic")
+    monkeypatch.setenv("COMP_WORDS", "playhead doctor -c nowhere --topic")
     assert completion.topic_names("") == []
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from playhead.cli.app import app
 from playhead.config.kafka_properties import KNOWN_PROPERTIES
@@ -44,7 +43,7 @@ def commands(command: Any, words: tuple[str, ...] = ("playhead",)) -> Iterator[t
         yield from commands(child, (*words, name))
 
 
-COMMANDS = dict(commands(get_command(app)))
+COMMANDS = dict(commands(app))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from playhead.cli.app import app
 
@@ -24,7 +23,7 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield from commands(child, (*words, name))
 
 
-COMMANDS = list(commands(get_command(app)))
+COMMANDS = list(commands(app))
 
 
 def golden_file(words: tuple[str, ...]) -> Path:

@@ -70,7 +70,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, listener: EmptyL
     """A clone in which somebody stands who has a context, a private key and a secret variable."""
     for name in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "COMP_WORDS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VICTIM", SECRET)
     (tmp_path / "key").write_text(SECRET)
@@ -117,20 +117,20 @@ def test_no_command_reaches_what_it_names(repository, listener, run, field):
 @pytest.mark.parametrize("field", HOSTILE)
 def test_the_tab_key_reaches_nobody(repository, listener, monkeypatch, field):
     write(repository, HOSTILE[field], listener.address)
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor --topic ")
+    monkeypatch.setenv("COMP_WORDS", "playhead doctor --topic ")
     assert completion.topic_names("") == completion.group_names("") == []
     assert listener.brought() == []
 
 
 def test_the_tab_key_reaches_nobody_for_a_trusted_file_either(repository, listener, monkeypatch):
     trust.trust(project.read(write(repository, HOSTILE["bootstrap_servers"], listener.address)))
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor --topic ")
+    monkeypatch.setenv("COMP_WORDS", "playhead doctor --topic ")
     assert completion.topic_names("") == completion.group_names("") == []
     assert listener.brought() == []
 
 
 def test_the_tab_key_reaches_the_users_own_servers(repository, listener, monkeypatch):
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "playhead doctor -c prod --topic ")
+    monkeypatch.setenv("COMP_WORDS", "playhead doctor -c prod --topic ")
     write(repository, 'timezone = "UTC"\n')
     completion.topic_names("")
     assert listener.brought(), "or the tests above would show nothing"

@@ -97,7 +97,7 @@ def test_the_domain_loads_no_client():
         "import playhead.source, playhead.target"
     )
     loaded = loaded_after(program)
-    assert not loaded & (HEAVY | {"typer"})
+    assert not loaded & (HEAVY | {"click"})
 
 
 @pytest.mark.parametrize("package", [playhead, playhead.testing])

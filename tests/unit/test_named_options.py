@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import playhead
 from playhead.cli.app import app
@@ -37,7 +36,7 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-HAS = {"--help", *_options(typer.main.get_command(app))}
+HAS = {"--help", *_options(app)}
 FILES = {str(each.relative_to(_SOURCE)): each for each in sorted(_SOURCE.rglob("*.py"))}
 
 

@@ -235,7 +235,7 @@ def speaking(tree: ast.AST) -> list[int]:
 
 
 def test_nothing_is_said_beside_the_one_place():
-    assert speaking(ast.parse("import sys\nsys.stdout.write('x')\nprint(1)\ntyper.echo(2)")) == [
+    assert speaking(ast.parse("import sys\nsys.stdout.write('x')\nprint(1)\nclick.echo(2)")) == [
         3,
         4,
         2,

@@ -1,7 +1,7 @@
 """The words of `playhead verify`: a run, or a source and a target with a span."""
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from playhead.cli.app import app
 from playhead.errors import UsageError

@@ -7,15 +7,15 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from typer.exceptions import Abort, TyperException
+import click
+from click.exceptions import NoArgsIsHelpError
 
 from playhead.cli.commands import Tree
+from playhead.cli.completion_script import install, show
 from playhead.cli.output import Output, ReaderGone, tell
 from playhead.cli.signals import Ending, Terminated
 from playhead.config import exposed_logins
@@ -29,34 +29,36 @@ from playhead.errors import (
 )
 from playhead.version import __version__
 
-app = typer.Typer(
-    name="playhead",
-    cls=Tree,
+_VERBOSE = re.compile("-v+|--verbose")
+
+
+def _at_once(flag: str, text: str, do: Callable[[], None]) -> click.Option:
+    """An option of the root: it does one thing, and the command ends."""
+
+    def done(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            do()
+            context.exit()
+
+    return click.Option(
+        [flag], is_flag=True, is_eager=True, expose_value=False, help=text, callback=done
+    )
+
+
+app = Tree(
+    "playhead",
+    params=[
+        _at_once("--version", "Say the version.", lambda: Output().text(f"playhead {__version__}")),
+        _at_once("--install-completion", "Install completion for your shell.", install),
+        _at_once("--show-completion", "Print the script that --install-completion installs.", show),
+    ],
     help="A tape deck for event streams: wind a topic back and play it again, exactly once, "
     "with a proof.",
     no_args_is_help=True,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done and proved, 1 failed, 2 usage, 4 differences found, 5 stopped and can "
     "be resumed, 6 refused by a guard, 130 and 143 by a signal.",
 )
-_VERBOSE = re.compile("-v+|--verbose")
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        Output().text(f"playhead {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Say the version.", callback=_show_version, is_eager=True),
-    ] = False,
-) -> None:
-    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -89,7 +91,7 @@ def _open_what_is_closed() -> None:
 def _run(words: list[str], ending: Ending) -> int:
     try:
         return _run_command(words)
-    except (KeyboardInterrupt, Abort):
+    except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
         return EXIT_INTERRUPTED
     except Terminated:
@@ -124,8 +126,8 @@ def _run_command(words: list[str]) -> int:
             from playhead.cli.setup.config import list_properties
 
             return list_properties()
-        code = app(words, prog_name="playhead", standalone_mode=False)
-    except TyperException as exc:
+        code = app.main(words, prog_name="playhead", standalone_mode=False)
+    except click.ClickException as exc:
         return _fail_usage(exc)
     except ReaderGone:
         return EXIT_DONE
@@ -147,11 +149,11 @@ def _fail(message: str, hint: str | None, code: int, words: list[str]) -> int:
     return code
 
 
-def _fail_usage(exc: TyperException) -> int:
+def _fail_usage(exc: click.ClickException) -> int:
     found = getattr(exc, "ctx", None)
-    if found is not None and exc.format_message() == found.get_help():
+    if isinstance(exc, NoArgsIsHelpError):  # no command was named, and the help is the answer
         for line in exc.format_message().split("\n"):
-            tell(line)  # no command was named, and the help is what is said to that
+            tell(line)
         return EXIT_USAGE
     tell(f"error: {exc.format_message()}")
     if found is not None:

@@ -21,6 +21,7 @@ from playhead.config.kafka_properties import KNOWN_PROPERTIES
 from playhead.config.layers import Place
 from playhead.errors import PlayheadError
 from playhead.host import paths, private_files
+from playhead.options.option import Completion
 
 _ANSWER_WITHIN_S = 1.5
 _KEPT_S = 20.0
@@ -122,7 +123,7 @@ def _configuration_so_far() -> Configuration:
 
 
 def _words_so_far() -> list[str]:
-    typed = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+    typed = os.environ.get("COMP_WORDS", "")
     # bash takes words apart at : and =, and hands each piece over on a line of its own.
     typed = re.sub(r"\n([:=]+)(?:\n|$)", r"\1", typed)
     return typed.split() or sys.argv[1:]
@@ -134,3 +135,14 @@ def _after(words: list[str], *flags: str) -> str | None:
         if flag in flags and (value if equals else following):
             return value if equals else following
     return None
+
+
+NAMES: dict[Completion, Callable[[str], list[str]]] = {
+    "contexts": context_names,
+    "properties": property_names,
+    "topics": topic_names,
+    "groups": group_names,
+    "replays": replay_ids,
+    "standbys": standby_names,
+}
+"""Of each kind that an option can name."""

@@ -1,97 +1,28 @@
 """`playhead live`: a pipeline without an end, from topics into a table or topics."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from playhead.cli.completion import topic_names
 from playhead.cli.confirm import answer
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.cli.replay.render import sample_lines
-from playhead.cli.replay.replay_options import RULES, TRANSFORM, request
+from playhead.cli.replay.replay_options import request
 from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
+from playhead.options.replays import LIVE, RULES, TRANSFORM
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay.api import Planned
 from playhead.replay.pipelines import Pipelines, pipeline_id
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_OF_A_REPLAY = ("pace", "max_gap", "redrive", "typed")
-_SAME_RULES: Parameters = {name: spec for name, spec in RULES.items() if name not in _OF_A_REPLAY}
+# Neither a pace nor what is done once goes with records that come without an end.
+_RULES = [group.without("pace", "max_gap", "redrive", "typed") for group in RULES]
 _STOPS_WITHIN_S = 60.0
 _STOPPING = "stopping after this round; once more to stop at once"
 
 
-def _text(*names: str, text: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
-
-
-def _switch(*names: str, text: str) -> Any:
-    return Annotated[bool, typer.Option(*names, help=text)]
-
-
-_LIVE: Parameters = {
-    "name": (_text("--name", text="Its name; else the target's.", metavar="NAME"), None),
-    "from_": (
-        _text(
-            "--from",
-            text="Where a new one begins: latest, earliest, group:NAME or a time.",
-            metavar="START",
-        ),
-        None,
-    ),
-    "trigger": (
-        Annotated[
-            str,
-            typer.Option(
-                "--trigger",
-                help="A round every 200ms, 1s …; available-now ends when all is read.",
-                metavar="EVERY",
-            ),
-        ],
-        "200ms",
-    ),
-    "group": (
-        _text(
-            "--group",
-            text="The group that shows how far it is; else playhead.live.NAME.",
-            metavar="GROUP",
-        ),
-        None,
-    ),
-    "drop_when_down": (
-        _switch("--drop-when-down", text="Lose what comes while the target is away."),
-        False,
-    ),
-    "accept_loss": (
-        _switch("--accept-loss", text="Go on behind records that expired unread."),
-        False,
-    ),
-    "status": (_switch("--status", text="How pipelines are; all, or the one named."), False),
-    "stop": (_switch("--stop", text="Stop the pipeline that is named, after its round."), False),
-    "dry_run": (_switch("--dry-run", text="Only show what would run; writes nothing."), False),
-    "yes": (_switch("--yes", "-y", text="Do not ask."), False),
-}
-
-
-@app.command()
-@with_options(_LIVE, TIME, TRANSFORM, _SAME_RULES, CONNECTION, REGISTRY, SPARK)
-def live(
-    run: Run,
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            help="kafka:TOPIC, as in replay; with --status or --stop a pipeline's NAME.",
-            autocompletion=topic_names,
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Argument(help="postgres:SCHEMA.TABLE or kafka:TOPIC.", show_default=False),
-    ] = None,
-) -> None:
+@command(LIVE, TRANSFORM, *_RULES, CONNECTION, REGISTRY, SPARK)
+def live(run: Run, source: str | None, target: str | None) -> None:
     """Write what comes into SOURCE to TARGET, exactly once, until it is stopped.
 
     It goes on from the ledger in TARGET, after a kill as after a stop. While TARGET is away it waits,

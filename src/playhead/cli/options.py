@@ -15,6 +15,7 @@ from click.exceptions import Exit
 from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
+from playhead.errors import BadValue
 from playhead.options.option import Argument, Completion, Option, Options
 from playhead.options.shared import OUTPUT
 
@@ -85,6 +86,11 @@ def group(text: str, *commands: click.Command, name: str) -> "Group":
 def end(code: int) -> Exit:
     """What a command raises to end with an exit code when everything is said."""
     return Exit(code)
+
+
+def bad_value(flag: str, found: object, needed: str) -> BadValue:
+    """An option with a value that it cannot have."""
+    return BadValue(flag, found=found, needed=needed, where=WHERE)
 
 
 class Command(click.Command):
@@ -158,7 +164,7 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
 
 
 def _usage_of(row: Argument) -> str:
-    text = f"{row.metavar}…" if row.repeatable else row.metavar
+    text = row.shown_name + ("…" if row.repeatable else "")
     return text if row.required else f"[{text}]"
 
 
@@ -169,7 +175,7 @@ def _extra(row: Option | Argument) -> str:
         extra.append(f"default: {row.default}")
     if row.bounds:
         extra.append(row.bounds)
-    if row.required:
+    if row.required and isinstance(row, Option):
         extra.append("required")
     return f"  [{'; '.join(extra)}]" if extra else ""
 

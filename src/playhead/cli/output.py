@@ -13,8 +13,6 @@ from typing import Any
 from playhead import secrets
 from playhead.printable import indented, json_text, one_line, printable
 
-FORMATS = ("table", "json", "jsonl", "csv")
-PROGRESS = ("auto", "plain", "json", "none")
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
 _SAME_AGAIN_AFTER_S = 15.0

@@ -2,8 +2,8 @@
 
 from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
 from playhead.options.option import Argument, Option, Options, dry_run, switch
-from playhead.options.replays import SPAN
-from playhead.options.shared import COMPRESSIONS, SEPARATORS, need_topic
+from playhead.options.replays import SPAN, ZONE
+from playhead.options.shared import COMPRESSIONS, SEPARATORS, TIME, need_topic
 
 _LINES = "Lines"
 FORMATS = ("lines", "jsonl")
@@ -30,6 +30,7 @@ LINES = Options(
     *SEPARATORS,
     Option("null", "The text that means null.", "TEXT"),
     Option("timestamp", "Time of every record.", "T"),
+    *TIME,
     Option(
         "partition",
         "Partition of every record: a number, or `auto` for that of its key.",
@@ -85,6 +86,7 @@ CONSUME = Options(
 CONSUME_SPAN = Options(
     SPAN.heading,
     *SPAN,
+    *ZONE,
     switch("from_beginning", "As --from start."),
     switch("follow", "Go on as records come; alone, with new ones only.", "-f", "--follow"),
 )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,18 +13,22 @@ Kind = Literal["text", "number", "decimal", "file", "switch", "count"]
 Completion = Literal["contexts", "properties", "topics", "groups", "replays", "standbys"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Row:
     """What options and arguments have in common."""
 
+    name: str
+    help: str
+    metavar: str | None = None
+    _: KW_ONLY
     kind: Kind = "text"
     default: Any = None
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
     repeatable: bool = False
-    completes: Completion | None = None
     required: bool = False
+    completes: Completion | None = None
     check: Callable[[str], None] | None = None
     """Raises when a text that was given cannot be meant."""
 
@@ -84,9 +88,7 @@ class _Row:
 class Option(_Row):
     """What is given by name: `--name value`, or `--name` alone."""
 
-    name: str
-    help: str
-    metavar: str | None = None
+    _: KW_ONLY
     flags: tuple[str, ...] = ()
     """How the command line spells it; made of the name when empty."""
     off: str | None = None
@@ -106,14 +108,11 @@ class Option(_Row):
 class Argument(_Row):
     """What is given by its position."""
 
-    name: str
-    help: str
-    metavar: str
-    required: bool = True  # a position that may be empty says so
+    required: bool = field(default=True, kw_only=True)
 
     @property
     def shown_name(self) -> str:
-        return self.metavar
+        return self.metavar or self.name.upper()
 
 
 class Options(tuple[Option | Argument, ...]):
@@ -156,4 +155,4 @@ def dry_run(help: str) -> Option:  # noqa: A002  the field's name
 
 
 YES = switch("yes", "Do not ask.", "-y", "--yes")
-DRY_RUN = switch("dry_run", "Show what would be done, and do nothing.")
+DRY_RUN = switch("dry_run", "Show what would be done, and write nothing.")

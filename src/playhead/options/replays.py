@@ -4,6 +4,7 @@ from typing import Final
 
 from playhead.decoding import REPLAYED_FORMS
 from playhead.options.option import DRY_RUN, YES, Argument, Option, Options, dry_run, switch
+from playhead.options.shared import TIME
 
 _SPAN, _RECORDS, _PACE, _TARGET, _RUN = "Span", "Records", "Pace", "Target", "Run"
 _CONFLICTS = ("ignore", "newer", "update", "error")
@@ -22,6 +23,7 @@ SPAN = Options(
     Option("lateness", "Read on at least so long for late records; 10 minutes.", "DURATION"),
     Option("read_on", "Read on to the `end`, or just so long; as far as it takes.", "WHERETO"),
 )
+ZONE = Options(_SPAN, *TIME)
 TRANSFORM = Options(
     _RECORDS,
     Option("where", "Only records for which this SQL is true: \"value:car = 'A'\".", "SQL"),
@@ -250,6 +252,7 @@ LIVE = Options(
     switch("accept_loss", "Go on behind records that expired unread."),
     switch("status", "How pipelines are; all, or the one named."),
     switch("stop", "Stop the pipeline that is named, after its round."),
+    *TIME,
     DRY_RUN,
     YES,
 )

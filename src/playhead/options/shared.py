@@ -58,7 +58,7 @@ SPARK = Options(
     setting("spark_memory", "SIZE"),
 )
 REGISTRY = Options(SERVERS, setting("schema_registry", "URL"))
-TIME = Options("Span", setting("timezone", "ZONE"))
+TIME = Options("Options", setting("timezone", "ZONE"))
 SANDBOX = Options(
     "Options", Option("directory", "The sandbox's folder.", "FOLDER", flags=("--dir",))
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from playhead.options.option import Argument, Option, Options, dry_run, switch
-from playhead.options.shared import COMPRESSIONS, OPEN_TO_OTHERS, OUTPUT
+from playhead.options.shared import COMPRESSIONS, OPEN_TO_OTHERS, OUTPUT, TIME
 
 _FIGURES, _ENDS = (
     Option("stats_every", "Figures on stderr.", "DURATION", default="5s"),
@@ -21,6 +21,7 @@ RECORDS = Options(
     "Records",
     Option("key", "A JSON path, or bytes:0-4; no key.", "PATH"),
     Option("timestamp", "A JSON path, or arrival.", "PATH", default="arrival"),
+    *TIME,
     switch("by_lines", "Each line of a datagram is a record.", "--lines"),
     switch("with_peers", "The sender's address as header `peer`.", "--header-peer"),
     Option(
@@ -79,7 +80,13 @@ PLACES = Options(
 )
 COPYING = Options(
     "Records",
-    Option("on_slow", "When writing down is slower: block or drop.", "RULE", default="block"),
+    Option(
+        "on_slow",
+        "When writing down is slower: block or drop.",
+        "RULE",
+        choices=("block", "drop"),
+        default="block",
+    ),
     Option("max_memory", "Of pairs not yet written.", "SIZE", default="64MiB"),
     Option("topics", "Records of these only; a*, b.", "NAMES"),
     Option("redact", "$.a.b, key, value, header:NAME; repeatable.", "PATH", repeatable=True),

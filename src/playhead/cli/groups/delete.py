@@ -1,13 +1,15 @@
 """`playhead groups delete` and `delete-offsets`: with a snapshot first, so that undo brings them back."""
 
-from playhead.cli.groups.options import CONSENT, TOPICS, WAIT, Group, Groups, scope_of, wait_s
+from playhead.cli.groups.options import scope_of, wait_s
 from playhead.cli.groups.render import report, show_plans
-from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.errors import UsageError
+from playhead.options.groups import CONSENT, GROUP, GROUPS, TOPICS, WAIT
+from playhead.options.shared import CONNECTION
 
 
-@with_options(WAIT, CONSENT, CONNECTION)
-def delete(run: Run, group: Groups = None) -> None:
+@command(GROUPS, WAIT, CONSENT, CONNECTION)
+def delete(run: Run, group: list[str]) -> None:
     """Delete groups with all they have committed; `playhead groups undo` brings the offsets back."""
     from playhead.cli.groups.confirm import confirm, desk
 
@@ -26,8 +28,8 @@ def delete(run: Run, group: Groups = None) -> None:
         report(run, plans, is_done=not run.values["dry_run"])
 
 
-@with_options(TOPICS, CONSENT, CONNECTION)
-def delete_offsets(run: Run, group: Group) -> None:
+@command(GROUP, TOPICS, CONSENT, CONNECTION)
+def delete_offsets(run: Run, group: str) -> None:
     """Delete what a group has committed for some topics; a topic that it reads now is refused."""
     from playhead.cli.groups.confirm import confirm, desk
 

@@ -1,40 +1,24 @@
 """`playhead groups`: what reads which topics, how far it is, and where it goes on."""
 
 import time
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from playhead.cli.groups.delete import delete, delete_offsets
-from playhead.cli.groups.options import Group, Groups
 from playhead.cli.groups.reset import clone, reset
 from playhead.cli.groups.undo import undo
-from playhead.cli.options import CONNECTION, Run, with_options
-from playhead.errors import BadValue, UsageError
+from playhead.cli.options import Run, bad_value, command, group
+from playhead.errors import UsageError
 from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
+from playhead.options import groups as rows
+from playhead.options.shared import CONNECTION
 
-app = typer.Typer(
-    help="Consumer groups: who reads, how far behind, and the safe reset.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
 _STATES = ("stable", "empty", "dead", "preparingrebalance", "completingrebalance", "unknown")
 _KINDS = ("classic", "consumer")
 
 
-@app.command(name="list")
-@with_options(CONNECTION)
-def list_(
-    run: Run,
-    state: Annotated[
-        str | None, typer.Option("--state", help="Only these, by commas.", metavar="STATES")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--type", help="Only classic, or consumer.", metavar="TYPES")
-    ] = None,
-) -> None:
+@command(rows.LIST, CONNECTION)
+def list_(run: Run, state: str | None, kind: str | None) -> None:
     """List the consumer groups with their states."""
     states, kinds = _words("--state", state, _STATES), _words("--type", kind, _KINDS)
     from playhead.kafka.admin.client import Admin
@@ -52,16 +36,8 @@ def list_(
     run.output.emit({"groups": rows}, rows)
 
 
-@app.command()
-@with_options(CONNECTION)
-def describe(
-    run: Run,
-    group: Groups = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All of them.")] = False,
-    no_times: Annotated[
-        bool, typer.Option("--no-times", help="Do not look at records for their times.")
-    ] = False,
-) -> None:
+@command(rows.DESCRIBE, CONNECTION)
+def describe(run: Run, group: list[str], all_groups: bool, no_times: bool) -> None:
     """Show how far groups are behind: committed offset, end, lag in records and in time.
 
     Where nothing is committed the lag is null, never 0. The time lag is how long the next record has
@@ -91,9 +67,8 @@ def describe(
     run.output.emit({"groups": documents}, list(map(_as_text, rows)) if is_read_by_people else rows)
 
 
-@app.command()
-@with_options(CONNECTION)
-def members(run: Run, group: Group) -> None:
+@command(rows.GROUP, CONNECTION)
+def members(run: Run, group: str) -> None:
     """Show who reads for a group: client, host, assignment, and how long its session lasts."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.groups.describe import described, need_groups
@@ -137,7 +112,7 @@ def _words(flag: str, written: str | None, known: tuple[str, ...]) -> set[str] |
         return None
     words = {word.strip().lower() for word in written.split(",")}
     for word in sorted(words - set(known)):
-        raise BadValue(flag, found=word, needed=", ".join(known), where="the command line")
+        raise bad_value(flag, word, ", ".join(known))
     return words
 
 
@@ -190,8 +165,15 @@ def _as_text(row: dict[str, Any]) -> dict[str, Any]:
     return text
 
 
-app.command()(reset)
-app.command()(undo)
-app.command()(clone)
-app.command()(delete)
-app.command(name="delete-offsets")(delete_offsets)
+groups = group(
+    "Consumer groups: who reads, how far behind, and the safe reset.",
+    list_,
+    describe,
+    members,
+    reset,
+    undo,
+    clone,
+    delete,
+    delete_offsets,
+    name="groups",
+)

@@ -1,65 +1,21 @@
 """`playhead groups reset` and `clone`: the plan, the question, the snapshot, the write, the look back."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from playhead.cli.completion import group_names, replay_ids
-from playhead.cli.groups.options import (
-    CONSENT,
-    MODE,
-    SCOPE,
-    WAIT,
-    Group,
-    Groups,
-    Modes,
-    scope_of,
-    wait_s,
-)
+from playhead.cli.groups.options import Modes, scope_of, wait_s
 from playhead.cli.groups.render import report, show_plans
-from playhead.cli.options import CONNECTION, TIME, Parameters, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.errors import UsageError
 from playhead.kafka.groups import offsets_csv
+from playhead.options.groups import CLONE, CONSENT, MODE, RESET, SCOPE, WAIT
+from playhead.options.shared import CONNECTION, TIME
 
 if TYPE_CHECKING:
     from playhead.kafka.groups.changes import Desk
 
-_RESET: Parameters = {
-    "all_groups": (Annotated[bool, typer.Option("--all-groups", help="All groups.")], False),
-    "to_group": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--to-group",
-                help="Write to this group instead.",
-                metavar="GROUP",
-                autocompletion=group_names,
-            ),
-        ],
-        None,
-    ),
-    "create": (
-        Annotated[bool, typer.Option("--create", help="Make a group that is not there.")],
-        False,
-    ),
-    "export": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--export", help="The plan as CSV of Kafka's own tool; writes only with --execute."
-            ),
-        ],
-        False,
-    ),
-    "execute": (
-        Annotated[bool, typer.Option("--execute", help="The same as --yes.")],
-        False,
-    ),
-}
 
-
-@with_options(MODE, SCOPE, _RESET, WAIT, CONSENT, TIME, CONNECTION)
-def reset(run: Run, group: Groups = None) -> None:
+@command(RESET, MODE, SCOPE, WAIT, CONSENT, TIME, CONNECTION)
+def reset(run: Run, group: list[str]) -> None:
     """Move where groups go on: plan, question, snapshot, write, and a look back.
 
     The plan shows before and after of every partition, how many records come again or are skipped, and
@@ -86,21 +42,8 @@ def reset(run: Run, group: Groups = None) -> None:
         _carry_out(run, here, plans, is_single=len(groups) == 1 and not values["all_groups"])
 
 
-@with_options(SCOPE, WAIT, CONSENT, CONNECTION)
-def clone(
-    run: Run,
-    group: Group,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The group that gets them.")],
-    through: Annotated[
-        str | None,
-        typer.Option(
-            "--through",
-            help="Onto the topic that this replay copied.",
-            metavar="RUN",
-            autocompletion=replay_ids,
-        ),
-    ] = None,
-) -> None:
+@command(CLONE, SCOPE, WAIT, CONSENT, CONNECTION)
+def clone(run: Run, group: str, other: str, through: str | None) -> None:
     """Give another group the offsets of GROUP; with --through, those of the copy a replay made."""
     from playhead.cli.groups.confirm import cloned, desk
 

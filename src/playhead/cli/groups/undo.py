@@ -1,27 +1,17 @@
 """`playhead groups undo`: offsets as they were before the last change, exactly."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from playhead.cli.groups.options import CONSENT, WAIT, Group, wait_s
+from playhead.cli.groups.options import wait_s
 from playhead.cli.groups.render import report, show_plans
-from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.grammar.instant import show_ms
+from playhead.options.groups import CONSENT, UNDO, WAIT
+from playhead.options.shared import CONNECTION
 
 
-@with_options(WAIT, CONSENT, CONNECTION)
-def undo(
-    run: Run,
-    group: Group,
-    snapshot_id: Annotated[
-        str | None,
-        typer.Option("--snapshot", help="Not the last one, but this.", metavar="ID"),
-    ] = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="Only list the snapshots of the group.")
-    ] = False,
-) -> None:
+@command(UNDO, WAIT, CONSENT, CONNECTION)
+def undo(run: Run, group: str, snapshot_id: str | None, list_: bool) -> None:
     """Put back what a group had committed before its last reset, clone or deletion here.
 
     Partitions for which nothing was committed have nothing committed again, and a group that the change

@@ -3,51 +3,32 @@
 import time
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from playhead.cli.confirm import answer
-from playhead.cli.ingest.options import (
-    LISTENING,
-    RECORDS,
-    SENDING,
-    TELLING,
-    Asked,
-    topic_of,
-    understood,
-)
-from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.ingest.options import Asked, topic_of, understood
+from playhead.cli.options import Run, command
 from playhead.cli.signals import first_signal
 from playhead.config.clusters import connection_of, guards_of
 from playhead.config.guards import Guard
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.grammar.size import show_size
+from playhead.options.shared import CONNECTION
+from playhead.options.traffic import INGEST, LISTENING, RECORDS, SENDING, TELLING
 
 if TYPE_CHECKING:
     from playhead.ingest.loop import Ingest
     from playhead.ingest.udp_socket import Listener
     from playhead.kafka.produce.nonblocking_sender import Outlet
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LOOK_EVERY_S = 0.2
 # Dead letters are few, but the largest of them has to fit.
 _LETTERS_SHARE = 4
 
 
-@app.command()
-@with_options(RECORDS, SENDING, LISTENING, TELLING, CONNECTION, TIME)
-def ingest(
-    run: Run,
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="udp://HOST:PORT; port 0 takes a free one.")
-    ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="kafka:TOPIC")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Take the port, look at the topic, and send nothing.")
-    ] = False,
-) -> None:
+@command(INGEST, RECORDS, SENDING, LISTENING, TELLING, CONNECTION)
+def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
     """Datagrams that arrive at a port become records of a topic, until Ctrl-C.
 
     All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit

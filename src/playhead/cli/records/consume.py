@@ -1,26 +1,17 @@
 """`playhead consume`: records of a span to the terminal or into a pipe."""
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from playhead.cli.completion import topic_names
-from playhead.cli.options import (
-    CONNECTION,
-    REGISTRY,
-    TIME,
-    Parameters,
-    Run,
-    only_topics,
-    with_options,
-)
+from playhead.cli.options import Run, bad_value, command
 from playhead.cli.output import ReaderGone, tell
-from playhead.cli.records.decode import DECODING, decoders
-from playhead.cli.records.record_output import SHOWN, Picked, Printer, printer
-from playhead.cli.replay.replay_options import SPAN, read_on, span
+from playhead.cli.records.decode import decoders
+from playhead.cli.records.record_output import Picked, Printer, printer
+from playhead.cli.replay.replay_options import read_on, span
 from playhead.errors import BadValue, UsageError
 from playhead.grammar.instant import show_ms
+from playhead.options.lines import CONSUME, CONSUME_SPAN, DECODING, SHOWN
+from playhead.options.shared import CONNECTION, REGISTRY
 
 if TYPE_CHECKING:
     from playhead.kafka.read.scan import Scan, Stretch
@@ -29,53 +20,17 @@ if TYPE_CHECKING:
     from playhead.span import Resolved
     from playhead.traffic.filter.regex import Pattern
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _TELL_TROUBLE_EVERY_S = 15.0
-CONSUME_SPAN: Parameters = SPAN | {
-    "from_beginning": (
-        Annotated[bool, typer.Option("--from-beginning", help="As --from start.")],
-        False,
-    ),
-    "follow": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--follow", "-f", help="Go on as records come; alone, with new ones only."
-            ),
-        ],
-        False,
-    ),
-}
 
 
-@app.command()
-@with_options(CONNECTION, REGISTRY, TIME, CONSUME_SPAN, SHOWN, DECODING)
+@command(CONSUME, CONSUME_SPAN, SHOWN, DECODING, CONNECTION, REGISTRY)
 def consume(
     run: Run,
-    topics: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TOPIC…",
-            help="Or /regex/ for all that fit.",
-            callback=only_topics,
-            autocompletion=topic_names,
-        ),
-    ],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", help="Only this one; repeatable.", min=0, metavar="N"),
-    ] = None,
-    grep: Annotated[
-        str | None,
-        typer.Option("--grep", help="Only with this regex in the value.", metavar="REGEX"),
-    ] = None,
-    grep_key: Annotated[
-        str | None,
-        typer.Option("--grep-key", help="Only with this regex in the key.", metavar="REGEX"),
-    ] = None,
-    most: Annotated[
-        int | None, typer.Option("--max", help="Stop after so many records.", min=1, metavar="N")
-    ] = None,
+    topics: list[str],
+    partition: list[int],
+    grep: str | None,
+    grep_key: str | None,
+    most: int | None,
 ) -> None:
     """Print records: values as lines, --show for more of each; -o jsonl for whole records.
 
@@ -230,4 +185,4 @@ def _pattern(flag: str, text: str | None) -> "Pattern | None":
         return Pattern(text)
     except BadPattern as exc:
         needed = f"a regular expression of RE2 ({exc})"
-        raise BadValue(flag, found=text, needed=needed, where="the command line") from exc
+        raise bad_value(flag, text, needed) from exc

@@ -2,49 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from playhead.cli.options import Parameters, Run
-from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
-from playhead.errors import BadValue, PlayheadError
+from playhead.cli.options import Run
+from playhead.errors import PlayheadError
 from playhead.record import Headers
 from playhead.records import Records
 
 if TYPE_CHECKING:
     from playhead.schemas.decoder import Decoder
 
-_RULES = ("fail", "skip", "raw")
-_FORMS = f"{' '.join(PLAIN_FORMS)}; {' '.join(REGISTERED_FORMS)}"
 _AS_IT_IS = "bytes"
-DECODING: Parameters = {
-    "decode": (
-        Annotated[
-            str | None,
-            typer.Option("--decode", help=f"What values are: bytes {_FORMS}.", metavar="FORM"),
-        ],
-        None,
-    ),
-    "decode_key": (
-        Annotated[
-            str | None,
-            typer.Option("--decode-key", help="What keys are, by the same words.", metavar="FORM"),
-        ],
-        None,
-    ),
-    "on_error": (
-        Annotated[
-            str,
-            typer.Option(
-                "--on-error",
-                help="A record that cannot be decoded: fail, skip, or raw as it is.",
-                metavar="RULE",
-            ),
-        ],
-        "fail",
-    ),
-}
 Fits = Callable[[bytes | None, bytes | None], bool]
 
 
@@ -155,13 +123,10 @@ def _shown(decoded: Any) -> bytes | None:
 
 def decoders(run: Run) -> Decoded:
     """The decoders that the options name."""
-    rule = run.values["on_error"]
-    if rule not in _RULES:
-        raise BadValue("--on-error", found=rule, needed=", ".join(_RULES), where="consume")
     return Decoded(
         _decoder(run, "--decode-key", run.values["decode_key"]),
         _decoder(run, "--decode", run.values["decode"]),
-        rule,
+        run.values["on_error"],
     )
 
 

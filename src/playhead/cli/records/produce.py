@@ -2,142 +2,31 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import typer
-
-from playhead.cli.completion import topic_names
 from playhead.cli.confirm import answer
-from playhead.cli.options import (
-    CONNECTION,
-    SEPARATORS,
-    TIME,
-    Parameters,
-    Run,
-    only_topics,
-    text_option,
-    with_options,
-)
+from playhead.cli.options import Run, command, end
 from playhead.cli.output import tell
-from playhead.cli.records.record_lines import FORMATS, Reading, reading
+from playhead.cli.records.record_lines import Reading, reading
 from playhead.config.guards import Guard
-from playhead.errors import EXIT_FAILED, BadValue, PlayheadError, UsageError
+from playhead.errors import EXIT_FAILED, PlayheadError, UsageError
+from playhead.options.lines import DELIVERY, LINES, PRODUCE
+from playhead.options.shared import CONNECTION
 
 if TYPE_CHECKING:
     from playhead.kafka.produce.sender import Delivery, Sender
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_ACKS = ("0", "1", "all")
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-_RULES = ("fail", "skip")
 
-
-# What a line is, and what all records of this run get.
-LINES: Parameters = {
-    "format_": (
-        text_option("--format", text=f"{' or '.join(FORMATS)}; lines.", metavar="FORM"),
-        None,
-    ),
-    "with_": (
-        text_option(
-            "--with",
-            text="What a line has before its value: timestamp,partition,headers,key.",
-            metavar="FIELDS",
-        ),
-        None,
-    ),
-    "separator": (
-        text_option(
-            "--separator", text="After each of them; \\t is a tab, and the default.", metavar="TEXT"
-        ),
-        None,
-    ),
-    **SEPARATORS,
-    "null": (text_option("--null", text="The text that means null.", metavar="TEXT"), None),
-    "timestamp": (text_option("--timestamp", text="Time of every record.", metavar="T"), None),
-    "partition": (
-        text_option(
-            "--partition",
-            text="Partition of every record: a number, or `auto` for that of its key.",
-            metavar="N",
-        ),
-        None,
-    ),
-    "header": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--header", help="A header of every record; repeatable.", metavar="NAME=VALUE"
-            ),
-        ],
-        None,
-    ),
-}
-DELIVERY: Parameters = {
-    "acks": (
-        text_option("--acks", text="Who must have a record: 0, 1 or all; all.", metavar="ACKS"),
-        None,
-    ),
-    "compression": (
-        text_option("--compression", text=f"{', '.join(_COMPRESSIONS)}.", metavar="CODEC"),
-        None,
-    ),
-    "transaction": (
-        Annotated[bool, typer.Option("--transaction", help="All records in one transaction.")],
-        False,
-    ),
-    "transaction_records": (
-        Annotated[
-            int | None,
-            typer.Option(
-                "--transaction-records", help="A new transaction after so many.", min=1, metavar="N"
-            ),
-        ],
-        None,
-    ),
-    "transactional_id": (
-        text_option("--transactional-id", text="Its name; made up when not given.", metavar="ID"),
-        None,
-    ),
-    "delivery_timeout": (
-        Annotated[
-            float,
-            typer.Option(
-                "--timeout", help="Seconds after which a record failed.", min=1, metavar="S"
-            ),
-        ],
-        60.0,
-    ),
-}
-
-
-@app.command()
-@with_options(CONNECTION, TIME, LINES, DELIVERY)
-def produce(
-    run: Run,
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
-    ],
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Instead of stdin.", show_default=False)
-    ] = None,
-    on_error: Annotated[
-        str,
-        typer.Option("--on-error", help="A line that is no record: fail or skip.", metavar="RULE"),
-    ] = "fail",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and check everything, and send nothing.")
-    ] = False,
-) -> None:
+@command(PRODUCE, LINES, DELIVERY, CONNECTION)
+def produce(run: Run, topic: str, file: Path | None, on_error: str, dry_run: bool) -> None:
     """Send lines from a file or stdin into a topic; says how many arrived, and which did not.
 
     Each line is a value; --with says what else it has. JSON Lines are whole records, as `consume -o
     jsonl` writes them. Exit code 1 when any record failed.
     """
-    _need("--on-error", on_error, _RULES)
     lines = reading(run)
     configuration = run.configuration()
     delivery = _delivery(run)
@@ -169,7 +58,7 @@ def produce(
             run.output.say(note)
         _tell(run, topic, lines, sender, time.monotonic() - began)
     if lines.bad or (sender and sender.failed):
-        raise typer.Exit(EXIT_FAILED)
+        raise end(EXIT_FAILED)
 
 
 def _send(stream: BinaryIO, lines: Reading, sender: "Sender | None", *, skips: bool) -> None:
@@ -236,9 +125,7 @@ def _delivery(run: Run) -> "Delivery":
     from playhead.kafka.produce.sender import Delivery
 
     values = run.values
-    acks = _need(
-        "--acks", {"-1": "all"}.get(values["acks"] or "all", values["acks"] or "all"), _ACKS
-    )
+    acks = "all" if values["acks"] == "-1" else values["acks"]
     in_transactions = values["transaction"] or values["transaction_records"] is not None
     name = values["transactional_id"]
     if name is not None and not in_transactions:
@@ -249,14 +136,8 @@ def _delivery(run: Run) -> "Delivery":
         raise UsageError(f"a transaction needs acks all, not {acks}")
     return Delivery(
         acks,  # type: ignore[arg-type]
-        _need("--compression", values["compression"] or "none", _COMPRESSIONS),
+        values["compression"],
         (name or f"playhead-produce-{secrets.token_hex(4)}") if in_transactions else None,
         values["transaction_records"],
         values["delivery_timeout"],
     )
-
-
-def _need(flag: str, found: str, words: Sequence[str]) -> str:
-    if found not in words:
-        raise BadValue(flag, found=found, needed=", ".join(words), where="the command line")
-    return found

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from playhead.cli.options import Run
+from playhead.cli.options import Run, bad_value
 from playhead.cli.records import jsonl
 from playhead.cli.records.time_option import instant_ms
-from playhead.errors import BadValue, PlayheadError, UsageError
+from playhead.errors import PlayheadError, UsageError
 from playhead.grammar.cursor import NotUnderstood, Phrase
 from playhead.grammar.duration import MS
 from playhead.grammar.instant import Instant, read_point
@@ -20,7 +20,6 @@ from playhead.kafka.produce.console_lines import (
 )
 from playhead.record import Headers
 
-FORMATS = ("lines", "jsonl")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 _STAMP = re.compile(rb"(CreateTime:|LogAppendTime:)?(-?[0-9]+)")
 _MS_DIGITS = 13
@@ -132,11 +131,7 @@ class Reading:
 def reading(run: Run) -> Reading:
     """What the options say of lines."""
     values = run.values
-    form = values["format_"] or "lines"
-    if form not in FORMATS:
-        raise BadValue(
-            "--format", found=form, needed=" or ".join(FORMATS), where="the command line"
-        )
+    form = values["format_"]
     if form == "jsonl":
         _refuse_line_options(run)
     lines = _line_reader(run) if form == "lines" else None
@@ -191,7 +186,7 @@ def fields(flag: str, text: str | None, known: Sequence[str]) -> list[str]:
     found = [each.strip() for each in (text or "").split(",") if each.strip()]
     for each in found:
         if each not in known:
-            raise BadValue(flag, found=each, needed=", ".join(known), where="the command line")
+            raise bad_value(flag, each, ", ".join(known))
     return found
 
 
@@ -210,7 +205,7 @@ def _headers(rules: Sequence[str]) -> Headers:
     for rule in rules:
         name, equals, value = rule.partition("=")
         if not equals or not name:
-            raise BadValue("--header", found=rule, needed="NAME=VALUE", where="the command line")
+            raise bad_value("--header", rule, "NAME=VALUE")
         found.append((name, value.encode("utf-8", "surrogateescape")))
     return tuple(found)
 
@@ -219,6 +214,5 @@ def _partition(text: str | None) -> tuple[int | None, bool]:
     if text is None or text == "auto":
         return None, text is not None
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        needed = "a number, or auto"
-        raise BadValue("--partition", found=text[:60], needed=needed, where="the command line")
+        raise bad_value("--partition", text[:60], "a number, or auto")
     return int(text), False

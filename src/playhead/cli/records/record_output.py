@@ -4,16 +4,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import typer
-
-from playhead.cli.options import SEPARATORS, Parameters, Run, text_option
+from playhead.cli.options import Run, bad_value
 from playhead.cli.output import write_bytes
 from playhead.cli.records import jsonl
 from playhead.cli.records.decode import Decoded
 from playhead.cli.records.record_lines import fields, separators, unescaped
-from playhead.errors import BadValue, UsageError
+from playhead.errors import UsageError
 from playhead.records import Records
 
 if TYPE_CHECKING:
@@ -23,39 +21,6 @@ if TYPE_CHECKING:
 _PRINT = re.compile(r"print\.(timestamp|partition|offset|headers|key|value)=(true|false)")
 
 
-SHOWN: Parameters = {
-    "show": (
-        text_option(
-            "--show",
-            text="topic,timestamp,partition,offset,headers,key,value; value.",
-            metavar="FIELDS",
-        ),
-        None,
-    ),
-    "separator": (
-        text_option(
-            "--separator", text="Between them; \\t is a tab, and the default.", metavar="TEXT"
-        ),
-        None,
-    ),
-    **SEPARATORS,
-    "null": (text_option("--null", text="The text for null: null.", metavar="TEXT"), None),
-    "line_separator": (
-        text_option("--line-separator", text="After each record; \\n.", metavar="TEXT"),
-        None,
-    ),
-    "property": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--property",
-                help="As Kafka's console consumer: print.key=true, key.separator=:, …",
-                metavar="KEY=VALUE",
-            ),
-        ],
-        None,
-    ),
-}
 _PROPERTIES = {
     "key.separator": "separator",
     "headers.separator": "headers_separator",
@@ -178,7 +143,7 @@ def _write(text: str) -> None:
 def printer(run: Run, decoded: Decoded) -> Printer:
     """The form that the options ask for."""
     if run.output.form == "csv":
-        raise BadValue("-o", found="csv", needed="table (lines), jsonl or json", where="consume")
+        raise bad_value("-o", "csv", "table (lines), jsonl or json")
     _take_properties(run)
     if run.output.form == "table":
         return Lines(_line_writer(run), decoded)
@@ -211,6 +176,6 @@ def _take_properties(run: Run) -> None:
             values[_PROPERTIES[key]] = said
         else:
             needed = f"print.FIELD=true, or one of {', '.join(_PROPERTIES)}"
-            raise BadValue("--property", found=text, needed=needed, where="the command line")
+            raise bad_value("--property", text, needed)
     if values["property"]:
         values["show"] = ",".join(sorted(shown)) or None

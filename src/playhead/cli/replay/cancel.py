@@ -1,30 +1,17 @@
 """`playhead cancel`: stop a replay that runs on this machine."""
 
 import time
-from typing import Annotated
 
-import typer
-
-from playhead.cli.completion import replay_ids
-from playhead.cli.options import Run, with_options
+from playhead.cli.options import Run, command
 from playhead.errors import PlayheadError, UsageError
+from playhead.options.replays import CANCEL
 from playhead.replay.journal import Journal
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LOOK_EVERY_S = 0.1
 
 
-@app.command()
-@with_options()
-def cancel(
-    run: Run,
-    replay_id: Annotated[
-        str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
-    ],
-    wait: Annotated[
-        float, typer.Option("--wait", help="Seconds to wait until it has stopped.", min=0)
-    ] = 30.0,
-) -> None:
+@command(CANCEL)
+def cancel(run: Run, replay_id: str, wait: float) -> None:
     """Ask a replay that runs here to stop at its next slice boundary, and wait until it has.
 
     What is committed stays; `playhead resume` goes on from there.

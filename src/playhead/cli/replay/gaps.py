@@ -1,104 +1,35 @@
 """`playhead gaps`: which offsets of a topic are not in the target, and a replay of exactly those."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from playhead.cli.completion import topic_names
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
+from playhead.cli.options import Run, command, end
 from playhead.cli.replay.charts import paper_for_talk, save_picture
 from playhead.cli.replay.render import proof_lines
-from playhead.cli.replay.replay_options import MACHINE, RULES, SPAN, TRANSFORM, request, share
+from playhead.cli.replay.replay_options import request, share
 from playhead.cli.replay.run_replay import run_with_progress, show, show_and_ask
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gaps.gap import Gap, Gaps, touching
 from playhead.grammar.duration import parse_duration_ms
+from playhead.options.option import unset
+from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, TRANSFORM, ZONE
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 
 if TYPE_CHECKING:
     from playhead.gaps.search import Search
     from playhead.proof import Proof
     from playhead.timeline.timeline import Timeline
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _SHOWN = 20
 _BUCKETS = 120
 # Exactly what is missing is replayed, so that nothing is read on for; and there is a table already.
-_SPAN = {name: spec for name, spec in SPAN.items() if name != "lateness"}
-_RULES = {name: spec for name, spec in RULES.items() if name not in ("create", "redrive", "typed")}
-_UNSAID = {name: default for name, (_, default) in (SPAN | RULES).items()}
+_SPAN = SPAN.without("lateness")
+_RULES = [group.without("create", "redrive", "typed") for group in RULES]
+_UNSAID = unset((SPAN, *RULES))
 
 
-def _text(*names: str, text: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text, metavar=metavar)]
-
-
-_LOOKING: Parameters = {
-    "settle": (
-        _text("--settle", text="Younger records may be on their way; 30s.", metavar="DURATION"),
-        None,
-    ),
-    "by": (
-        _text("--by", text="Compare by offsets, key or ledger; it chooses itself.", metavar="WAY"),
-        None,
-    ),
-    "time_column": (
-        _text("--time", text="With --by key: a column of times, as part of it.", metavar="COL"),
-        None,
-    ),
-    "ledger": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--ledger", help="With --by ledger: whose, a run's id; repeatable.", metavar="ID"
-            ),
-        ],
-        None,
-    ),
-    "quick": (
-        Annotated[
-            bool, typer.Option("--quick", help="Do not look into the log for what is missing.")
-        ],
-        False,
-    ),
-    "picture": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--picture", help="Draw topic and gaps over time, as SVG.", metavar="FILE"
-            ),
-        ],
-        None,
-    ),
-}
-_DOING: Parameters = {
-    "replay": (
-        Annotated[bool, typer.Option("--replay", help="Replay what is missing, and look again.")],
-        False,
-    ),
-    "dry_run": (
-        Annotated[bool, typer.Option("--dry-run", help="With --replay: only show its plan.")],
-        False,
-    ),
-    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")], False),
-}
-
-
-@app.command()
-@with_options(
-    _SPAN, TIME, _LOOKING, _DOING, TRANSFORM, _RULES, MACHINE, CONNECTION, REGISTRY, SPARK
-)
-def gaps(
-    run: Run,
-    source: Annotated[
-        str,
-        typer.Argument(help="A source, as for replay.", autocompletion=topic_names),
-    ],
-    target: Annotated[
-        str, typer.Argument(help="postgres:SCHEMA.TABLE; an archive or a topic by its ledger.")
-    ],
-) -> None:
+@command(GAPS, CLOSING_GAPS, _SPAN, ZONE, TRANSFORM, *_RULES, MACHINE, CONNECTION, REGISTRY, SPARK)
+def gaps(run: Run, source: str, target: str) -> None:
     """Find the offsets of SOURCE that are not in TARGET, and with --replay close exactly these gaps.
 
     A table with columns _partition and _offset is asked which offsets it has, in one pass; others
@@ -121,7 +52,7 @@ def gaps(
         return
     _emit(run, found)
     if not found.is_whole:
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)
 
 
 def _question(run: Run, asked: Any) -> Any:
@@ -174,7 +105,7 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
     planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
     if run.values["dry_run"]:
         show(run, planned)
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)
     show_and_ask(run, planned, yes=run.values["yes"])
     proof = run_with_progress(run, planned)
     for line in proof_lines(proof):
@@ -206,7 +137,7 @@ def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> Non
     ]
     run.output.emit(document, rows)
     if not (after.is_whole and proof.adds_up):
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)
 
 
 def _closed(gap: Gap) -> str:

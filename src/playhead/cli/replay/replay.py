@@ -1,76 +1,22 @@
 """`playhead replay`: plan it, show it, ask, run it, prove it."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from playhead.cli.completion import topic_names
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.replay.replay_options import (
-    MACHINE,
-    RULES,
-    SPAN,
-    TRAFFIC,
-    TRANSFORM,
-    request,
-    share,
-)
+from playhead.cli.options import Run, bad_value, command
+from playhead.cli.replay.replay_options import request, share
 from playhead.cli.replay.run_replay import load_plan, play, resume_saved, save_plan, show
 from playhead.endpoint import Endpoint
-from playhead.errors import BadValue, UsageError
+from playhead.errors import UsageError
+from playhead.options.replays import MACHINE, REPLAY, RULES, SPAN, TRAFFIC, TRANSFORM, ZONE
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.plan import REPLAY_ID
 from playhead.replay import api
 from playhead.replay.journal import Journal
 from playhead.request import Request
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_DOING: Parameters = {
-    "replay_id": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--id", help="An id of your own; again, it goes on or is done.", metavar="ID"
-            ),
-        ],
-        None,
-    ),
-    "plan_file": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--plan", help="Save the plan here; when it is there, run just it.", metavar="FILE"
-            ),
-        ],
-        None,
-    ),
-    "dry_run": (
-        Annotated[bool, typer.Option("--dry-run", help="Only show the plan; writes nothing.")],
-        False,
-    ),
-    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")], False),
-}
 
-
-@app.command()
-@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, RULES, MACHINE, _DOING, CONNECTION, REGISTRY, SPARK)
-def replay(
-    run: Run,
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC, "
-            "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
-            autocompletion=topic_names,
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="A topic, an archive, or postgres:SCHEMA.TABLE; {topic} stands for its name."
-        ),
-    ],
-) -> None:
+@command(SPAN, ZONE, TRANSFORM, TRAFFIC, *RULES, MACHINE, REPLAY, CONNECTION, REGISTRY, SPARK)
+def replay(run: Run, source: str, target: str) -> None:
     """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.
 
     A time without a zone is UTC. Without a span it is all that SOURCE holds now. The plan is shown
@@ -104,12 +50,8 @@ def replay(
 
 def _checked(replay_id: str | None) -> str | None:
     if replay_id is not None and not REPLAY_ID.fullmatch(replay_id):
-        raise BadValue(
-            "--id",
-            found=replay_id,
-            needed="letters, digits, '.', '_' and '-', at most 64",
-            where="the command line",
-        )
+        needed = "letters, digits, '.', '_' and '-', at most 64"
+        raise bad_value("--id", replay_id, needed)
     return replay_id
 
 

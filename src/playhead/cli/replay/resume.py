@@ -1,44 +1,16 @@
 """`playhead resume`: what the ledger does not have yet of a replay that stopped."""
 
-from typing import Annotated
-
-import typer
-
-from playhead.cli.completion import replay_ids
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, Run, with_options
-from playhead.cli.replay.replay_options import MACHINE
-from playhead.cli.replay.run_replay import LedgerSource, resume_from_ledger, resume_saved
+from playhead.cli.options import Run, command
+from playhead.cli.replay.run_replay import resume_from_ledger, resume_saved
 from playhead.endpoint import Endpoint
+from playhead.options.replays import MACHINE, RESUME
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay.journal import Journal
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-
-@app.command()
-@with_options(MACHINE, CONNECTION, REGISTRY, SPARK)
+@command(RESUME, MACHINE, CONNECTION, REGISTRY, SPARK)
 def resume(
-    run: Run,
-    replay_id: Annotated[
-        str, typer.Argument(help="Its id, or the beginning of it.", autocompletion=replay_ids)
-    ],
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="Where it goes, when another machine began it: its plan is in the ledger there.",
-            show_default=False,
-        ),
-    ] = None,
-    source: LedgerSource = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask, also where it was not asked before.")
-    ] = False,
-    trust_ledger: Annotated[
-        bool,
-        typer.Option(
-            "--trust-ledger",
-            help="Go on from a ledger with less than was committed: data and ledger were restored.",
-        ),
-    ] = False,
+    run: Run, replay_id: str, target: str | None, source: str | None, yes: bool, trust_ledger: bool
 ) -> None:
     """Go on with a replay: its plan minus what its target's ledger has.
 

@@ -5,12 +5,9 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from playhead.cli.confirm import answer
-from playhead.cli.options import Run
+from playhead.cli.options import Run, end
 from playhead.cli.replay.render import Told, plan_lines, plan_rows, proof_lines, sample_lines
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
@@ -27,14 +24,6 @@ from playhead.replay.journal import Run as JournalRun
 from playhead.secrets import without_password
 from playhead.standby.runner import held_for
 
-LedgerSource = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="What it reads, when its plan is only in the ledger, where others may write.",
-        metavar="SOURCE",
-    ),
-]
 # What was asked to stop in good order is ended after this time: before whoever manages services kills it.
 STOPS_WITHIN_S = 20.0
 
@@ -106,7 +95,7 @@ def report(run: Run, proof: Proof) -> None:
         run.output.say(line)
     run.output.emit(proof.as_document(), proof.rows())
     if not proof.adds_up:
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)
 
 
 @contextmanager

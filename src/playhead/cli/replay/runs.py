@@ -1,31 +1,21 @@
 """`playhead runs`: the replays of this machine."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from playhead.cli.completion import replay_ids
-from playhead.cli.options import Run, with_options
+from playhead.cli.options import Run, command
 from playhead.cli.replay.render import plan_lines, run_row
 from playhead.errors import PlayheadError
+from playhead.options.replays import RUNS
 from playhead.replay.journal import FAILED, RUNNING, STOPPED
 from playhead.replay.journal import Run as JournalRun
 from playhead.standby.history import History
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _NOT_DONE = (RUNNING, STOPPED, FAILED)
 _ANSWERS_WITHIN_S = 5.0
 
 
-@app.command()
-@with_options()
-def runs(
-    run: Run,
-    replay_id: Annotated[
-        str | None,
-        typer.Argument(help="One of them, wholly.", autocompletion=replay_ids, show_default=False),
-    ] = None,
-) -> None:
+@command(RUNS)
+def runs(run: Run, replay_id: str | None) -> None:
     """List the replays of this machine, the latest first; or show one with its plan and proof.
 
     Of one that is not done, the ledger in its target is asked how far it is; the list asks nobody.

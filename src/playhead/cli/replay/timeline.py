@@ -3,46 +3,20 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from playhead.cli.completion import topic_names
-from playhead.cli.options import CONNECTION, TIME, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.cli.replay.charts import paper_for, save_picture
-from playhead.cli.replay.replay_options import SPAN, span
+from playhead.cli.replay.replay_options import span
 from playhead.endpoint import Endpoint
-from playhead.errors import BadValue
+from playhead.options.replays import SPAN, TIMELINE, USUAL_BUCKETS, ZONE
+from playhead.options.shared import CONNECTION
 from playhead.timeline.timeline import Timeline
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_BUCKETS, _MOST_BUCKETS = 120, 2_000
-_BY_TIME = {name: SPAN[name] for name in ("from_", "to", "for_", "last")}
+_BY_TIME = SPAN.only("from_", "to", "for_", "last")
 
 
-@app.command()
-@with_options(_BY_TIME, TIME, CONNECTION)
-def timeline(
-    run: Run,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            help="TOPIC, kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC.",
-            autocompletion=topic_names,
-        ),
-    ],
-    buckets: Annotated[
-        int | None,
-        typer.Option(
-            "--buckets",
-            help=f"How many stretches of time; {_BUCKETS}, or as many as fit.",
-            metavar="N",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", help="Draw it as SVG, too.", metavar="FILE")
-    ] = None,
-) -> None:
+@command(TIMELINE, _BY_TIME, ZONE, CONNECTION)
+def timeline(run: Run, topic: str, buckets: int | None, picture: Path | None) -> None:
     """Count the records of TOPIC by their time, and draw the counts, without reading them all.
 
     Kafka is asked at which offset each bucket begins in each partition. So the counts are
@@ -90,9 +64,5 @@ def _endpoint(text: str) -> Endpoint:
 def _checked(run: Run, buckets: int | None) -> int:
     if buckets is None:
         is_drawn = run.output.form == "table"
-        return min(_BUCKETS, paper_for(sys.stdout).columns) if is_drawn else _BUCKETS
-    if not 1 <= buckets <= _MOST_BUCKETS:
-        raise BadValue(
-            "--buckets", found=buckets, needed=f"1 to {_MOST_BUCKETS:,}", where="the command line"
-        )
+        return min(USUAL_BUCKETS, paper_for(sys.stdout).columns) if is_drawn else USUAL_BUCKETS
     return buckets

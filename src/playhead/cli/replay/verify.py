@@ -1,50 +1,25 @@
 """`playhead verify`: read a target back and compare it with its source."""
 
-from typing import Annotated
-
-import typer
-
-from playhead.cli.completion import replay_ids
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Run, with_options
-from playhead.cli.replay.replay_options import RULES, SPAN, TRAFFIC, TRANSFORM, request
-from playhead.cli.replay.run_replay import LedgerSource, need_source, with_servers
+from playhead.cli.options import Run, command, end
+from playhead.cli.replay.replay_options import request
+from playhead.cli.replay.run_replay import need_source, with_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
+from playhead.options.option import unset
+from playhead.options.replays import INTO_TABLES, RULES, SPAN, TRAFFIC, TRANSFORM, VERIFY, ZONE
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay import api
 from playhead.replay.journal import Journal
 from playhead.replay.verify import Verification
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _SHOWN = 10
 # What says which row is a record's, and how it looks; the other rules are for writing.
-_OF_TABLES = {
-    name: RULES[name] for name in ("key", "on_conflict", "version_column", "tombstones", "decode")
-}
-_UNSAID = {name: default for name, (_, default) in RULES.items()}
+_OF_TABLES = INTO_TABLES.without("create")
+_UNSAID = unset(RULES)
 
 
-@app.command()
-@with_options(SPAN, TIME, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
-def verify(
-    run: Run,
-    replay_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|SOURCE",
-            help="A run's id, or the beginning of it; or a source, as for replay.",
-            autocompletion=replay_ids,
-        ),
-    ],
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="With a source: what to hold against it. With an id: where the run's records went, when "
-            "another machine began it.",
-            show_default=False,
-        ),
-    ] = None,
-    source: LedgerSource = None,
-) -> None:
+@command(VERIFY, SPAN, ZONE, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
+def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 
     Each record is the same, different, or one of which it cannot be told; dead letters are read back
@@ -83,10 +58,11 @@ def verify(
 
 
 def _need_no_span(run: Run) -> None:
-    given = [name for name in (*SPAN, *TRANSFORM, *TRAFFIC, *_OF_TABLES) if run.values.get(name)]
+    rows = (*SPAN, *TRANSFORM, *TRAFFIC, *_OF_TABLES)
+    given = [row.shown_name for row in rows if run.values.get(row.name)]
     if given:
         raise UsageError(
-            f"--{given[0].strip('_').replace('_', '-')} does not go with a run, which has its own",
+            f"{given[0]} does not go with a run, which has its own",
             hint="without a run: playhead verify SOURCE TARGET",
         )
 
@@ -101,4 +77,4 @@ def _report(run: Run, found: Verification) -> None:
     document = found.as_document()
     run.output.emit(document, document["partitions"])
     if not found.agrees:
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)

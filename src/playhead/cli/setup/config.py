@@ -2,33 +2,21 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from playhead.cli.options import CONNECTION, SPARK, TIME, Run, with_options
+from playhead.cli.options import Run, command, group
 from playhead.cli.output import Output
 from playhead.config import trust as trusting
 from playhead.config.context import Configuration, of_project
 from playhead.config.project import PROJECT_FILE, find_project_file, read
 from playhead.errors import Refused, UsageError
-
-app = typer.Typer(
-    help="See what is configured, and trust a project's file.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
+from playhead.options.setup import SHOW, TRUST
+from playhead.options.shared import CONNECTION, SPARK, TIME
 
 _READ = re.compile(r"""file:[^"';]*|\$\{\w+\}""")
 
 
-@app.command()
-@with_options(CONNECTION, SPARK, TIME)
-def show(
-    run: Run,
-    origin: Annotated[bool, typer.Option("--origin", help="Also where each comes from.")] = False,
-) -> None:
+@command(SHOW, CONNECTION, SPARK, TIME)
+def show(run: Run, origin: bool) -> None:
     """Print every setting as a command with the same options would see it; secrets are hidden.
 
     Strongest first: flag, -X, environment, playhead.toml of the project, context, default. Exit code
@@ -42,19 +30,8 @@ def show(
     configuration.check()
 
 
-@app.command()
-@with_options()
-def trust(
-    run: Run,
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="A project's folder; this one.")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Also a file that others own or can write.")
-    ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Only list what is trusted.")] = False,
-) -> None:
+@command(TRUST)
+def trust(run: Run, folder: Path | None, shared: bool, remove: bool, list_: bool) -> None:
     """Let a project's playhead.toml name servers, logins and engines, as it is now.
 
     It comes with a clone, from anybody: read it first. Untrusted it may set no more than timezone,
@@ -130,3 +107,6 @@ def list_properties() -> int:
     ]
     Output().emit({"properties": rows}, rows)
     return 0
+
+
+config = group("See what is configured, and trust a project's file.", show, trust, name="config")

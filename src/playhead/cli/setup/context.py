@@ -3,11 +3,8 @@
 import os
 import shlex
 import subprocess
-from typing import Annotated
 
-import typer
-
-from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.cli.options import WHERE, Run, command, end, group
 from playhead.config.context import (
     SANDBOX,
     UnknownContext,
@@ -19,19 +16,13 @@ from playhead.config.context import (
 )
 from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
+from playhead.options.setup import CONTEXT, CONTEXT_ADD
+from playhead.options.shared import CONNECTION
 
-app = typer.Typer(
-    help="Named clusters with their databases.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
 _BARE_KEY = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.")]
 
 
-@app.command(name="list")
-@with_options()
+@command()
 def list_(run: Run) -> None:
     """List the contexts; * marks the one that counts when none is named."""
     chosen = configure({}).context
@@ -50,9 +41,8 @@ def list_(run: Run) -> None:
         run.output.say("no contexts yet; make one: playhead context add NAME -b host:port")
 
 
-@app.command()
-@with_options()
-def show(run: Run, name: Name) -> None:
+@command(CONTEXT)
+def show(run: Run, name: str) -> None:
     """Print what a context says; secrets are hidden."""
     rows = [
         row for row in alone(name, "the command line").rows() if row["origin"] == f"context {name}"
@@ -60,29 +50,20 @@ def show(run: Run, name: Name) -> None:
     run.output.emit({"context": name, "settings": rows}, rows)
 
 
-@app.command()
-@with_options()
-def use(run: Run, name: Name) -> None:
+@command(CONTEXT)
+def use(run: Run, name: str) -> None:
     """Choose the context that counts when none is named."""
     known = contexts()
     if name not in known:
-        raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
+        raise UnknownContext(name, chosen_by=WHERE, known=sorted(known))
     file = current_context_file()
     private_files.folder(file.parent)
     private_files.write(file, name + "\n")
     run.output.say(f"context {name} counts from now on")
 
 
-@app.command()
-@with_options(CONNECTION)
-def add(
-    run: Run,
-    name: Name,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writing.")] = False,
-    production: Annotated[
-        bool, typer.Option("--production", help="Have the target's name typed before writing.")
-    ] = False,
-) -> None:
+@command(CONTEXT_ADD, CONNECTION)
+def add(run: Run, name: str, read_only: bool, production: bool) -> None:
     """Write a new context to the end of the user's config.toml; keep secrets as ${ENV} or file:."""
     if not set(name) <= _BARE_KEY or not name:
         raise UsageError(f"{name!r} cannot be a context's name", hint="letters, digits, - and _")
@@ -109,8 +90,7 @@ def add(
     run.output.say(f"context {name} is in {file}; try it: playhead doctor -c {name}")
 
 
-@app.command()
-@with_options()
+@command()
 def edit(run: Run) -> None:
     """Open the user's config.toml in $EDITOR, and check it afterwards."""
     file = paths.config_file()
@@ -128,7 +108,7 @@ def edit(run: Run) -> None:
     run.output.say(f"{file} holds {len(known)} contexts and can be read")
     if current is not None and current not in known:
         run.output.say(f"but the chosen context {current} is gone; playhead context use NAME")
-        raise typer.Exit(EXIT_FAILED)
+        raise end(EXIT_FAILED)
 
 
 def _quoted(text: str) -> str:
@@ -136,3 +116,6 @@ def _quoted(text: str) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False)
+
+
+context = group("Named clusters with their databases.", list_, show, use, add, edit, name="context")

@@ -6,62 +6,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from playhead.cli.options import SANDBOX, Parameters, Run, with_options
+from playhead.cli.options import Run, command, end
 from playhead.cli.output import prompt, spoken
 from playhead.cli.setup.sandbox import fetch_jars
 from playhead.errors import EXIT_DIFFERENT
 from playhead.grammar.duration import parse_duration_ms
 from playhead.host import paths, private_files
+from playhead.options.setup import DEMO
 from playhead.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from playhead.demo.afternoon import Outcome, Script
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 # A person may read on, and nobody waits for one who has gone.
 _READS_FOR_S, _LOOKS_FOR_S = 30.0, 600.0
 Tell = Callable[[str], None]
 
 
-def _lasting(flag: str, text: str) -> object:
-    return Annotated[str, typer.Option(flag, help=text, metavar="DURATION")]
-
-
-_SCRIPT: Parameters = {
-    "cars": (
-        Annotated[int, typer.Option(help="How many drive.", min=1, max=99, metavar="N")],
-        20,
-    ),
-    "rate": (
-        Annotated[
-            int, typer.Option(help="Datagrams a second, of all.", min=1, max=20_000, metavar="N")
-        ],
-        1_200,
-    ),
-    "before": (_lasting("--before", "How long all goes well."), "15s"),
-    "outage": (_lasting("--outage", "How long the database is away."), "15s"),
-    "after": (_lasting("--after", "How long it is back when somebody looks."), "8s"),
-    "seed": (Annotated[int, typer.Option(help="How the cars drive.", metavar="N")], 0),
-    "headless": (
-        Annotated[bool, typer.Option("--headless", help="Wait for nobody, also on a terminal.")],
-        False,
-    ),
-    "folder": (
-        Annotated[
-            Path | None,
-            typer.Option(help="For transcript and pictures; else beside the data.", metavar="DIR"),
-        ],
-        None,
-    ),
-}
-
-
-@app.command()
-@with_options(_SCRIPT, SANDBOX)
+@command(DEMO)
 def demo(run: Run) -> None:
     """Cars send, a pipeline writes, the database loses power: find the gap, fill it, prove it.
 
@@ -84,7 +48,7 @@ def demo(run: Run) -> None:
         if waits:
             _ask_for_enter("shut the servers down", _LOOKS_FOR_S)
     if not outcome.is_right:
-        raise typer.Exit(EXIT_DIFFERENT)
+        raise end(EXIT_DIFFERENT)
 
 
 def _script(run: Run, *, reads_for_s: float) -> "Script":

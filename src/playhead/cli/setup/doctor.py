@@ -6,12 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Annotated
 
-import typer
-
-from playhead.cli.completion import group_names, topic_names
-from playhead.cli.options import CONNECTION, Run, with_options
+from playhead.cli.options import Run, command, end
 from playhead.config.context import Configuration
 from playhead.errors import (
     EXIT_FAILED,
@@ -21,6 +17,8 @@ from playhead.errors import (
     PlayheadError,
 )
 from playhead.host import jars, paths
+from playhead.options.setup import DOCTOR
+from playhead.options.shared import CONNECTION
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _LOW_DISK_GB, _NO_DISK_GB = 5.0, 1.0
@@ -161,24 +159,8 @@ def check_group(configuration: Configuration, group: str) -> Finding:
         return Finding("group", OK, f"{group}: {state}, {admin.committed(group)} partitions")
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command()
-@with_options(CONNECTION)
-def doctor(
-    run: Run,
-    topic: Annotated[
-        str | None,
-        typer.Option(help="Also look at this topic.", metavar="TOPIC", autocompletion=topic_names),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Also look at this consumer group.", metavar="GROUP", autocompletion=group_names
-        ),
-    ] = None,
-) -> None:
+@command(DOCTOR, CONNECTION)
+def doctor(run: Run, topic: str | None, group: str | None) -> None:
     """Check runtime, jars, cache, disk, broker, database and clock; say what to do about each failure."""
     checks: list[tuple[str, Callable[[], Finding | list[Finding]]]] = [
         ("runtime", check_runtime),
@@ -221,7 +203,7 @@ def _report(run: Run, configuration: Configuration, findings: list[Finding]) -> 
             if finding.hint:
                 run.output.say(f"{finding.check}: {finding.hint}")
     if failed:
-        raise typer.Exit(EXIT_FAILED)
+        raise end(EXIT_FAILED)
 
 
 @contextmanager

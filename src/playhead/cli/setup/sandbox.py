@@ -2,24 +2,17 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from playhead.cli.confirm import answer
-from playhead.cli.options import SANDBOX, Run, with_options
+from playhead.cli.options import Run, command, end, group
 from playhead.config.context import configure
 from playhead.config.guards import need_consent
 from playhead.errors import EXIT_FAILED, SandboxError
 from playhead.host import jars, paths
+from playhead.options.setup import UP
+from playhead.options.shared import SANDBOX
 from playhead.sandbox import Sandbox, Status
-
-app = typer.Typer(
-    help="A real Kafka broker and a real PostgreSQL here: loopback only, no Docker, no rights needed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
 
 
 def chosen(run: Run) -> Sandbox:
@@ -37,16 +30,8 @@ def fetch_jars(run: Run) -> None:
         progress.close()
 
 
-@app.command()
-@with_options(SANDBOX)
-def up(
-    run: Run,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Throw the old data away first.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+@command(UP)
+def up(run: Run, fresh: bool, dry_run: bool, yes: bool) -> None:
     """Start what does not run; data and addresses stay from run to run.
 
     While it is up it is the context `sandbox`, and the one that counts when no other is chosen.
@@ -83,8 +68,7 @@ def _say_what_up_would_do(run: Run, sandbox: Sandbox, fresh: bool) -> None:
     run.output.emit({"directory": str(sandbox.directory), "servers": rows}, rows)
 
 
-@app.command()
-@with_options(SANDBOX)
+@command(SANDBOX)
 def down(run: Run) -> None:
     """Stop the servers; the data stay."""
     sandbox = chosen(run)
@@ -92,18 +76,16 @@ def down(run: Run) -> None:
     run.output.say(f"stopped {' and '.join(stopped)}" if stopped else "nothing was running")
 
 
-@app.command()
-@with_options(SANDBOX)
+@command(SANDBOX)
 def status(run: Run) -> None:
     """Say which servers run and where; exit code 1 when not both do."""
     found = chosen(run).status()
     _emit(run, found)
     if not found.is_up:
-        raise typer.Exit(EXIT_FAILED)
+        raise end(EXIT_FAILED)
 
 
-@app.command()
-@with_options(SANDBOX)
+@command(SANDBOX)
 def env(run: Run) -> None:
     """Print shell exports that lead any program to the sandbox: eval "$(playhead sandbox env)"."""
     found = chosen(run).status()
@@ -139,3 +121,13 @@ def _emit(run: Run, found: Status) -> None:
         },
     ]
     run.output.emit({"directory": str(found.directory), "up": found.is_up, "servers": rows}, rows)
+
+
+sandbox = group(
+    "A real Kafka broker and a real PostgreSQL here: loopback only, no Docker, no rights needed.",
+    up,
+    down,
+    status,
+    env,
+    name="sandbox",
+)

@@ -1,20 +1,29 @@
 """`playhead standby`: replays that lie ready under a name until somebody says a span."""
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from playhead.cli.completion import standby_names, topic_names
 from playhead.cli.confirm import ask_plainly
-from playhead.cli.options import CONNECTION, REGISTRY, SPARK, TIME, Parameters, Run, with_options
-from playhead.cli.replay.replay_options import RULES, SPAN, TRAFFIC, TRANSFORM, request
+from playhead.cli.options import Run, command, group
+from playhead.cli.replay.replay_options import request
 from playhead.cli.replay.run_replay import report, run_with_progress, show, show_and_ask
 from playhead.cli.standby.watch import watch
 from playhead.config.saved_servers import not_kept
 from playhead.endpoint import Endpoint
 from playhead.errors import PlayheadError, Unavailable
 from playhead.grammar.instant import show_ms
+from playhead.options.replays import (
+    RULES,
+    SPAN,
+    STANDBY_ADD,
+    STANDBY_NAME,
+    STANDBY_REMOVE,
+    STANDBY_RUN,
+    TRAFFIC,
+    TRANSFORM,
+    ZONE,
+)
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.proof import Proof
 from playhead.replay.api import Planned
 from playhead.standby import create, runner
@@ -23,39 +32,13 @@ from playhead.standby.runner import Face
 from playhead.standby.store import Standby, StandbyExists, Standbys
 from playhead.standby.trigger_file import span_of
 
-app = typer.Typer(
-    help="Replays that lie ready under a name, triggered with a span.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, - and _.")]
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The standby's name.", autocompletion=standby_names)
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-_LATENESS: Parameters = {name: SPAN[name] for name in ("lateness", "read_on")}
-_WORDS: Parameters = {name: spec for name, spec in SPAN.items() if name not in _LATENESS}
+_LATENESS = SPAN.only("lateness", "read_on")
+_WORDS = SPAN.without("lateness", "read_on")
 
 
-@app.command()
-@with_options(TIME, TRANSFORM, TRAFFIC, RULES, _LATENESS, CONNECTION, REGISTRY, SPARK)
+@command(STANDBY_ADD, ZONE, TRANSFORM, TRAFFIC, *RULES, _LATENESS, CONNECTION, REGISTRY, SPARK)
 def add(
-    run: Run,
-    name: NewName,
-    source: Annotated[
-        str,
-        typer.Argument(help="As `playhead replay` takes it.", autocompletion=topic_names),
-    ],
-    target: Annotated[str, typer.Argument(help="As `playhead replay` takes it.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of one of that name.")
-    ] = False,
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not ask the servers now whether it would work.")
-    ] = False,
-    dry_run: DryRun = False,
+    run: Run, name: str, source: str, target: str, replace: bool, no_check: bool, dry_run: bool
 ) -> None:
     """Keep a replay under NAME, with every rule of `playhead replay` and without a span.
 
@@ -81,8 +64,7 @@ def add(
     run.output.emit(made.as_document(), [{each: row[each] for each in _COLUMNS[:5]}])
 
 
-@app.command(name="list")
-@with_options()
+@command()
 def list_(run: Run) -> None:
     """List the standbys, and how the last run of each ended."""
     standbys, rows = Standbys(), []
@@ -97,9 +79,8 @@ def list_(run: Run) -> None:
     run.output.emit({"standbys": rows}, rows)
 
 
-@app.command(name="show")
-@with_options()
-def show_(run: Run, name: Name) -> None:
+@command(STANDBY_NAME)
+def show_(run: Run, name: str) -> None:
     """Print a standby: its ends, its rules, and how its servers are named."""
     found = Standbys().get(name).as_document()
     told = {**found, **found["request"], **found["servers"]}
@@ -109,24 +90,15 @@ def show_(run: Run, name: Name) -> None:
     run.output.emit(found, [{"what": key, "value": value} for key, value in said.items()])
 
 
-@app.command(name="run")
-@with_options(_WORDS, TIME)
-def run_(
-    run: Run,
-    name: Name,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait while another run of it goes on.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+@command(STANDBY_RUN, _WORDS, ZONE)
+def run_(run: Run, name: str, wait: bool, dry_run: bool, yes: bool) -> None:
     """Run a standby over a span.
 
     The plan is shown and asked about first; the proof goes to stdout. Each run has an id and a consumer
     group of its own, and one goes on at a time. `playhead resume ID` goes on with one that stopped.
     """
     found = Standbys().get(name)
-    words = {each.rstrip("_"): run.values[each] for each in _WORDS}
+    words = {row.name.rstrip("_"): run.values[row.name] for row in _WORDS}
     zone = run.values["timezone"] or runner.zone_of(found)
     span = span_of(words, timezone=zone)
     if dry_run:
@@ -143,9 +115,8 @@ def run_(
     report(run, runner.run(name, span, trigger="command", face=face))
 
 
-@app.command()
-@with_options()
-def history(run: Run, name: Name) -> None:
+@command(STANDBY_NAME)
+def history(run: Run, name: str) -> None:
     """List a standby's runs, the latest first: trigger, span and outcome of each."""
     found = History().of(name)
     if not found:
@@ -155,9 +126,8 @@ def history(run: Run, name: Name) -> None:
     run.output.emit({"standby": name, "runs": rows}, rows)
 
 
-@app.command()
-@with_options()
-def remove(run: Run, name: Name, dry_run: DryRun = False, yes: Yes = False) -> None:
+@command(STANDBY_REMOVE)
+def remove(run: Run, name: str, dry_run: bool, yes: bool) -> None:
     """Remove a standby; its history stays, and its runs can be resumed."""
     standbys = Standbys()
     if name not in standbys.names():
@@ -170,7 +140,6 @@ def remove(run: Run, name: Name, dry_run: DryRun = False, yes: Yes = False) -> N
     run.output.emit({"removed": name, "dry_run": dry_run}, [{"removed": name}])
 
 
-app.command()(watch)
 _COLUMNS = ("name", "source", "target", "context", "made", "runs", "last", "error")
 
 
@@ -186,3 +155,16 @@ def _row(standby: Standby, runs: int) -> dict[str, Any]:
         "last": last[0].outcome if last else None,
         "error": None,
     }
+
+
+standby = group(
+    "Replays that lie ready under a name, triggered with a span.",
+    add,
+    list_,
+    show_,
+    run_,
+    history,
+    remove,
+    watch,
+    name="standby",
+)

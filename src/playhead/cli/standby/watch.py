@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from playhead.cli.confirm import ask_plainly
-from playhead.cli.options import Run, with_options
+from playhead.cli.options import Run, command, end
 from playhead.cli.replay.run_replay import STOPS_WITHIN_S, run_aloud
 from playhead.cli.signals import first_signal
 from playhead.errors import EXIT_FAILED, PlayheadError
+from playhead.options.replays import STANDBY_WATCH
 from playhead.standby.folder_watch import Watch, dropped_files
 from playhead.standby.runner import zone_of
 from playhead.standby.store import Standbys
@@ -25,18 +24,8 @@ from playhead.standby.trigger_file import (
 _SHOWN = ("file", "standby", "replay_id", "span", "outcome", "error")
 
 
-@with_options()
-def watch(
-    run: Run,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where files are dropped.")],
-    once: Annotated[
-        bool, typer.Option("--once", help="Take the files that are there, then end.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what the files there would trigger.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+@command(STANDBY_WATCH)
+def watch(run: Run, folder: Path, once: bool, dry_run: bool, yes: bool) -> None:
     """Run a standby for each file that appears in FOLDER.
 
     NAME.json or NAME-anything.json, with {"from": …, "to": …}, {"last": "2h"} or {"offsets": …} in it,
@@ -67,7 +56,7 @@ def watch(
         if run.output.form != "jsonl":
             run.output.emit({"folder": str(folder), "files": told}, [_row(each) for each in told])
     if once and watcher.failed:
-        raise typer.Exit(EXIT_FAILED)
+        raise end(EXIT_FAILED)
 
 
 def _tell(run: Run, told: list[Mapping[str, Any]], outcome: Mapping[str, Any]) -> None:

@@ -1,17 +1,16 @@
 """`playhead topics create`, `alter` and `delete`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from playhead.cli.completion import topic_names
 from playhead.cli.confirm import answer
-from playhead.cli.options import CONNECTION, Run, only_topics, with_options
+from playhead.cli.options import Run, bad_value, command
 from playhead.config.guards import Guard
-from playhead.errors import BadValue, UsageError
+from playhead.errors import UsageError
 from playhead.grammar.duration import parse_duration_ms, show_duration_ms
 from playhead.grammar.size import parse_size_bytes
+from playhead.options import topics as rows
+from playhead.options.shared import CONNECTION
 
 if TYPE_CHECKING:
     from playhead.kafka.admin.client import Admin
@@ -20,81 +19,16 @@ if TYPE_CHECKING:
 # Of Kafka's own numbers; it refuses those that have more.
 _MOST_DIGITS = 19
 _NO_LIMIT = "-1"
-Topic = Annotated[
-    str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
-]
-NewTopic = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.", callback=only_topics)]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Count = Annotated[int | None, typer.Option("--partitions", help="How many.", min=1, metavar="N")]
-# Options of create and alter that say settings in people's words.
-SETTINGS: dict[str, tuple[Any, Any]] = {
-    "retain": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--retain", help="Keep records so long: 7d, or forever.", metavar="DURATION"
-            ),
-        ],
-        None,
-    ),
-    "retain_bytes": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--retain-bytes",
-                help="Keep so much of each partition: 10GiB, or unlimited.",
-                metavar="SIZE",
-            ),
-        ],
-        None,
-    ),
-    "compact": (
-        Annotated[
-            bool | None,
-            typer.Option(
-                "--compact/--no-compact",
-                help="Keep the latest record of each key; with --retain also drop old ones.",
-                show_default=False,
-            ),
-        ],
-        None,
-    ),
-    "config": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                help="Any setting of Kafka's, key=value; repeatable.",
-                metavar="KEY=VALUE",
-            ),
-        ],
-        None,
-    ),
-}
 
 
-def register(app: typer.Typer) -> None:
-    """Put these commands on the tree."""
-    for command in (create, alter, delete):
-        app.command()(command)
-
-
-@with_options(CONNECTION, SETTINGS)
+@command(rows.CREATE, rows.SETTINGS, CONNECTION)
 def create(
     run: Run,
-    topic: NewTopic,
-    partitions: Count = None,
-    replication: Annotated[
-        int | None,
-        typer.Option("--replication", help="Replicas of each partition.", min=1, metavar="N"),
-    ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="One that is there is taken as it is.")
-    ] = False,
-    dry_run: DryRun = False,
+    topic: str,
+    partitions: int | None,
+    replication: int | None,
+    if_not_exists: bool,
+    dry_run: bool,
 ) -> None:
     """Make a topic, and return when it can be written to. What is not said, the brokers decide."""
     from playhead.kafka.admin.client import Admin
@@ -145,20 +79,15 @@ def _warn_of_collisions(run: Run, topic: str) -> None:
         )
 
 
-@with_options(CONNECTION, SETTINGS)
+@command(rows.ALTER, rows.SETTINGS, CONNECTION)
 def alter(
     run: Run,
-    topic: Topic,
-    partitions: Count = None,
-    reset: Annotated[
-        list[str] | None,
-        typer.Option("--reset", help="Leave a setting to the brokers again.", metavar="KEY"),
-    ] = None,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="One that is not there is no error.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    topic: str,
+    partitions: int | None,
+    reset: list[str],
+    if_exists: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Add partitions, change settings: shows before and after, then asks.
 
@@ -195,19 +124,8 @@ def alter(
             change(admin, wanted, now, Guard(configuration, answer(yes=yes)))
 
 
-@with_options(CONNECTION)
-def delete(
-    run: Run,
-    topics: Annotated[
-        list[str],
-        typer.Argument(metavar="TOPIC…", callback=only_topics, autocompletion=topic_names),
-    ],
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="One that is not there is no error.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+@command(rows.DELETE, CONNECTION)
+def delete(run: Run, topics: list[str], if_exists: bool, dry_run: bool, yes: bool) -> None:
     """Delete topics with all that is in them: shows what goes, has each name typed.
 
     In a script --yes stands in for the name, but not where the context is marked production.
@@ -258,7 +176,7 @@ def settings_of(run: Run) -> dict[str, str]:
     for entry in values["config"] or ():
         key, equals, value = entry.partition("=")
         if not equals or not key.strip():
-            raise BadValue("--set", found=entry, needed="key=value", where="the command line")
+            raise bad_value("--set", entry, "key=value")
         _put(found, key.strip(), value, "--set")
     if values["retain"] is not None:
         _put(found, "retention.ms", _retain_ms(values["retain"]), "--retain")

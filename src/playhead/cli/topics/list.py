@@ -1,45 +1,16 @@
 """`playhead topics`: what topics there are and what they hold, and the commands that change them."""
 
-from typing import Annotated
-
-import typer
-
-from playhead.cli.completion import topic_names
-from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
-from playhead.cli.topics import change, trim
+from playhead.cli.options import Run, command, group
+from playhead.cli.topics.change import alter, create, delete
+from playhead.cli.topics.trim import trim
 from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue
-
-app = typer.Typer(
-    help="Topics: what there is and what it holds; create, alter, trim, delete.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
-_BY = ("replica", "partition", "topic", "log-dir")
-Topics = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TOPIC]…",
-        help="All, when none is named.",
-        callback=only_topics,
-        autocompletion=topic_names,
-    ),
-]
+from playhead.options import topics as rows
+from playhead.options.shared import CONNECTION, TIME
 
 
-@app.command(name="list")
-@with_options(CONNECTION)
-def list_(
-    run: Run,
-    pattern: Annotated[
-        str | None,
-        typer.Argument(metavar="[PATTERN]", help="Only names in which this regex is found."),
-    ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Kafka's own topics, too, as kafka-topics does.")
-    ] = False,
-) -> None:
+@command(rows.LIST, CONNECTION)
+def list_(run: Run, pattern: str | None, internal: bool) -> None:
     """List topics by name."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.topics import list_topics
@@ -72,15 +43,8 @@ def _need_pattern(pattern: str | None) -> None:
         ) from exc
 
 
-@app.command()
-@with_options(CONNECTION)
-def describe(
-    run: Run,
-    topics: Topics = None,
-    configs: Annotated[
-        bool, typer.Option("--configs", help="The settings as rows, those by default included.")
-    ] = False,
-) -> None:
+@command(rows.DESCRIBE, CONNECTION)
+def describe(run: Run, topics: list[str], configs: bool) -> None:
     """Leaders, replicas and in-sync replicas of each partition; settings, and who set them.
 
     A table shows the settings that were set on the topic; --configs, and -o json, all of them.
@@ -141,18 +105,9 @@ def _partition_row(state: object) -> dict[str, object]:
     }
 
 
-@app.command()
-@with_options(CONNECTION)
-def sizes(
-    run: Run,
-    topics: Topics = None,
-    by: Annotated[
-        str, typer.Option("--by", help=f"What a row is: {', '.join(_BY)}.", metavar="WHAT")
-    ] = "replica",
-) -> None:
+@command(rows.SIZES, CONNECTION)
+def sizes(run: Run, topics: list[str], by: str) -> None:
     """Bytes that topics take on the brokers' disks: each replica, or sums, by log directory too."""
-    if by not in _BY:
-        raise BadValue("--by", found=by, needed=", ".join(_BY), where="the command line")
     from playhead.grammar.size import show_size
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.log_dirs import sizes as replicas_of
@@ -193,16 +148,8 @@ def _sums(rows: list[dict[str, object]], columns: tuple[str, ...]) -> list[dict[
     ]
 
 
-@app.command()
-@with_options(CONNECTION, TIME)
-def offsets(
-    run: Run,
-    topics: Topics = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", help="Also the first offset not before this time.", metavar="T"),
-    ] = None,
-) -> None:
+@command(rows.OFFSETS, CONNECTION, TIME)
+def offsets(run: Run, topics: list[str], at: str | None) -> None:
     """Of each partition the earliest offset, the last stable one, the latest, and that of a time.
 
     Each end is the offset that the next record gets. At the last stable offset the first open
@@ -240,5 +187,15 @@ def offsets(
     run.output.say(told if instant is None else f"{told}; at {instant}")
 
 
-change.register(app)
-trim.register(app)
+topics = group(
+    "Topics: what there is and what it holds; create, alter, trim, delete.",
+    list_,
+    describe,
+    sizes,
+    offsets,
+    create,
+    alter,
+    delete,
+    trim,
+    name="topics",
+)

@@ -1,14 +1,13 @@
 """`playhead topics trim`: delete the oldest records of a topic, after a look at which."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from playhead.cli.completion import topic_names
 from playhead.cli.confirm import answer
-from playhead.cli.options import CONNECTION, TIME, Run, only_topics, with_options
+from playhead.cli.options import Run, command
 from playhead.config.guards import Guard
 from playhead.errors import UsageError
+from playhead.options.shared import CONNECTION, TIME
+from playhead.options.topics import TRIM
 
 if TYPE_CHECKING:
     from playhead.kafka.admin.trim import Trim
@@ -17,35 +16,9 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 
 
-def register(app: typer.Typer) -> None:
-    """Put this command on the tree."""
-    app.command()(trim)
-
-
-@with_options(CONNECTION, TIME)
+@command(TRIM, CONNECTION, TIME)
 def trim(
-    run: Run,
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", callback=only_topics, autocompletion=topic_names)
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="Delete all records before the first of this time; `end` is all.",
-            metavar="T",
-        ),
-    ] = None,
-    offsets: Annotated[
-        str | None,
-        typer.Option(
-            "--offsets", help="Delete all before an offset: 0:-1200,1:-900.", metavar="SPEC"
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go, and delete nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    run: Run, topic: str, to: str | None, offsets: str | None, dry_run: bool, yes: bool
 ) -> None:
     """Delete the oldest records, Kafka's delete-records: shows which offsets go, then asks.
 

@@ -4,22 +4,20 @@ import json
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, cast
 
-import typer
-
-from playhead.cli.options import Parameters, Run, with_options
+from playhead.cli.options import Run, bad_value, command
 from playhead.cli.signals import first_signal
-from playhead.errors import BadValue, UsageError
+from playhead.errors import UsageError
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes, show_size
 from playhead.host.networks import Networks, need_allowed
+from playhead.options.traffic import CAPTURE, COPYING, PLACES, TELLING
 
 if TYPE_CHECKING:
     from playhead.capture.proxy import Proxy, Setting
     from playhead.capture.recorder_queue import OnSlow
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _LOOK_EVERY_S = 0.2
 _LEAST_MEMORY_BYTES = 1 << 20
 _OFTEN_ENOUGH_S = 0.2
@@ -30,68 +28,12 @@ _IN_A_TABLE = (
 )  # fmt: skip
 
 
-def _option(flag: str, text: str, metavar: str, kind: Any = str) -> Any:
-    return Annotated[kind, typer.Option(flag, help=text, metavar=metavar)]
-
-
 _OPTIONAL = str | None
 _SEVERAL = list[str] | None
-PLACES: Parameters = {
-    "listen": (
-        _option("--listen", "For clients; further brokers get ports after it.", "HOST:PORT"),
-        "127.0.0.1:19092",
-    ),
-    "upstream": (_option("--upstream", "The broker to begin with.", "HOST:PORT"), ...),
-    "out": (_option("--out", "A folder, empty or new.", "FOLDER"), ...),
-    "advertise": (
-        _option("--advertise", "What clients are told; the host of --listen.", "HOST", _OPTIONAL),
-        None,
-    ),
-    "anywhere": (
-        Annotated[
-            bool,
-            typer.Option("--listen-anywhere", help="Allow an address that others can reach."),
-        ],
-        False,
-    ),
-    "allow": (
-        _option("--allow", "Who may come then: 10.1.0.0/16; repeatable.", "NETWORK", _SEVERAL),
-        None,
-    ),
-}
-COPYING: Parameters = {
-    "on_slow": (
-        _option("--on-slow", "When writing down is slower: block or drop.", "RULE"),
-        "block",
-    ),
-    "max_memory": (_option("--max-memory", "Of pairs not yet written.", "SIZE"), "64MiB"),
-    "topics": (
-        _option("--topics", "Records of these only; a*, b.", "NAMES", _OPTIONAL),
-        None,
-    ),
-    "redact": (
-        _option("--redact", "$.a.b, key, value, header:NAME; repeatable.", "PATH", _SEVERAL),
-        None,
-    ),
-    "rotate": (
-        _option("--rotate", "A new file after 1GiB, or 1h; repeatable.", "SIZE|DURATION", _SEVERAL),
-        None,
-    ),
-}
-TELLING: Parameters = {
-    "stats_every": (_option("--stats-every", "Figures on stderr.", "DURATION"), "5s"),
-    "for_": (_option("--for", "Stop after so long.", "DURATION", _OPTIONAL), None),
-}
 
 
-@app.command()
-@with_options(PLACES, COPYING, TELLING)
-def capture(
-    run: Run,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Take the port, say what would be, and end.")
-    ] = False,
-) -> None:
+@command(CAPTURE, PLACES, COPYING, TELLING)
+def capture(run: Run, dry_run: bool) -> None:
     """A proxy before Kafka that writes down what passes through it, until Ctrl-C.
 
     Clients that use its address see the same cluster, each broker behind a port here. Requests and
@@ -131,12 +73,12 @@ def _setting(run: Run) -> "Setting":
             f"{listen} is every address, and clients have to be told one",
             hint="--advertise names the host that they use",
         )
-    if values["on_slow"] not in ("block", "drop"):
-        raise _bad("--on-slow", values["on_slow"], "block or drop")
     rules = [parse_rule(text).text for text in values["redact"] or ()]
     memory_bytes = parse_size_bytes(values["max_memory"], where="--max-memory")
     if memory_bytes < _LEAST_MEMORY_BYTES:
-        raise _bad("--max-memory", values["max_memory"], f"{_LEAST_MEMORY_BYTES:,} bytes or more")
+        raise bad_value(
+            "--max-memory", values["max_memory"], f"{_LEAST_MEMORY_BYTES:,} bytes or more"
+        )
     topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
     order = Order(
         str(Path(values["out"]).absolute()), *_rotation(values["rotate"] or ()), topics, rules
@@ -163,7 +105,7 @@ def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]
         else:
             seconds = parse_duration_ms(text, where="--rotate") / 1000
     if most_bytes == 0 or seconds == 0:
-        raise _bad("--rotate", ", ".join(texts), "more than nothing")
+        raise bad_value("--rotate", ", ".join(texts), "more than nothing")
     return most_bytes, seconds
 
 
@@ -239,7 +181,3 @@ def _need_all(proxy: "Proxy") -> None:
     counts, reason = proxy.counts(), proxy.scribe_error()
     if reason is not None or counts.lost:
         raise NotAllCaptured(counts, reason=reason)
-
-
-def _bad(flag: str, found: str, needed: str) -> BadValue:
-    return BadValue(flag, found=found, needed=needed, where="the command line")

@@ -2,53 +2,29 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from playhead.cli.options import OUTPUT, Parameters, Run, with_options
+from playhead.cli.options import Run, command
 from playhead.cli.output import csv_text
 from playhead.errors import UsageError
+from playhead.options.traffic import AS_CSV, EXTRACT
 
 if TYPE_CHECKING:
     from playhead.traffic.extract import Extract
     from playhead.traffic.source import TrafficSource
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AT_ONCE = 1_000
 # What it is for is CSV, in a terminal as well.
-_FORM: Parameters = {"form": (OUTPUT["form"][0], "csv")}
 
 
-@app.command()
-@with_options(_FORM)
+@command(EXTRACT, AS_CSV)
 def extract(
     run: Run,
-    snapshot: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SNAPSHOT",
-            help="raw.jsonl, a folder, or the id of a snapshot.",
-            show_default=False,
-        ),
-    ] = None,
-    path: Annotated[
-        list[str] | None,
-        typer.Option("--path", help="What of each pair: a.b.0.c, # or * for all; repeatable."),
-    ] = None,
-    filter_: Annotated[
-        str | None,
-        typer.Option(
-            "--filter", help="Only these pairs: '(command IS \"Fetch\")'.", metavar="FILTER"
-        ),
-    ] = None,
-    all_records: Annotated[
-        bool,
-        typer.Option("--all-records", help="Each record that was fetched or produced, whole."),
-    ] = False,
-    snapshot_option: Annotated[
-        str | None, typer.Option("--snapshot", help="The same as SNAPSHOT.", metavar="SNAPSHOT")
-    ] = None,
+    snapshot: str | None,
+    path: list[str],
+    filter_: str | None,
+    all_records: bool,
+    snapshot_option: str | None,
 ) -> None:
     """Take values out of SNAPSHOT: one row for each pair that has something at every --path.
 
