@@ -28,9 +28,8 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Parameters a caller gives; a command's options are its face, not a caller's burden."""
-    if function.decorator_list and any(
-        "with_options" in ast.dump(d) for d in function.decorator_list
-    ):
+    made_by = [each.func for each in function.decorator_list if isinstance(each, ast.Call)]
+    if any(isinstance(maker, ast.Name) and maker.id == "command" for maker in made_by):
         return 0
     given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return len([argument for argument in given if argument.arg not in ("self", "cls")])

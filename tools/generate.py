@@ -18,12 +18,13 @@ import pages
 
 import playhead
 from playhead import errors
-from playhead.cli import options
 from playhead.cli.app import app
 from playhead.config.kafka_properties import KNOWN_PROPERTIES, Property
 from playhead.config.project import HARMLESS
 from playhead.config.settings import SETTINGS, Setting
 from playhead.host import faults
+from playhead.options import shared
+from playhead.options.option import Options
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "playhead"
@@ -83,10 +84,6 @@ def files() -> str:
 # --- the command line ---------------------------------------------------------------------------
 
 
-def command_tree() -> Any:
-    return app
-
-
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command and group with the words that call it, in the order of the help."""
     yield words, command
@@ -95,12 +92,12 @@ def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 
 SHARED = {
-    "connection": ("Which cluster and which database.", options.CONNECTION),
-    "spark": ("Where Spark runs.", options.SPARK),
-    "registry": ("Which schema registry.", options.REGISTRY),
-    "time": ("Which zone times are in.", options.TIME),
-    "sandbox": ("Which sandbox.", options.SANDBOX),
-    "output": ("How the command speaks.", options.OUTPUT),
+    "connection": ("Which cluster and which database.", shared.CONNECTION),
+    "spark": ("Where Spark runs.", shared.SPARK),
+    "registry": ("Which schema registry.", shared.REGISTRY),
+    "time": ("Which zone times are in.", shared.TIME),
+    "sandbox": ("Which sandbox.", shared.SANDBOX),
+    "output": ("How the command speaks.", shared.OUTPUT),
 }
 
 
@@ -113,14 +110,18 @@ def option_rows(parameters: Iterable[Any], context: Any) -> list[Row]:
     ]
 
 
+def names_of(group: Options) -> set[str]:
+    return {row.name for row in group}
+
+
 def shared_section(name: str, tree: Any) -> str:
     """One group of shared options, taken from the first command that has all of them."""
     sentence, group = SHARED[name]
     for _, command in commands(tree, ("playhead",)):
         found = {parameter.name: parameter for parameter in command.params}
-        if set(group) <= set(found):
+        if names_of(group) <= set(found):
             context = command.context_class(command, info_name="playhead")
-            rows = option_rows([found[key] for key in group], context)
+            rows = option_rows([found[row.name] for row in group], context)
             return f"### {name} options\n\n{sentence}\n\n{table(('option', 'meaning'), rows)}"
     raise LookupError(f"no command takes the {name} options")
 
@@ -129,9 +130,9 @@ def command_section(words: tuple[str, ...], command: Any) -> str:
     """Usage, meaning and a command's own options; shared ones as links."""
     context = command.context_class(command, info_name=" ".join(words))
     names = {parameter.name for parameter in command.params}
-    groups = [name for name, (_, group) in SHARED.items() if set(group) <= names]
-    shared = {key for name in groups for key in SHARED[name][1]}
-    own = [parameter for parameter in command.params if parameter.name not in shared]
+    groups = [name for name, (_, group) in SHARED.items() if names_of(group) <= names]
+    theirs = {name for heading in groups for name in names_of(SHARED[heading][1])}
+    own = [parameter for parameter in command.params if parameter.name not in theirs]
     usage = " ".join(context.command.get_usage(context).removeprefix("Usage:").split())
     parts = [f"## {' '.join(words)}\n", f"```text\n{usage}\n```\n", (command.help or "").strip()]
     if rows := option_rows(own, context):
@@ -143,7 +144,7 @@ def command_section(words: tuple[str, ...], command: Any) -> str:
 
 
 def cli() -> str:
-    tree = command_tree()
+    tree = app
     sections = [command_section(words, command) for words, command in commands(tree, ("playhead",))]
     shared = [shared_section(name, tree) for name in SHARED]
     head = "## Options that commands share\n"
@@ -176,7 +177,7 @@ def exit_codes() -> str:
 
 def flag_of(setting: Setting, tree: Any) -> str:
     """The option that sets it for one command, as the command line spells it; some have none."""
-    if not any(setting.name in group for _, group in SHARED.values()):
+    if not any(setting.name in names_of(group) for _, group in SHARED.values()):
         return ""
     for _, command in commands(tree, ("playhead",)):
         for parameter in command.params:
@@ -186,7 +187,7 @@ def flag_of(setting: Setting, tree: Any) -> str:
 
 
 def settings() -> str:
-    tree = command_tree()
+    tree = app
     rows = [
         (
             code(setting.name),

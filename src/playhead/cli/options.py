@@ -15,14 +15,12 @@ from click.exceptions import Exit
 from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
-from playhead.errors import BadValue
 from playhead.options.option import Argument, Completion, Option, Options
 from playhead.options.shared import OUTPUT
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-WHERE = "the command line"
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -56,7 +54,7 @@ def command(
         _, *own = inspect.signature(function).parameters
 
         def invoke(**given: Any) -> None:
-            values = {name: row.value(given[name], where=WHERE) for name, (_, row) in taken.items()}
+            values = {name: row.value(given[name]) for name, (_, row) in taken.items()}
             output = Output(*(values.pop(row.name) for row in OUTPUT))
             function(Run(output, values), **{name: values.pop(name) for name in own})
 
@@ -86,11 +84,6 @@ def group(text: str, *commands: click.Command, name: str) -> "Group":
 def end(code: int) -> Exit:
     """What a command raises to end with an exit code when everything is said."""
     return Exit(code)
-
-
-def bad_value(flag: str, found: object, needed: str) -> BadValue:
-    """An option with a value that it cannot have."""
-    return BadValue(flag, found=found, needed=needed, where=WHERE)
 
 
 class Command(click.Command):

@@ -41,32 +41,32 @@ class _Row:
         """Its value when nobody gives one."""
         return [] if self.repeatable else self.default
 
-    def value(self, given: Any, *, where: str) -> Any:
-        """What was given at a face, as a value of its kind; `where` names the face in errors."""
+    def value(self, given: Any) -> Any:
+        """What was given at a face, as a value of its kind."""
         if given is None or (self.repeatable and not given):
             return self.unset
         if self.repeatable:
-            return [self._value_of_one(text, where) for text in given]
-        return self._value_of_one(given, where)
+            return [self._value_of_one(text) for text in given]
+        return self._value_of_one(given)
 
-    def _value_of_one(self, given: Any, where: str) -> Any:
+    def _value_of_one(self, given: Any) -> Any:
         if self.kind in ("number", "decimal"):
-            return self._number(given, where)
+            return self._number(given)
         if self.choices and given not in self.choices:
-            raise self._bad(given, ", ".join(self.choices), where)
+            raise self._bad(given, ", ".join(self.choices))
         if self.check is not None:
             self.check(given)
         return Path(given) if self.kind == "file" else given
 
-    def _number(self, given: Any, where: str) -> float:
+    def _number(self, given: Any) -> float:
         try:
             number: float = int(given) if self.kind == "number" else float(given)
         except ValueError:
-            raise self._bad(given, self._bounds(), where) from None
+            raise self._bad(given, self._bounds()) from None
         is_low = self.low is not None and number < self.low
         is_high = self.high is not None and number > self.high
         if is_low or is_high or not math.isfinite(number):
-            raise self._bad(given, self._bounds(), where)
+            raise self._bad(given, self._bounds())
         return number
 
     def _bounds(self) -> str:
@@ -80,8 +80,8 @@ class _Row:
             return f"from {self.low:,} to {self.high:,}"
         return "" if self.low is None else f"of at least {self.low:,}"
 
-    def _bad(self, given: object, needed: str, where: str) -> BadValue:
-        return BadValue(self.shown_name, found=given, needed=needed, where=where)
+    def _bad(self, given: object, needed: str) -> BadValue:
+        return BadValue(self.shown_name, found=given, needed=needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,6 @@ class Option(_Row):
     """How the command line spells it; made of the name when empty."""
     off: str | None = None
     """The flag that switches it off, where not saying it means something else."""
-    secret: bool = False
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -141,7 +140,7 @@ def setting(name: str, metavar: str, *short: str) -> Option:
     """The option for a setting; the setting says what it is called and means."""
     known = BY_NAME[name]
     flags = (*short, known.flag) if known.flag else short
-    return Option(name, known.help, metavar, flags=flags, secret=known.secret)
+    return Option(name, known.help, metavar, flags=flags)
 
 
 def unset(groups: Iterable[Options]) -> dict[str, Any]:

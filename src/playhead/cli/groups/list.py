@@ -6,8 +6,8 @@ from typing import Any
 from playhead.cli.groups.delete import delete, delete_offsets
 from playhead.cli.groups.reset import clone, reset
 from playhead.cli.groups.undo import undo
-from playhead.cli.options import Run, bad_value, command, group
-from playhead.errors import UsageError
+from playhead.cli.options import Run, command, group
+from playhead.errors import BadValue, UsageError
 from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.options import groups as rows
@@ -112,7 +112,7 @@ def _words(flag: str, written: str | None, known: tuple[str, ...]) -> set[str] |
         return None
     words = {word.strip().lower() for word in written.split(",")}
     for word in sorted(words - set(known)):
-        raise bad_value(flag, word, ", ".join(known))
+        raise BadValue(flag, found=word, needed=", ".join(known))
     return words
 
 

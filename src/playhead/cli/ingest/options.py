@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from playhead.cli.options import Run, bad_value
+from playhead.cli.options import Run
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic
+from playhead.errors import BadValue
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes
 from playhead.ingest.record_shape import Shape
@@ -40,7 +41,7 @@ def understood(run: Run) -> Asked:
     values = run.values
     rule, colon, graveyard = values["on_bad"].partition(":")
     if rule not in ("skip", "fail", "dlq") or (rule == "dlq") != bool(graveyard or colon):
-        raise bad_value("--on-bad", values["on_bad"], "skip, fail or dlq:TOPIC")
+        raise BadValue("--on-bad", found=values["on_bad"], needed="skip, fail or dlq:TOPIC")
     if graveyard:
         check_topic(graveyard)
     return Asked(
@@ -74,7 +75,7 @@ def _size(flag: str, text: str, *, least: int, most: int | None = None) -> int:
     found = parse_size_bytes(text, where=flag)
     if found < least or (most is not None and found > most):
         bounds = f"{least:,} bytes or more" if most is None else f"{least:,} to {most:,} bytes"
-        raise bad_value(flag, text, bounds)
+        raise BadValue(flag, found=text, needed=bounds)
     return found
 
 

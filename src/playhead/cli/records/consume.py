@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from playhead.cli.options import Run, bad_value, command
+from playhead.cli.options import Run, command
 from playhead.cli.output import ReaderGone, tell
 from playhead.cli.records.decode import decoders
 from playhead.cli.records.record_output import Picked, Printer, printer
@@ -185,4 +185,4 @@ def _pattern(flag: str, text: str | None) -> "Pattern | None":
         return Pattern(text)
     except BadPattern as exc:
         needed = f"a regular expression of RE2 ({exc})"
-        raise bad_value(flag, text, needed) from exc
+        raise BadValue(flag, found=text, needed=needed) from exc

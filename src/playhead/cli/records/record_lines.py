@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from playhead.cli.options import Run, bad_value
+from playhead.cli.options import Run
 from playhead.cli.records import jsonl
 from playhead.cli.records.time_option import instant_ms
-from playhead.errors import PlayheadError, UsageError
+from playhead.errors import BadValue, PlayheadError, UsageError
 from playhead.grammar.cursor import NotUnderstood, Phrase
 from playhead.grammar.duration import MS
 from playhead.grammar.instant import Instant, read_point
@@ -186,7 +186,7 @@ def fields(flag: str, text: str | None, known: Sequence[str]) -> list[str]:
     found = [each.strip() for each in (text or "").split(",") if each.strip()]
     for each in found:
         if each not in known:
-            raise bad_value(flag, each, ", ".join(known))
+            raise BadValue(flag, found=each, needed=", ".join(known))
     return found
 
 
@@ -205,7 +205,7 @@ def _headers(rules: Sequence[str]) -> Headers:
     for rule in rules:
         name, equals, value = rule.partition("=")
         if not equals or not name:
-            raise bad_value("--header", rule, "NAME=VALUE")
+            raise BadValue("--header", found=rule, needed="NAME=VALUE")
         found.append((name, value.encode("utf-8", "surrogateescape")))
     return tuple(found)
 
@@ -214,5 +214,5 @@ def _partition(text: str | None) -> tuple[int | None, bool]:
     if text is None or text == "auto":
         return None, text is not None
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        raise bad_value("--partition", text[:60], "a number, or auto")
+        raise BadValue("--partition", found=text[:60], needed="a number, or auto")
     return int(text), False

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from playhead.cli.options import Run, bad_value
+from playhead.cli.options import Run
 from playhead.cli.output import write_bytes
 from playhead.cli.records import jsonl
 from playhead.cli.records.decode import Decoded
 from playhead.cli.records.record_lines import fields, separators, unescaped
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 from playhead.records import Records
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _write(text: str) -> None:
 def printer(run: Run, decoded: Decoded) -> Printer:
     """The form that the options ask for."""
     if run.output.form == "csv":
-        raise bad_value("-o", "csv", "table (lines), jsonl or json")
+        raise BadValue("-o", found="csv", needed="table (lines), jsonl or json")
     _take_properties(run)
     if run.output.form == "table":
         return Lines(_line_writer(run), decoded)
@@ -176,6 +176,6 @@ def _take_properties(run: Run) -> None:
             values[_PROPERTIES[key]] = said
         else:
             needed = f"print.FIELD=true, or one of {', '.join(_PROPERTIES)}"
-            raise bad_value("--property", text, needed)
+            raise BadValue("--property", found=text, needed=needed)
     if values["property"]:
         values["show"] = ",".join(sorted(shown)) or None

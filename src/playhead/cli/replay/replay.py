@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from playhead.cli.options import Run, bad_value, command
+from playhead.cli.options import Run, command
 from playhead.cli.replay.replay_options import request, share
 from playhead.cli.replay.run_replay import load_plan, play, resume_saved, save_plan, show
 from playhead.endpoint import Endpoint
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 from playhead.options.replays import MACHINE, REPLAY, RULES, SPAN, TRAFFIC, TRANSFORM, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.plan import REPLAY_ID
@@ -51,7 +51,7 @@ def replay(run: Run, source: str, target: str) -> None:
 def _checked(replay_id: str | None) -> str | None:
     if replay_id is not None and not REPLAY_ID.fullmatch(replay_id):
         needed = "letters, digits, '.', '_' and '-', at most 64"
-        raise bad_value("--id", replay_id, needed)
+        raise BadValue("--id", found=replay_id, needed=needed)
     return replay_id
 
 

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from playhead.cli.options import Run, bad_value
+from playhead.cli.options import Run
 from playhead.endpoint import Endpoint
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 from playhead.grammar.duration import parse_duration_ms
 from playhead.replay.pipelines import Pipelines
 from playhead.request import Request
@@ -30,7 +30,7 @@ def share(run: Run, target: Endpoint) -> float | None:
     match = _SHARE.fullmatch(text.strip())
     found = 0.0 if match is None else float(match[1]) / 100 if match[1] else float(match[2])
     if not 0 < found <= 1:
-        raise bad_value("--max-share", text, "1% to 100%, or 0.5")
+        raise BadValue("--max-share", found=text, needed="1% to 100%, or 0.5")
     return found
 
 

@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 
-from playhead.cli.options import WHERE, Run, command, end, group
+from playhead.cli.options import Run, command, end, group
 from playhead.config.context import (
     SANDBOX,
     UnknownContext,
@@ -55,7 +55,7 @@ def use(run: Run, name: str) -> None:
     """Choose the context that counts when none is named."""
     known = contexts()
     if name not in known:
-        raise UnknownContext(name, chosen_by=WHERE, known=sorted(known))
+        raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
     file = current_context_file()
     private_files.folder(file.parent)
     private_files.write(file, name + "\n")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from playhead.cli.confirm import answer
-from playhead.cli.options import Run, bad_value, command
+from playhead.cli.options import Run, command
 from playhead.config.guards import Guard
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 from playhead.grammar.duration import parse_duration_ms, show_duration_ms
 from playhead.grammar.size import parse_size_bytes
 from playhead.options import topics as rows
@@ -176,7 +176,7 @@ def settings_of(run: Run) -> dict[str, str]:
     for entry in values["config"] or ():
         key, equals, value = entry.partition("=")
         if not equals or not key.strip():
-            raise bad_value("--set", entry, "key=value")
+            raise BadValue("--set", found=entry, needed="key=value")
         _put(found, key.strip(), value, "--set")
     if values["retain"] is not None:
         _put(found, "retention.ms", _retain_ms(values["retain"]), "--retain")

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from playhead.cli.options import Run, bad_value, command
+from playhead.cli.options import Run, command
 from playhead.cli.signals import first_signal
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes, show_size
 from playhead.host.networks import Networks, need_allowed
@@ -76,8 +76,10 @@ def _setting(run: Run) -> "Setting":
     rules = [parse_rule(text).text for text in values["redact"] or ()]
     memory_bytes = parse_size_bytes(values["max_memory"], where="--max-memory")
     if memory_bytes < _LEAST_MEMORY_BYTES:
-        raise bad_value(
-            "--max-memory", values["max_memory"], f"{_LEAST_MEMORY_BYTES:,} bytes or more"
+        raise BadValue(
+            "--max-memory",
+            found=values["max_memory"],
+            needed=f"{_LEAST_MEMORY_BYTES:,} bytes or more",
         )
     topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
     order = Order(
@@ -105,7 +107,7 @@ def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]
         else:
             seconds = parse_duration_ms(text, where="--rotate") / 1000
     if most_bytes == 0 or seconds == 0:
-        raise bad_value("--rotate", ", ".join(texts), "more than nothing")
+        raise BadValue("--rotate", found=", ".join(texts), needed="more than nothing")
     return most_bytes, seconds
 
 
