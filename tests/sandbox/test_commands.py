@@ -170,11 +170,11 @@ def test_the_shell_completes_topics_and_groups(
     def complete(words: str) -> list[str]:
         asked = playhead(
             **address_of(sandbox),
-            _PLAYHEAD_COMPLETE="complete_bash",
+            _PLAYHEAD_COMPLETE="bash_complete",
             COMP_WORDS=words,
             COMP_CWORD=str(len(words.split()) - 1),
         )
-        return asked.stdout.split()
+        return [line.removeprefix("plain,") for line in asked.stdout.split()]
 
     assert complete(f"playhead doctor --topic {topic[:-3]}") == [topic]
     assert complete(f"playhead doctor --group {group[:-3]}") == [group]

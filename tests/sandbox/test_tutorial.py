@@ -24,7 +24,9 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 MAY_BE_LEFT_OUT = re.compile(r"playhead (?:replay|resume|runs)\b")
-OURS = re.compile(r"PLAYHEAD_|KAFKA_|SPARK_|PYSPARK_|DATABASE_URL$|PG|XDG_|COMP_WORDS$|VISUAL$|EDITOR$")
+OURS = re.compile(
+    r"PLAYHEAD_|KAFKA_|SPARK_|PYSPARK_|DATABASE_URL$|PG|XDG_|COMP_WORDS$|VISUAL$|EDITOR$"
+)
 WITHIN_S = 300
 
 
