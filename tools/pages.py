@@ -37,11 +37,11 @@ def _docs(*names: str) -> tuple[Path, ...]:
 
 
 def title_of(page: Path) -> str:
-    """The text of a page's first heading."""
+    """The text of a page's first heading, without marks of code."""
     heading = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     if heading is None:
         raise LookupError(f"{page.relative_to(ROOT)}: found no heading, expected a line `# …`")
-    return heading[1]
+    return heading[1].replace("`", "")
 
 
 def first_sentence_of(page: Path) -> str:

@@ -97,6 +97,24 @@ def test_the_architecture_can_be_read_in_one_sitting():
     assert len(read(DOCS / "ARCHITECTURE.md").splitlines()) <= LONGEST_ARCHITECTURE
 
 
+def modules_named_in(page: str) -> set[str]:
+    """Dotted names in back quotes whose first part is one of our packages."""
+    package = ROOT / "src" / "playhead"
+    named = set(re.findall(r"`([a-z_]+(?:\.(?!toml|json)[a-z_0-9]+)+)`", page))
+    return {name for name in named if (package / name.partition(".")[0]).is_dir()}
+
+
+def test_every_module_that_the_architecture_names_is_there():
+    package = ROOT / "src" / "playhead"
+    named = modules_named_in(read(DOCS / "ARCHITECTURE.md"))
+    assert len(named) > 40
+    paths = {name: package / name.replace(".", "/") for name in named}
+    gone = [
+        n for n, path in paths.items() if not (path.is_dir() or path.with_suffix(".py").exists())
+    ]
+    assert gone == []
+
+
 def test_the_front_page_is_short_and_has_the_two_commands():
     page = read(ROOT / "README.md")
     assert len(page.splitlines()) <= LONGEST_FRONT_PAGE
