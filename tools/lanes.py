@@ -6,6 +6,7 @@ the exit code is 1 if one failed. While nothing ends, a line a minute says how f
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,12 +78,12 @@ class Lane:
 class Board:
     """Prints what the lanes report, one target at a time."""
 
-    results: list[tuple[str, int, float]] = field(default_factory=list)
+    results: list[tuple[str, int, float, list[str]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, target: str, code: int, seconds: float, text: str) -> None:
         with self._lock:
-            self.results.append((target, code, seconds))
+            self.results.append((target, code, seconds, _closing(text)))
             word = "ok" if code == 0 else f"FAILED with exit code {code}"
             print(f"== {target}: {word}, {seconds:.0f} s", flush=True)
             print(text, end="" if text.endswith("\n") or not text else "\n", flush=True)
@@ -95,9 +96,19 @@ class Board:
 
     def summary(self) -> int:
         print("== summary")
-        for target, code, seconds in self.results:
+        for target, code, seconds, closing in self.results:
             print(f"{'ok' if code == 0 else 'FAILED':8}{target:16}{seconds:6.0f} s")
-        return 1 if any(code for _, code, _ in self.results) else 0
+            for line in closing:
+                print(f"        {line}")
+        return 1 if any(code for _, code, *_ in self.results) else 0
+
+
+def _closing(text: str) -> list[str]:
+    """What pytest says at its end: each test that failed or was skipped, and how many passed."""
+    lines = text.splitlines()
+    named = [line for line in lines if line.startswith(("FAILED ", "ERROR ", "SKIPPED "))]
+    counts = [line.strip("= ") for line in lines[-3:] if re.search(r"\d+ (passed|failed)", line)]
+    return [*named, *counts]
 
 
 def main(words: list[str]) -> int:

@@ -19,8 +19,8 @@ bad:
 	@echo bad begins; exit 3
 long:
 	@echo $$$$ > long.pid; sleep 60
-left:
-	@! kill -0 $$(cat long.pid) 2>/dev/null
+tests:
+	@echo 'SKIPPED [1] a.py:3: no root'; echo 'FAILED a.py::b'; echo '== 1 failed, 2 passed in 3 s =='; exit 1
 """
 
 
@@ -69,6 +69,15 @@ def test_a_failure_fails_the_run_and_the_others_run_all_the_same(
     summary = output.partition("== summary\n")[2]
     lines = sorted(" ".join(line.split()[:2]) for line in summary.splitlines())
     assert lines == ["FAILED bad", "ok good", "ok other"]
+
+
+def test_the_summary_names_what_failed_and_what_was_skipped(project: Path) -> None:
+    summary = ended(started(project, "tests", "good"))[1].partition("== summary\n")[2]
+    lines = [line.strip() for line in summary.splitlines()]
+    said = ["SKIPPED [1] a.py:3: no root", "FAILED a.py::b", "1 failed, 2 passed in 3 s"]
+    place = lines.index(said[0])
+    assert lines[place - 1].startswith("FAILED  tests")
+    assert lines[place : place + 3] == said
 
 
 def test_a_target_that_does_not_exist_is_a_failure(project: Path) -> None:
