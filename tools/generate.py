@@ -85,10 +85,11 @@ def files() -> str:
 
 
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command and group with the words that call it, in the order of the help."""
+    """Every command and group with the words that call it, in the order of the help; no old spelling."""
     yield words, command
     for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*words, name))
+        if not child.hidden:
+            yield from commands(child, (*words, name))
 
 
 SHARED = {
@@ -203,7 +204,7 @@ def settings() -> str:
     introduction = (
         "Every setting. Its name is the key in a context of `config.toml` and in a project's "
         "`playhead.toml`. Strongest first: option, `-X`, environment, `playhead.toml` of the project, "
-        "context, default; `playhead config show --origin` says which of them counted."
+        "context, default; `playhead context show --origin` says which of them counted."
     )
     also = (
         "Both files also take a table `kafka` of [client properties](kafka-properties.md), and "

@@ -53,7 +53,7 @@ def test_the_life_of_a_sandbox(playhead: Playhead, folder: Path) -> None:
         c["check"] for c in found["checks"]
     }
 
-    chosen = playhead("config", "show", "--origin", "-c", "sandbox", "-o", "jsonl", **here)
+    chosen = playhead("context", "show", "--origin", "-c", "sandbox", "-o", "jsonl", **here)
     rows = {row["setting"]: row for row in map(json.loads, chosen.stdout.splitlines())}
     assert rows["kafka.bootstrap.servers"]["origin"] == "context sandbox"
     assert "********" in rows["database"]["value"]

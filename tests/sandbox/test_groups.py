@@ -273,7 +273,7 @@ def test_offsets_of_a_topic_that_is_read_now_are_not_deleted(
 ) -> None:
     group = readers.group({(tape, 0): 50})
     readers.reader(group, tape)
-    refused = groups("delete-offsets", group, "--topic", tape, "--yes")
+    refused = groups("delete", group, "--topic", tape, "--yes")
     assert refused.returncode == 1
     assert "has members now" in refused.stderr
     assert groups("delete", group, "--yes").returncode == 6

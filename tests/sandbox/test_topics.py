@@ -340,7 +340,7 @@ def test_a_broker_that_falls_silent_does_not_hang_sizes(
     broker_link.stall()
     try:
         servers = linked_kafka.bootstrap_servers or ""
-        done = playhead("topics", "sizes", topic, "-b", servers)
+        done = playhead("topics", "describe", topic, "--sizes", "-b", servers)
     finally:
         broker_link.resume()
     assert done.returncode == 1

@@ -73,7 +73,7 @@ def test_what_commands_write_is_their_users_alone(
         "--trigger", "available-now", YES, TMPDIR=str(temporary))  # fmt: skip
     run("standby", "add", "again", *to_table)
     run("groups", "reset", "readers", "--topic", "laps", "--to-earliest", "--create", YES)
-    shown = run("config", "show", "-o", "csv")
+    shown = run("context", "show", "-o", "csv")
     servers = shown.split("kafka.bootstrap.servers,")[1].split()[0].split(",")[0]
     captured = Capturing(servers, tmp_path / "captured", ())
     try:

@@ -62,26 +62,24 @@ def failing(monkeypatch):
 
 def test_done_is_0(run):
     assert run("--version") == (0, f"playhead {__version__}\n", "")
-    assert run("config", "show", "-o", "json")[0] == 0
+    assert run("context", "show", "-o", "json")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["nope"], "No such command 'nope'"),
-        (["config", "show", "--nope"], "No such option '--nope'"),
-        (["config", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl, csv"),
+        (["context", "show", "--nope"], "No such option '--nope'"),
+        (["context", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl, csv"),
         (["context", "use"], "Missing argument"),
         (["demo", "--cars", "0"], "needed: a whole number from 1 to 99"),
-        (["config", "show", "-X", "client.id"], "-X client.id has no value"),
+        (["context", "show", "-X", "client.id"], "-X client.id has no value"),
         *(
             ([*words, ""], "the topic's name is ''; needed: letters")
             for words in (
                 ["consume"],
                 ["produce"],
                 ["topics", "describe"],
-                ["topics", "offsets"],
-                ["topics", "sizes"],
                 ["topics", "alter"],
                 ["topics", "trim"],
                 ["topics", "delete"],
@@ -102,7 +100,7 @@ def test_what_cannot_be_understood_is_2(run, words, said):
 
 
 def test_a_usage_errors_hint_is_the_help_of_that_command(run):
-    assert run("config", "show", "--nope")[2].splitlines()[-1].endswith("config show --help")
+    assert run("context", "show", "--nope")[2].splitlines()[-1].endswith("context show --help")
 
 
 @pytest.mark.parametrize("words", [[], ["sandbox"], ["context"], ["config"]])
@@ -113,8 +111,44 @@ def test_without_a_command_the_help_is_on_stderr_and_is_no_error(run, words):
     assert "hint:" not in err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["topics", "sizes"], "playhead topics describe --sizes"),
+        (["topics", "offsets"], "playhead topics describe --offsets"),
+        (["groups", "members", "g"], "playhead groups describe --members"),
+        (["groups", "delete-offsets", "g", "--topic", "t"], "playhead groups delete --topic"),
+        (["config", "show"], "playhead context show"),
+    ],
+)
+def test_an_old_spelling_works_on_and_names_the_new_one(run, old, new):
+    code, _, err = run(*old)
+    name = " ".join(["playhead", *old[:2]])
+    assert err.startswith(f"note: {name} is {new} now; the old name goes in the next version\n")
+    assert "reaching Kafka needs" in err if code else old == ["config", "show"]
+    assert f"\n  {old[1]} " not in run(old[0], "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topics", "describe", "--sizes", "--offsets"], "--sizes and --offsets contradict"),
+        (["topics", "describe", "--sizes", "--at", "now-1h"], "--sizes and --at contradict"),
+        (["topics", "describe", "--by", "topic"], "hint: add --sizes"),
+        (["groups", "describe", "g", "--members", "--no-times"], "contradict"),
+        (["groups", "delete", "g", "--topic", ""], "error: "),
+        (["groups", "delete", "g", "--topic", "t", "--wait", "1s"], "--wait and --topic"),
+        (["context", "show", "there", "-b", "h:1"], "leave there out"),
+    ],
+)
+def test_what_describe_delete_and_show_cannot_do_at_once_is_2(run, words, said):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
 def test_an_unknown_key_has_its_nearest_match_as_hint(run):
-    code, _, err = run("config", "show", "-X", "client.idd=me")
+    code, _, err = run("context", "show", "-X", "client.idd=me")
     assert code == 2
     assert "error: unknown key 'client.idd' in -X" in err
     assert "hint: did you mean client.id" in err
@@ -133,7 +167,7 @@ def test_an_unknown_key_has_its_nearest_match_as_hint(run):
 def test_a_shown_setting_that_every_command_refuses_is_2(run, monkeypatch, words, variables, said):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    code, out, err = run("config", "show", *words)
+    code, out, err = run("context", "show", *words)
     assert code == 2
     assert "timezone" in out
     assert err.startswith("error: ")
@@ -150,7 +184,7 @@ def test_showing_asks_nobody_for_a_password(run, monkeypatch):
         "-X",
         "sasl.username=me",
     )
-    assert run("config", "show", *words, "-X", "sasl.password=prompt:")[0] == 0
+    assert run("context", "show", *words, "-X", "sasl.password=prompt:")[0] == 0
 
 
 def test_the_sandboxs_name_is_reserved(run):
@@ -182,7 +216,7 @@ def test_the_sandboxs_status_is_data_also_when_it_is_down(run):
 
 
 @pytest.mark.parametrize(
-    "words", [["-X", "list"], ["config", "show", "-X", "list"], ["-X", "help"]]
+    "words", [["-X", "list"], ["context", "show", "-X", "list"], ["-X", "help"]]
 )
 def test_x_list_names_every_property_in_all_its_spellings(run, words):
     code, out, err = run(*words)
@@ -277,7 +311,7 @@ def test_a_real_signal_ends_it_with_its_code_and_its_cleaning_up(number, code, s
 
 
 @pytest.mark.parametrize(
-    "words", [["config", "show"], ["config", "show", "-o", "csv"], ["-X", "list"], ["--version"]]
+    "words", [["context", "show"], ["context", "show", "-o", "csv"], ["-X", "list"], ["--version"]]
 )
 def test_a_reader_who_leaves_is_no_error(words):
     reading, writing = os.pipe()

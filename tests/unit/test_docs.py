@@ -40,7 +40,8 @@ def name_of(page: Path) -> str:
 def commands(command: Any, words: tuple[str, ...] = ("playhead",)) -> Iterator[tuple[str, Any]]:
     yield " ".join(words), command
     for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*words, name))
+        if not child.hidden:
+            yield from commands(child, (*words, name))
 
 
 COMMANDS = dict(commands(app))

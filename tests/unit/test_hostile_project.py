@@ -54,7 +54,7 @@ COMMANDS = (
     ("gaps", "kafka:t", "postgres:t"),
     ("live", "kafka:t", "postgres:t", "--dry-run"),
     ("ingest", "udp://127.0.0.1:0", "kafka:t", "--dry-run"),
-    ("config", "show"),
+    ("context", "show"),
     ("context", "list"),
 )
 

@@ -86,7 +86,7 @@ def test_help_loads_nothing_heavy(words):
 def test_a_command_loads_neither_a_validation_library_nor_one_for_tables(tmp_path):
     program = (
         "from playhead.cli.app import main\n"
-        "try: main(['config', 'show'])\nexcept SystemExit as end: assert not end.code"
+        "try: main(['context', 'show'])\nexcept SystemExit as end: assert not end.code"
     )
     assert not loaded_after(program, XDG_CONFIG_HOME=str(tmp_path)) & (HEAVY | {"pydantic"})
 

@@ -23,7 +23,7 @@ def loaded(done: "subprocess.CompletedProcess[str]") -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["context", "list"], ["config", "show", *FAKE, "-X", "client.id=me", "-q"]]
+    "words", [["context", "list"], ["context", "show", *FAKE, "-X", "client.id=me", "-q"]]
 )
 def test_plain_values_load_no_validation_and_plain_tables_no_terminal(words):
     done = run(*words)
@@ -32,7 +32,7 @@ def test_plain_values_load_no_validation_and_plain_tables_no_terminal(words):
 
 
 def test_lists_of_texts_arrive_whole():
-    done = run("config", "show", "-X", "client.id=me", "-X", "fetch.min.bytes=7", "-o", "json")
+    done = run("context", "show", "-X", "client.id=me", "-X", "fetch.min.bytes=7", "-o", "json")
     assert "kafka.client.id" in done.stdout
     assert "kafka.fetch.min.bytes" in done.stdout
 

@@ -83,7 +83,7 @@ def test_files_of_settings(run, tmp_path):
         if each.kind == "config":
             (tmp_path / each.name).write_bytes(each.content)
             assert_ours(run("topics", "list"), each.label)
-            assert_ours(run("config", "show"), each.label)
+            assert_ours(run("context", "show"), each.label)
 
 
 def test_settings_that_a_parser_would_take_long_over():

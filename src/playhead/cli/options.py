@@ -41,10 +41,11 @@ class Run:
         )
 
 
-def command(
-    *groups: Options, name: str | None = None, hidden: bool = False
-) -> Callable[[Callable[..., None]], "Command"]:
-    """Make a command of a function, with the options of these groups and those of all commands."""
+def command(*groups: Options, now: str | None = None) -> Callable[[Callable[..., None]], "Command"]:
+    """Make a command of a function, with the options of these groups and those of all commands.
+
+    An old spelling says what it is called `now`: the help leaves it out, and a note names the new one.
+    """
     taken: dict[str, tuple[str, Option | Argument]] = {}
     for group in (*groups, OUTPUT):  # a command's own row for an option counts
         for row in group:
@@ -56,15 +57,18 @@ def command(
         def invoke(**given: Any) -> None:
             values = {name: row.value(given[name]) for name, (_, row) in taken.items()}
             output = Output(*(values.pop(row.name) for row in OUTPUT))
+            if now is not None:
+                path = click.get_current_context().command_path
+                output.say(f"note: {path} is {now} now; the old name goes in the next version")
             function(Run(output, values), **{name: values.pop(name) for name in own})
 
         return Command(
-            name or function.__name__.rstrip("_").replace("_", "-"),
+            function.__name__.rstrip("_").replace("_", "-"),
             callback=invoke,
             help=inspect.getdoc(function),
             params=[_parameter(row, heading) for heading, row in taken.values()],
             context_settings=_SETTINGS,
-            hidden=hidden,
+            hidden=now is not None,
         )
 
     return decorate

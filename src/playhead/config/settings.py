@@ -1,6 +1,6 @@
 """Every setting, declared once: its name, environment variable, default, help, and whether it is a secret.
 
-The command line, the environment, project files, contexts, `config show` and the reference all read this.
+The command line, the environment, project files, contexts, `context show` and the reference all read this.
 """
 
 import re

@@ -17,10 +17,21 @@ DESCRIBE = Options(
     _OPTIONS,
     _GROUPS,
     switch("all_groups", "All of them."),
+    switch("members", "Who reads: client, host, partitions, and how long its session lasts."),
     switch("no_times", "Do not look at records for their times."),
 )
 GROUP = Options(_OPTIONS, _GROUP)
-GROUPS = Options(_OPTIONS, _GROUPS)
+DELETE = Options(
+    _OPTIONS,
+    _GROUPS,
+    Option(
+        "topic",
+        "Only what is committed for a topic, or some partitions: orders:0,2; repeatable.",
+        "TOPIC",
+        repeatable=True,
+        completes="topics",
+    ),
+)
 MODE = Options(
     "Where to",
     Option("to", "An instant, `start` or `end`: 2021-08-04T12:30, now-2h.", "T"),

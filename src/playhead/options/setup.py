@@ -1,7 +1,7 @@
 """The options of what prepares a machine and looks at it: the sandbox, the demo, doctor, contexts, config."""
 
 from playhead.options.option import DRY_RUN, YES, Argument, Option, Options, switch
-from playhead.options.shared import SANDBOX
+from playhead.options.shared import SANDBOX, TIME
 
 _OPTIONS = "Options"
 
@@ -38,7 +38,20 @@ CONTEXT_ADD = Options(
     switch("read_only", "Refuse all writing."),
     switch("production", "Have the target's name typed before writing."),
 )
-SHOW = Options(_OPTIONS, switch("origin", "Also where each comes from."))
+_ORIGIN = switch("origin", "Also where each value comes from.")
+CONTEXT_SHOW = Options(
+    _OPTIONS,
+    Argument(
+        "name",
+        "Only what this context says; without it, every setting as a command would see it.",
+        "NAME",
+        required=False,
+        completes="contexts",
+    ),
+    _ORIGIN,
+    *TIME,
+)
+CONFIG_SHOW = Options(_OPTIONS, _ORIGIN, *TIME)
 TRUST = Options(
     _OPTIONS,
     Argument("folder", "A project's folder; this one.", "DIR", kind="file", required=False),

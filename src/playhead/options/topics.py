@@ -1,7 +1,7 @@
 """The options of `topics`."""
 
 from playhead.options.option import YES, Argument, Option, Options, dry_run, switch
-from playhead.options.shared import need_topic
+from playhead.options.shared import TIME, need_topic
 
 _OPTIONS = "Options"
 _BY = ("replica", "partition", "topic", "log-dir")
@@ -15,6 +15,8 @@ _ALL_OR_SOME = Argument(
     completes="topics",
     check=need_topic,
 )
+_SIZES_BY = Option("by", f"What a row of sizes is: {', '.join(_BY)}.", "WHAT", choices=_BY)
+_OFFSETS_AT = Option("at", "With the offsets, the first one not before this time.", "T")
 _PARTITIONS = Option("partitions", "How many.", "N", kind="number", low=1)
 _DRY_RUN = dry_run("Show what would change, and change nothing.")
 _IF_EXISTS = switch("if_exists", "One that is not there is no error.")
@@ -28,17 +30,14 @@ DESCRIBE = Options(
     _OPTIONS,
     _ALL_OR_SOME,
     switch("configs", "The settings as rows, those by default included."),
+    switch("sizes", "Bytes on the brokers' disks instead: each replica, or sums."),
+    _SIZES_BY,
+    switch("offsets", "Offsets instead: earliest, last stable, latest."),
+    _OFFSETS_AT,
+    *TIME,
 )
-SIZES = Options(
-    _OPTIONS,
-    _ALL_OR_SOME,
-    Option("by", f"What a row is: {', '.join(_BY)}.", "WHAT", choices=_BY, default="replica"),
-)
-OFFSETS = Options(
-    _OPTIONS,
-    _ALL_OR_SOME,
-    Option("at", "Also the first offset not before this time.", "T"),
-)
+SIZES = Options(_OPTIONS, _ALL_OR_SOME, _SIZES_BY)
+OFFSETS = Options(_OPTIONS, _ALL_OR_SOME, _OFFSETS_AT, *TIME)
 CREATE = Options(
     _OPTIONS,
     Argument("topic", "Its name.", "TOPIC", check=need_topic),

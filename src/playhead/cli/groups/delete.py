@@ -1,20 +1,29 @@
-"""`playhead groups delete` and `delete-offsets`: with a snapshot first, so that undo brings them back."""
+"""`playhead groups delete`: with a snapshot first, so that undo brings them back."""
 
 from playhead.cli.groups.options import scope_of, wait_s
 from playhead.cli.groups.render import report, show_plans
 from playhead.cli.options import Run, command
 from playhead.errors import UsageError
-from playhead.options.groups import CONSENT, GROUP, GROUPS, TOPICS, WAIT
+from playhead.options.groups import CONSENT, DELETE, GROUP, TOPICS, WAIT
 from playhead.options.shared import CONNECTION
 
 
-@command(GROUPS, WAIT, CONSENT, CONNECTION)
+@command(DELETE, WAIT, CONSENT, CONNECTION)
 def delete(run: Run, group: list[str]) -> None:
-    """Delete groups with all they have committed; `playhead groups undo` brings the offsets back."""
+    """Delete groups with all they have committed; `playhead groups undo` brings the offsets back.
+
+    With --topic the groups stay, and only what they have committed for these topics goes; a topic that
+    a group reads now is refused.
+    """
     from playhead.cli.groups.confirm import confirm, desk
 
     if not group:
         raise UsageError("no group is named", hint="`playhead groups list` names them")
+    if run.values["topic"]:
+        if run.values["wait"] is not None:
+            raise UsageError("--wait and --topic contradict each other")
+        _delete_offsets(run, group)
+        return
     with desk(run) as here:
         plans = [here.plan_forget(each, None) for each in dict.fromkeys(group)]
         show_plans(run, plans)
@@ -28,19 +37,24 @@ def delete(run: Run, group: list[str]) -> None:
         report(run, plans, is_done=not run.values["dry_run"])
 
 
-@command(GROUP, TOPICS, CONSENT, CONNECTION)
+@command(GROUP, TOPICS, CONSENT, CONNECTION, now="playhead groups delete --topic")
 def delete_offsets(run: Run, group: str) -> None:
     """Delete what a group has committed for some topics; a topic that it reads now is refused."""
+    _delete_offsets(run, [group])
+
+
+def _delete_offsets(run: Run, groups: list[str]) -> None:
     from playhead.cli.groups.confirm import confirm, desk
 
     scope = scope_of(run)
     if scope.is_empty:
         raise UsageError("it is not said which topics", hint="--topic TOPIC, or TOPIC:0,2")
     with desk(run) as here:
-        plan = here.plan_forget(group, scope)
-        show_plans(run, [plan])
+        plans = [here.plan_forget(each, scope) for each in dict.fromkeys(groups)]
+        show_plans(run, plans)
         if not run.values["dry_run"]:
-            confirm(run, here, [plan], "deleting offsets of")
-            here.write(plan)
-            run.output.say(f"group {group}: deleted, and read back so")
-        report(run, [plan], is_done=not run.values["dry_run"])
+            confirm(run, here, plans, "deleting offsets of")
+            for plan in plans:
+                here.write(plan)
+                run.output.say(f"group {plan.group}: deleted, and read back so")
+        report(run, plans, is_done=not run.values["dry_run"])

@@ -1,7 +1,7 @@
 """`playhead groups`: what reads which topics, how far it is, and where it goes on."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playhead.cli.groups.delete import delete, delete_offsets
 from playhead.cli.groups.reset import clone, reset
@@ -12,6 +12,10 @@ from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.options import groups as rows
 from playhead.options.shared import CONNECTION
+
+if TYPE_CHECKING:
+    from playhead.config.kafka_connection import KafkaConnection
+    from playhead.kafka.admin.client import Admin
 
 _STATES = ("stable", "empty", "dead", "preparingrebalance", "completingrebalance", "unknown")
 _KINDS = ("classic", "consumer")
@@ -37,12 +41,14 @@ def list_(run: Run, state: str | None, kind: str | None) -> None:
 
 
 @command(rows.DESCRIBE, CONNECTION)
-def describe(run: Run, group: list[str], all_groups: bool, no_times: bool) -> None:
+def describe(run: Run, group: list[str], all_groups: bool, members: bool, no_times: bool) -> None:
     """Show how far groups are behind: committed offset, end, lag in records and in time.
 
     Where nothing is committed the lag is null, never 0. The time lag is how long the next record has
-    been waiting.
+    been waiting. With --members it shows who reads for them instead.
     """
+    if members and no_times:
+        raise UsageError("--members and --no-times contradict each other")
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.groups.describe import committed, described, listed, need_groups
     from playhead.kafka.groups.lag import lags
@@ -51,6 +57,9 @@ def describe(run: Run, group: list[str], all_groups: bool, no_times: bool) -> No
     documents = []
     with Admin(connection) as admin:
         names = _named(group, [each.group for each in listed(admin)] if all_groups else None)
+        if members:
+            _show_members(run, admin, connection, names)
+            return
         found = described(admin, names) if names else {}
         for name in names:
             held = committed(admin, name)
@@ -67,19 +76,37 @@ def describe(run: Run, group: list[str], all_groups: bool, no_times: bool) -> No
     run.output.emit({"groups": documents}, list(map(_as_text, rows)) if is_read_by_people else rows)
 
 
-@command(rows.GROUP, CONNECTION)
+def _show_members(
+    run: Run, admin: "Admin", connection: "KafkaConnection", names: list[str]
+) -> None:
+    documents = [_members_of(run, admin, connection, name) for name in names]
+    rows = [{"group": d["group"]} | row for d in documents for row in d["members"]]
+    run.output.emit({"groups": documents}, rows)
+
+
+@command(rows.GROUP, CONNECTION, now="playhead groups describe --members")
 def members(run: Run, group: str) -> None:
     """Show who reads for a group: client, host, assignment, and how long its session lasts."""
     from playhead.kafka.admin.client import Admin
-    from playhead.kafka.groups.describe import described, need_groups
-    from playhead.kafka.groups.idle import sessions, shown_places
 
     connection = run.configuration().kafka()
     with Admin(connection) as admin:
-        found = described(admin, [group])[group]
-        if found.state == "dead":
-            need_groups(admin, [group])
-        lasting = sessions(admin, connection, found)
+        document = _members_of(run, admin, connection, group)
+    run.output.emit(document, document["members"])
+
+
+def _members_of(
+    run: Run, admin: "Admin", connection: "KafkaConnection", group: str
+) -> dict[str, Any]:
+    from playhead.kafka.groups.describe import described, need_groups
+    from playhead.kafka.groups.idle import sessions, shown_places
+
+    found = described(admin, [group])[group]
+    if found.state == "dead":
+        need_groups(admin, [group])
+    lasting = sessions(admin, connection, found)
+    if not found.members:
+        run.output.say(f"group {group} is {found.state}: nobody reads for it now")
     rows = [
         {
             "member": each.member_id,
@@ -92,9 +119,7 @@ def members(run: Run, group: str) -> None:
         }
         for each in found.members
     ]
-    if not rows:
-        run.output.say(f"group {group} is {found.state}: nobody reads for it now")
-    run.output.emit(_head(found) | {"members": rows}, rows)
+    return _head(found) | {"members": rows}
 
 
 def _named(given: list[str] | None, every: list[str] | None) -> list[str]:

@@ -1,33 +1,25 @@
-"""`playhead config`: every setting, where its value comes from, and which project's file is trusted."""
+"""`playhead config`: which project's file is trusted; and the Kafka client properties that are known."""
 
 import re
 from pathlib import Path
 
 from playhead.cli.options import Run, command, group
 from playhead.cli.output import Output
+from playhead.cli.setup.context import show_settings
 from playhead.config import trust as trusting
 from playhead.config.context import Configuration, of_project
 from playhead.config.project import PROJECT_FILE, find_project_file, read
 from playhead.errors import Refused, UsageError
-from playhead.options.setup import SHOW, TRUST
-from playhead.options.shared import CONNECTION, SPARK, TIME
+from playhead.options.setup import CONFIG_SHOW, TRUST
+from playhead.options.shared import CONNECTION, SPARK
 
 _READ = re.compile(r"""file:[^"';]*|\$\{\w+\}""")
 
 
-@command(SHOW, CONNECTION, SPARK, TIME)
+@command(CONFIG_SHOW, CONNECTION, SPARK, now="playhead context show")
 def show(run: Run, origin: bool) -> None:
-    """Print every setting as a command with the same options would see it; secrets are hidden.
-
-    Strongest first: flag, -X, environment, playhead.toml of the project, context, default. Exit code
-    2 when commands would refuse what is set.
-    """
-    configuration = run.configuration()
-    rows = configuration.rows()
-    if not origin:
-        rows = [{key: row[key] for key in ("setting", "value")} for row in rows]
-    run.output.emit({"context": configuration.context, "settings": rows}, rows)
-    configuration.check()
+    """Print every setting as a command with the same options would see it; secrets are hidden."""
+    show_settings(run, origin=origin)
 
 
 @command(TRUST)
@@ -109,4 +101,4 @@ def list_properties() -> int:
     return 0
 
 
-config = group("See what is configured, and trust a project's file.", show, trust, name="config")
+config = group("Trust a project's file.", show, trust, name="config")

@@ -16,8 +16,8 @@ from playhead.config.context import (
 )
 from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
-from playhead.options.setup import CONTEXT, CONTEXT_ADD
-from playhead.options.shared import CONNECTION
+from playhead.options.setup import CONTEXT, CONTEXT_ADD, CONTEXT_SHOW
+from playhead.options.shared import CONNECTION, SPARK, TIME
 
 _BARE_KEY = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -41,13 +41,35 @@ def list_(run: Run) -> None:
         run.output.say("no contexts yet; make one: playhead context add NAME -b host:port")
 
 
-@command(CONTEXT)
-def show(run: Run, name: str) -> None:
-    """Print what a context says; secrets are hidden."""
+@command(CONTEXT_SHOW, CONNECTION, SPARK)
+def show(run: Run, name: str | None, origin: bool) -> None:
+    """Print every setting as a command with the same options would see it, or what a context says.
+
+    Secrets are hidden. Strongest first: flag, -X, environment, playhead.toml of the project, context,
+    default. Without NAME, exit code 2 when commands would refuse what is set.
+    """
+    if name is None:
+        show_settings(run, origin=origin)
+        return
+    given = [row.shown_name for row in (*CONNECTION, *SPARK, *TIME) if run.values[row.name]]
+    if given:
+        raise UsageError(
+            f"{given[0]} does not change what context {name} says",
+            hint=f"leave {name} out to see every setting as a command would see it",
+        )
     rows = [
         row for row in alone(name, "the command line").rows() if row["origin"] == f"context {name}"
     ]
     run.output.emit({"context": name, "settings": rows}, rows)
+
+
+def show_settings(run: Run, *, origin: bool) -> None:
+    configuration = run.configuration()
+    rows = configuration.rows()
+    if not origin:
+        rows = [{key: row[key] for key in ("setting", "value")} for row in rows]
+    run.output.emit({"context": configuration.context, "settings": rows}, rows)
+    configuration.check()
 
 
 @command(CONTEXT)

@@ -4,9 +4,9 @@ from playhead.cli.options import Run, command, group
 from playhead.cli.topics.change import alter, create, delete
 from playhead.cli.topics.trim import trim
 from playhead.endpoint import BAD_PATTERN, check_pattern
-from playhead.errors import BadValue
+from playhead.errors import BadValue, UsageError
 from playhead.options import topics as rows
-from playhead.options.shared import CONNECTION, TIME
+from playhead.options.shared import CONNECTION
 
 
 @command(rows.LIST, CONNECTION)
@@ -44,11 +44,30 @@ def _need_pattern(pattern: str | None) -> None:
 
 
 @command(rows.DESCRIBE, CONNECTION)
-def describe(run: Run, topics: list[str], configs: bool) -> None:
-    """Leaders, replicas and in-sync replicas of each partition; settings, and who set them.
+def describe(run: Run, topics: list[str]) -> None:
+    """Show leaders, replicas and in-sync replicas of each partition; settings, and who set them.
 
-    A table shows the settings that were set on the topic; --configs, and -o json, all of them.
+    A table shows the settings that were set on the topic; --configs, and -o json, all of them. With
+    --sizes it shows bytes on disk, with --offsets each partition's ends: an end is the offset that the
+    next record gets, and at the last stable one the first open transaction begins.
     """
+    values = run.values
+    kinds = [f"--{name}" for name in ("configs", "sizes", "offsets") if values[name]]
+    if values["at"] is not None and not values["offsets"]:
+        kinds.append("--at")
+    if len(kinds) > 1:
+        raise UsageError(f"{kinds[0]} and {kinds[1]} contradict each other")
+    if values["by"] is not None and not values["sizes"]:
+        raise UsageError("--by says what a row of --sizes is", hint="add --sizes")
+    if values["sizes"]:
+        _show_sizes(run, topics, values["by"] or "replica")
+    elif values["offsets"] or values["at"] is not None:
+        _show_offsets(run, topics, values["at"])
+    else:
+        _show_partitions(run, topics, configs=values["configs"])
+
+
+def _show_partitions(run: Run, topics: list[str], *, configs: bool) -> None:
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.topics import describe_topics, list_topics
 
@@ -105,9 +124,13 @@ def _partition_row(state: object) -> dict[str, object]:
     }
 
 
-@command(rows.SIZES, CONNECTION)
-def sizes(run: Run, topics: list[str], by: str) -> None:
-    """Bytes that topics take on the brokers' disks: each replica, or sums, by log directory too."""
+@command(rows.SIZES, CONNECTION, now="playhead topics describe --sizes")
+def sizes(run: Run, topics: list[str], by: str | None) -> None:
+    """Show the bytes that topics take on the brokers' disks."""
+    _show_sizes(run, topics, by or "replica")
+
+
+def _show_sizes(run: Run, topics: list[str], by: str) -> None:
     from playhead.grammar.size import show_size
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.log_dirs import sizes as replicas_of
@@ -148,13 +171,13 @@ def _sums(rows: list[dict[str, object]], columns: tuple[str, ...]) -> list[dict[
     ]
 
 
-@command(rows.OFFSETS, CONNECTION, TIME)
+@command(rows.OFFSETS, CONNECTION, now="playhead topics describe --offsets")
 def offsets(run: Run, topics: list[str], at: str | None) -> None:
-    """Of each partition the earliest offset, the last stable one, the latest, and that of a time.
+    """Show the offsets at which each partition begins and ends, and that of a time."""
+    _show_offsets(run, topics, at)
 
-    Each end is the offset that the next record gets. At the last stable offset the first open
-    transaction begins. What no record is as late as has no offset for --at.
-    """
+
+def _show_offsets(run: Run, topics: list[str], at: str | None) -> None:
     from playhead.cli.records.time_option import instant_ms
     from playhead.grammar.instant import show_ms
     from playhead.kafka.admin.client import Admin

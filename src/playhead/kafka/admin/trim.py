@@ -21,7 +21,7 @@ class NotTrimmed(PlayheadError):
         self.place, self.expected, self.found = place, expected, found
         super().__init__(
             f"{place[0]}:{place[1]} begins at offset {found} after the trim, and not at {expected}",
-            hint="look again: playhead topics offsets",
+            hint="look again: playhead topics describe --offsets",
         )
 
 

@@ -27,7 +27,9 @@ class JoinedMeanwhile(KafkaRefused):
         super().__init__(
             f"writing the offsets of group {group}", reason=f"it has members now ({reason})"
         )
-        self.hint = f"stop them, see `playhead groups members {group}`; then do the same again"
+        self.hint = (
+            f"stop them, see `playhead groups describe {group} --members`; then do the same again"
+        )
 
 
 class NotAsWritten(PlayheadError):

@@ -32,7 +32,7 @@ class LogMovedOn(PlayheadError):
         self.place, self.offset = place, offset
         super().__init__(
             f"{place[0]}:{place[1]} does not hold offset {offset} any more: retention, or a trim, was faster",
-            hint="`playhead topics offsets` shows what is there; begin there",
+            hint="`playhead topics describe --offsets` shows what is there; begin there",
         )
 
 
