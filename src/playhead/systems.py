@@ -12,7 +12,7 @@ from playhead.errors import UsageError
 if TYPE_CHECKING:
     from playhead.config.context import Configuration
     from playhead.endpoint import Endpoint
-    from playhead.request import Request
+    from playhead.request import ReplaySpec
     from playhead.source import Source
     from playhead.target import Target
 
@@ -55,7 +55,7 @@ class MakesSource(Protocol):
     """A system that records come from."""
 
     def source(
-        self, end: "Endpoint", request: "Request", configuration: "Configuration", /
+        self, end: "Endpoint", spec: "ReplaySpec", configuration: "Configuration", /
     ) -> "Source":
         """Describe the source; connect to nothing."""
         ...
@@ -66,9 +66,9 @@ class MakesTarget(Protocol):
     """A system that records go to."""
 
     def target(
-        self, end: "Endpoint", request: "Request", configuration: "Configuration", /
+        self, end: "Endpoint", spec: "ReplaySpec", configuration: "Configuration", /
     ) -> "Target":
-        """Describe the target; connect to nothing. `request` names the source and the rules."""
+        """Describe the target; connect to nothing. `spec` names the source and the rules."""
         ...
 
 

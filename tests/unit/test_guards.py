@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -208,6 +209,32 @@ def test_a_replay_from_python_keeps_its_servers(room):
     servers = asked.journal.find("laps").servers
     assert servers == {"context": "home", "timezone": "Europe/Vienna"}
     assert configuration_of(servers).get("timezone") == "Europe/Vienna"
+
+
+def test_a_consent_is_to_the_plan_that_was_shown(room):
+    asked = planned(room, "production")
+    asked.agree(str(room.copy))
+    other = replace(asked.plan, replay_id="other")
+    asked.plan = other
+    with pytest.raises(NotNamed):
+        asked.run()
+    assert not room.copy.exists()
+
+
+def test_source_and_target_are_made_once(room, monkeypatch):
+    made: list[Request] = []
+    real = api.ends
+
+    def counted(request: Request, *more: Any, **options: Any) -> Any:
+        made.append(request)
+        return real(request, *more, **options)
+
+    monkeypatch.setattr(api, "ends", counted)
+    ends = files(str(room.tape), form="json"), files(str(room.copy), form="json")
+    asked = Replay(*ends).plan(replay_id="laps")
+    assert asked.run().adds_up
+    assert asked.verify().agrees
+    assert len(made) == 1
 
 
 def test_nothing_below_the_command_line_speaks_of_it():

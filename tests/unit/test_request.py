@@ -1,11 +1,16 @@
 """A request survives a file, and one that somebody has edited is refused where it is wrong."""
 
 import json
+from dataclasses import fields
 
 import pytest
 
+from playhead.account import ErrorRule
 from playhead.endpoint import Endpoint
-from playhead.request import Request
+from playhead.errors import UsageError
+from playhead.pace import Pace
+from playhead.request import ReplaySpec, Request
+from playhead.time_span import ReadOn
 from tests.unit.replaying import request
 
 FULL = request(
@@ -48,3 +53,59 @@ def test_its_ends_are_endpoints():
 def test_what_cannot_be_meant_is_refused_by_name(changes, reason):
     with pytest.raises(ValueError, match=reason):
         Request.from_document({**request().as_document(), **changes})
+
+
+# --- what it means
+
+# A value for each option; the span alone is read later, where the zone is known.
+OTHER = {
+    **{name: value for name, value in FULL.as_document().items() if name != "span"},
+    "source": "kafka:other", "target": "kafka:elsewhere", "decode": "avro", "read_on": "end",
+    "filter": "(path IS /laps)", "times": "pair", "topic_map": ("laps=cars",), "max_gap_ms": None,
+}  # fmt: skip
+
+
+def test_what_it_means_is_read_once_and_as_values():
+    spec = FULL.spec
+    assert FULL.spec is spec
+    assert spec.pace == Pace.speed(2, max_gap_ms=5_000)
+    assert spec.on_error == ErrorRule("dlq", "dead")
+    assert spec.read_on == ReadOn()
+    assert spec.is_transformed
+    assert spec.table.key == ("car", "ts")
+    assert spec.topic.headers == ("drop:a", "add:b=c")
+
+
+@pytest.mark.parametrize("option", OTHER)
+def test_no_option_is_left_out_of_what_it_means(option):
+    assert set(OTHER) == {each.name for each in fields(Request)} - {"span"}
+    plain = request(pace="1x").spec if option == "max_gap_ms" else request().spec
+    changed = {"pace": "1x", "max_gap_ms": 5} if option == "max_gap_ms" else {option: OTHER[option]}
+    assert isinstance(plain, ReplaySpec)
+    assert request(**changed).spec != plain
+
+
+@pytest.mark.parametrize("pace", ["1.0x", "2X", "0.50x", "60/m"])
+def test_texts_stay_as_they_were_written(pace):
+    asked = request(pace=pace)
+    assert asked.spec.pace == Pace.parse(pace)
+    assert asked.as_document()["pace"] == asked.said()["pace"] == pace
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pace": "fast"}, "the pace"),
+        ({"max_gap_ms": 5}, "max-gap does not go with the pace max"),
+        ({"where": "value:"}, "--where"),
+        ({"on_error": "dlq:"}, "--on-error"),
+        ({"read_on": "later"}, "--read-on"),
+        ({"topic_map": ("a",)}, "--topic-map"),
+    ],
+)
+def test_a_saved_request_that_means_nothing_can_be_shown_and_not_run(changes, reason):
+    """A text that an earlier version took is still in journals; a list of them shows it."""
+    saved = Request.from_document({**request().as_document(), **changes})
+    assert saved.target_endpoint.shown() == "kafka:copy"
+    with pytest.raises(UsageError, match=reason):
+        _ = saved.spec

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.request import Request
+from playhead.request import ReplaySpec
 from playhead.source import Source
 from playhead.systems import System
 from playhead.target import Target
@@ -33,15 +33,15 @@ class FilesSystem(System):
             return end
         return replace(end, name=str(Path(end.name).expanduser().absolute()))
 
-    def source(self, end: Endpoint, _request: Request, _configuration: Configuration) -> Source:
+    def source(self, end: Endpoint, _spec: ReplaySpec, _configuration: Configuration) -> Source:
         from playhead.files.source import FilesSource
 
         return FilesSource(end.name, cast("Format", end.system))
 
-    def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
+    def target(self, end: Endpoint, spec: ReplaySpec, _configuration: Configuration) -> Target:
         from playhead.files.target import FilesTarget
 
-        return FilesTarget(end.name, cast("Format", end.system), typed=request.spec.archive.typed)
+        return FilesTarget(end.name, cast("Format", end.system), typed=spec.archive.typed)
 
 
 SYSTEM = FilesSystem()

@@ -278,12 +278,13 @@ def _left_out(entries: Sequence[Entry], spans: Sequence[Slice]) -> list[Note]:
 
 def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:
     """By which columns rows are known; refuses when nobody said."""
-    if not request.key:
+    key = request.spec.table.key
+    if not key:
         raise UsageError(
             "--by key needs to know which columns tell rows apart",
             hint="--by key --key car,seq; with --time COL when only both together do",
         )
-    return (*request.key, *((time_column,) if time_column else ()))
+    return (*key, *((time_column,) if time_column else ()))
 
 
 def way_of(request: Request, asked: str | None, has_offsets: Callable[[], bool]) -> str:
@@ -299,4 +300,4 @@ def way_of(request: Request, asked: str | None, has_offsets: Callable[[], bool])
         return "ledger"
     if asked is not None:
         return asked
-    return "key" if request.key and not has_offsets() else "offsets"
+    return "key" if request.spec.table.key and not has_offsets() else "offsets"

@@ -151,7 +151,7 @@ class Search:
             return replace(found, slices=slices, notes=[*found.notes, *unseen])
         found = by_offsets(self.ends.target, spans)
         in_log = [each for each in found.slices if not _is_inside(each, self.gone)]
-        if not in_log or not (request.key or request.spec.is_transformed):
+        if not in_log or not (request.spec.table.key or request.spec.is_transformed):
             return found
         return self._looked_at_again(found, in_log)
 
@@ -159,7 +159,9 @@ class Search:
         """Offsets that are not there may be left out on purpose, or another row may stand for their records."""
         request = self.question.request
         columns = (
-            columns_of(request, self.question.time_column) if request.key else self._place_columns()
+            columns_of(request, self.question.time_column)
+            if request.spec.table.key
+            else self._place_columns()
         )
         again = self._rows().lacking(in_log, columns)
         gone = [each for each in found.slices if _is_inside(each, self.gone)]
@@ -200,8 +202,9 @@ class Search:
             )
         request = self.question.request
         span = str(Span(offsets=tuple(map(_as_span, missing))))
-        rule = request.on_conflict or self._inferred_rule()
-        _refuse_to_go_over_later(rule, request.tombstones, request.key)
+        table = request.spec.table
+        rule = table.on_conflict or self._inferred_rule()
+        _refuse_to_go_over_later(rule, table.tombstones, table.key)
         return replace(request, span=span, lateness_ms=0, on_conflict=rule, create=False)
 
     def _inferred_rule(self) -> str | None:
@@ -209,7 +212,9 @@ class Search:
         request = self.question.request
         if system_of(request.target_endpoint).kind != "table":
             return None
-        return inventory_of(self.ends.target).safest_conflict_rule(self._topics(), request.key)
+        return inventory_of(self.ends.target).safest_conflict_rule(
+            self._topics(), request.spec.table.key
+        )
 
 
 def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from playhead.config.clusters import connection_of
 from playhead.config.context import Configuration
 from playhead.endpoint import BAD_PATTERN, BadEndpoint, Endpoint, check_pattern
 from playhead.errors import UsageError
-from playhead.request import Request
+from playhead.request import ReplaySpec
 from playhead.source import Source
 from playhead.systems import System
 from playhead.target import Target
@@ -57,7 +57,7 @@ class KafkaSystem(System):
         servers = [connection_of(end, configuration).bootstrap_servers for end in (one, other)]
         return servers[0] == servers[1]
 
-    def source(self, end: Endpoint, _request: Request, configuration: Configuration) -> Source:
+    def source(self, end: Endpoint, _spec: ReplaySpec, configuration: Configuration) -> Source:
         from playhead.kafka.read.source import KafkaSource
 
         if not end.name:
@@ -67,17 +67,17 @@ class KafkaSystem(System):
             return KafkaSource(connection, pattern=end.name)
         return KafkaSource(connection, topics=tuple(end.name.split(",")))
 
-    def target(self, end: Endpoint, request: Request, configuration: Configuration) -> Target:
+    def target(self, end: Endpoint, spec: ReplaySpec, configuration: Configuration) -> Target:
         from playhead.kafka.write.routing import PartitionRule
         from playhead.kafka.write.target import KafkaTarget
 
-        rules = request.spec.topic
+        rules = spec.topic
         if not end.name and not rules.redrive:
             raise UsageError(
                 f"target {str(end)!r} names no topic",
                 hint="name one, or add --redrive to return dead letters to where they came from",
             )
-        from_ = request.source_endpoint
+        from_ = spec.source
         return KafkaTarget(
             connection_of(end, configuration),
             end.name,
@@ -86,7 +86,7 @@ class KafkaSystem(System):
             redrive=rules.redrive,
             partition_rule=cast(PartitionRule, rules.partition),
             create=True,
-            is_paced=not request.spec.pace.is_max,
+            is_paced=not spec.pace.is_max,
             moves_group=from_.system == end.system
             and self.is_same_server(from_, end, configuration),
             topic_map=tuple(rules.topic_map.items()),

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 from playhead import secrets
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.request import Request
+from playhead.request import ReplaySpec
 from playhead.systems import System
 from playhead.target import Target
 
@@ -43,7 +43,7 @@ class PostgresSystem(System):
         glue = "&" if "?" in end.address else "?"
         return f"{end.address}{glue}table={quote(end.name, safe='{}')}"
 
-    def target(self, end: Endpoint, request: Request, configuration: Configuration) -> Target:
+    def target(self, end: Endpoint, spec: ReplaySpec, configuration: Configuration) -> Target:
         from playhead.postgres.merge_sql import Rule
         from playhead.postgres.target import PostgresTarget
 
@@ -52,7 +52,7 @@ class PostgresSystem(System):
             if end.address
             else configuration.need("database", needed_for=end.shown())
         )
-        rules = request.spec.table
+        rules = spec.table
         return PostgresTarget(
             url,
             end.name,

@@ -74,7 +74,7 @@ class Planned:
     """Whether to go on from a ledger that has less than this machine's journal has seen there."""
     is_endless: bool = False
     """Whether it is the plan of a live pipeline."""
-    _is_agreed: bool = field(default=False, init=False)
+    _agreed: Plan | None = field(default=None, init=False)
 
     @cached_property
     def ends(self) -> Ends:
@@ -88,13 +88,13 @@ class Planned:
 
     def agree(self, consent: Consent = None) -> None:
         """Return when this may be written, which `run` asks, too; asked once, it is not asked again."""
-        if self._is_agreed:
+        if self._agreed is self.plan:
             return
         target = self.plan.request.target_endpoint
         into = f"into {target.shown()}"
         action = f"write {into} from now on" if self.is_endless else f"replay {into}"
         need_consent(action, target.name, guards(self.plan.request, self.configuration), consent)
-        self._is_agreed = True
+        self._agreed = self.plan
 
     def run(
         self,
@@ -144,20 +144,19 @@ class Planned:
 
     def compare(self) -> Verification:
         """Hold the target against the span itself, without a run that says what went where."""
-        request = self.plan.request
-        both = self.ends
+        spec, both = self.plan.request.spec, self.ends
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
-        if request.spec.is_transformed or request.spec.topic.redrive:
+        if spec.is_transformed or spec.topic.redrive:
             raise UsageError(
                 "what --where, --select or --redrive have made of records only their run can tell",
                 hint="playhead verify ID",
             )
         topics = sorted(self.plan.source.topics)
-        there = as_source(request, topics, self.configuration)
-        if system_of(request.target_endpoint).kind != "topic":
+        there = as_source(spec, topics, self.configuration)
+        if system_of(spec.target).kind != "topic":
             return against_archive(self.plan, both.source, there)
-        names = {each: request.spec.target_topic(each) for each in topics}
+        names = {each: spec.target_topic(each) for each in topics}
         return against_topics(self.plan, both.source, there, names)
 
 
@@ -176,9 +175,9 @@ def plan(
     request under that id is refused. `share` is how much of the machine's processors the run may have.
     A live pipeline is endless: its plan is that of one start.
     """
-    refuse_idle_rules(request)
     request = request.from_anywhere()
     spec = request.spec  # refused now rather than after the servers were asked
+    refuse_idle_rules(spec)
     both = ends(request, configuration, is_endless=is_endless)
     if replay_id is not None and not is_endless:
         begun = begun_plan(both.target, request, replay_id)

@@ -10,7 +10,7 @@ from playhead.decoding import Decoding
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic, system_of
 from playhead.errors import Refused, UsageError
 from playhead.replay.decode import decoding_of
-from playhead.request import Request, TrafficRules
+from playhead.request import ReplaySpec, Request, TrafficRules
 from playhead.source import Pinned, Source, SourceFacts
 from playhead.systems import MakesSource, MakesTarget, ours
 from playhead.target import LiveTarget, Target
@@ -35,27 +35,26 @@ class Ends:
 
 def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Ends:
     """Descriptions only: nothing is connected yet. A live pipeline has no end."""
-    from_, to = request.source_endpoint, request.target_endpoint
-    _refuse_itself(from_, to, request, configuration)
-    _refuse_capture_options(from_, to, request)
-    source = _source(from_, request, configuration)
-    target = _target(to, request, configuration)
+    spec = request.spec
+    _refuse_itself(spec, configuration)
+    _refuse_capture_options(spec)
+    source = _source(spec.source, spec, configuration)
+    target = _target(spec.target, spec, configuration)
     if is_endless and isinstance(target, LiveTarget):
         target = target.for_live()
-    graveyard = _graveyard(request, configuration)
-    return Ends(source, target, graveyard, decoding_of(request, configuration))
+    graveyard = _graveyard(spec, configuration)
+    return Ends(source, target, graveyard, decoding_of(spec, configuration))
 
 
-def _refuse_itself(
-    from_: Endpoint, to: Endpoint, request: Request, configuration: Configuration
-) -> None:
+def _refuse_itself(spec: ReplaySpec, configuration: Configuration) -> None:
+    from_, to = spec.source, spec.target
     of_one_cluster = _of_one_cluster(from_, to, configuration)
     if str(from_) == str(to) or (of_one_cluster and _same_name(from_, to)):
         raise Refused(
             f"{from_.shown()} would be replayed into itself",
             hint="name another topic or folder as the target",
         )
-    letters = letters_end(request)
+    letters = letters_end(spec)
     if letters is None:
         return
     hint = f"choose another topic: --on-error dlq:{letters.name}-dlq"
@@ -85,32 +84,33 @@ def _reads(from_: Endpoint, topic: str) -> bool:
     return re.search(from_.name, topic) is not None
 
 
-def _refuse_capture_options(from_: Endpoint, to: Endpoint, request: Request) -> None:
+def _refuse_capture_options(spec: ReplaySpec) -> None:
     """What would silently mean nothing."""
-    if system_of(from_).kind != "capture" and (request.spec.traffic != TrafficRules()):
-        flag = "--filter" if request.filter is not None else "--times"
+    if system_of(spec.source).kind != "capture" and spec.traffic != TrafficRules():
+        flag = "--filter" if spec.traffic.filter is not None else "--times"
         raise UsageError(
-            f"{flag} goes with captured traffic, and {from_.shown()} is none",
+            f"{flag} goes with captured traffic, and {spec.source.shown()} is none",
             hint="--where chooses among records",
         )
-    if request.spec.topic.topic_map and system_of(to).kind != "topic":
+    if spec.topic.topic_map and system_of(spec.target).kind != "topic":
         raise UsageError(
-            f"--topic-map names topics of a Kafka target, and {to.shown()} is none",
+            f"--topic-map names topics of a Kafka target, and {spec.target.shown()} is none",
             hint="{topic} in the target's name stands for the captured topic's",
         )
 
 
 def guards(request: Request, configuration: Configuration) -> Configuration:
     """The configuration that says whether what the request writes may be written."""
-    written = (request.target_endpoint, letters_end(request))
+    written = (request.target_endpoint, letters_end(request.spec))
     return guards_of([end for end in written if end is not None], configuration)
 
 
-def refuse_idle_rules(request: Request) -> None:
+def refuse_idle_rules(spec: ReplaySpec) -> None:
     """Rules of another kind of target, which would silently mean nothing; plans of before have them still."""
-    to = request.target_endpoint
+    to = spec.target
     for kind, plural, names in _RULES_OF:
-        given = [name for name in names if getattr(request, name) not in _UNSAID]
+        rules = getattr(spec, kind)
+        given = [name for name in names if getattr(rules, name) not in _UNSAID]
         if given and system_of(to).kind != kind:
             flag = "--" + given[0].replace("_", "-")
             raise UsageError(
@@ -118,18 +118,18 @@ def refuse_idle_rules(request: Request) -> None:
             )
 
 
-def _source(end: Endpoint, request: Request, configuration: Configuration) -> Source:
+def _source(end: Endpoint, spec: ReplaySpec, configuration: Configuration) -> Source:
     system = system_of(end)
     if not isinstance(system, MakesSource):
         raise _cannot_be(end, MakesSource, "source")
-    return system.source(end, request, configuration)
+    return system.source(end, spec, configuration)
 
 
-def _target(end: Endpoint, request: Request, configuration: Configuration) -> Target:
+def _target(end: Endpoint, spec: ReplaySpec, configuration: Configuration) -> Target:
     system = system_of(end)
     if not isinstance(system, MakesTarget):
         raise _cannot_be(end, MakesTarget, "target")
-    return system.target(end, request, configuration)
+    return system.target(end, spec, configuration)
 
 
 def _cannot_be(end: Endpoint, ability: type, what: str) -> BadEndpoint:
@@ -139,39 +139,38 @@ def _cannot_be(end: Endpoint, ability: type, what: str) -> BadEndpoint:
     )
 
 
-def as_source(request: Request, topics: Sequence[str], configuration: Configuration) -> Source:
+def as_source(spec: ReplaySpec, topics: Sequence[str], configuration: Configuration) -> Source:
     """What a replay of these topics has written, to be read; a table is no source."""
-    end = request.target_endpoint
+    end = spec.target
     if system_of(end).kind == "topic":
-        copies = dict.fromkeys(request.spec.target_topic(topic) for topic in topics)
+        copies = dict.fromkeys(spec.target_topic(topic) for topic in topics)
         end = replace(end, name=",".join(copies), is_pattern=False)
-    return _source(end, request, configuration)
+    return _source(end, spec, configuration)
 
 
 def target_at(end: Endpoint, configuration: Configuration) -> Target:
     """A target by its endpoint alone, to be asked what its ledger knows."""
     text = str(end.from_anywhere())
     # The source is not asked for; only a redrive's target has no name.
-    request = Request(source=text, target=text, redrive=not end.name)
-    return _target(request.target_endpoint, request, configuration)
+    spec = Request(source=text, target=text, redrive=not end.name).spec
+    return _target(spec.target, spec, configuration)
 
 
-def letters_end(request: Request) -> Endpoint | None:
+def letters_end(spec: ReplaySpec) -> Endpoint | None:
     """Where dead letters go: beside the topic they come from; with files as the source, beside the target."""
-    named = request.spec.on_error.topic
+    named = spec.on_error.topic
     if named is None:
         return None
     found = Endpoint.parse(f"kafka:{named}")
     check_topic(found.name)
-    ends = (request.source_endpoint, request.target_endpoint)
-    beside = next((end for end in ends if end.system == found.system), None)
+    beside = next((end for end in (spec.source, spec.target) if end.system == found.system), None)
     if found.context or found.address or beside is None:
         return found
     return replace(found, address=beside.address, context=beside.context)
 
 
-def _graveyard(request: Request, configuration: Configuration) -> Graveyard | None:
-    end = letters_end(request)
+def _graveyard(spec: ReplaySpec, configuration: Configuration) -> Graveyard | None:
+    end = letters_end(spec)
     if end is None:
         return None
     from playhead.kafka.write.dead_letters import Graveyard as KafkaGraveyard

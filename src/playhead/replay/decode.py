@@ -9,20 +9,20 @@ from playhead.endpoint import system_of
 from playhead.errors import BadValue, UsageError
 from playhead.note import Note
 from playhead.records import Records
-from playhead.request import Request
+from playhead.request import ReplaySpec
 from playhead.transform.json_limits import LimitedJson
 
 
-def decoding_of(request: Request, configuration: Configuration) -> Decoding | None:
+def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | None:
     """What decodes the values of this replay; None where they are taken as they are."""
-    word = request.decode
+    word = spec.decode
     if word not in REPLAYED_FORMS:
         raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
     if word in UNDECODED_FORMS:
-        return LimitedJson() if request.spec.is_transformed else None
-    if not _looks_into_values(request):
+        return LimitedJson() if spec.is_transformed else None
+    if not _looks_into_values(spec):
         raise UsageError(
-            f"--decode {word} would change nothing: {request.target_endpoint.system} gets the bytes "
+            f"--decode {word} would change nothing: {spec.target.system} gets the bytes "
             "as they are",
             hint="leave it out, or look into the values with --where, --select, or --typed for parquet",
         )
@@ -34,9 +34,9 @@ def decoding_of(request: Request, configuration: Configuration) -> Decoding | No
     return ValueDecoding(word, url)
 
 
-def _looks_into_values(request: Request) -> bool:
-    is_table = system_of(request.target_endpoint).kind == "table"
-    return is_table or request.spec.is_transformed or request.typed
+def _looks_into_values(spec: ReplaySpec) -> bool:
+    is_table = system_of(spec.target).kind == "table"
+    return is_table or spec.is_transformed or spec.archive.typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Planner:
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
         arriving = self.transformed(decoded.records) if self.transformed else decoded.records
-        kinds = {} if self.request.select else decoded.kinds
+        kinds = {} if self.request.spec.transform.select else decoded.kinds
         inspection = self.ends.target.inspect(_look(facts, bounds, arriving, kinds))
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)

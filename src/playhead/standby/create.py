@@ -29,7 +29,7 @@ def make(
     configuration = configuration or configure({})
     asked = replace(request.from_anywhere(), span=_ALL)
     servers = kept_servers(configuration)
-    refuse_idle_rules(asked)
+    refuse_idle_rules(asked.spec)
     ends(asked, configuration)
     if not check:
         return Standby(name=name, request=asked, servers=servers)

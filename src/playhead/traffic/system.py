@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.request import Request
+from playhead.request import ReplaySpec
 from playhead.source import Source
 from playhead.systems import System
 
@@ -37,10 +37,10 @@ class TrafficSystem(System):
         is_snapshot = end.system == "rrpair" and "/" not in end.name and not path.exists()
         return end if is_snapshot else replace(end, name=str(path))
 
-    def source(self, end: Endpoint, request: Request, _configuration: Configuration) -> Source:
+    def source(self, end: Endpoint, spec: ReplaySpec, _configuration: Configuration) -> Source:
         from playhead.traffic.source import TrafficSource
 
-        rules = request.spec.traffic
+        rules = spec.traffic
         times = cast("Times", rules.times)
         return TrafficSource(cast("Kind", end.system), end.name, rules.filter, times)
 
