@@ -313,8 +313,8 @@ def test_a_rule_of_another_kind_of_target_is_refused(
     target: str, rule: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        refuse_idle_rules(make("kafka:t", target, **rule))
-    refuse_idle_rules(make("kafka:t", target))
+        refuse_idle_rules(make("kafka:t", target, **rule).spec)
+    refuse_idle_rules(make("kafka:t", target).spec)
 
 
 def test_in_turn_to_all_partitions_the_same_when_read_again():
