@@ -112,7 +112,7 @@ audit: setup ## ask osv.dev about every locked version, then as supply
 	@$(BIN)/python tools/supply.py --ask
 
 .PHONY: docs
-docs: setup ## write the generated pages anew
+docs: setup ## write the generated pages again
 	@$(BIN)/python tools/generate.py
 
 .PHONY: site

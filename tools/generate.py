@@ -75,8 +75,9 @@ def file_map() -> str:
 
 def files() -> str:
     introduction = (
-        "Every module of the package and the sentence it opens with: the package's own modules first, "
-        "then those of its folders. How they work together is in [Architecture](../ARCHITECTURE.md)."
+        "Every module of the package with the first sentence of its docstring: first the modules of the "
+        "package itself, then those of its folders. [Architecture](../ARCHITECTURE.md) explains how "
+        "they work together."
     )
     return page("File map", introduction, file_map())
 
@@ -151,8 +152,7 @@ def cli() -> str:
     head = "## Options that commands share\n"
     listing = (
         "`playhead -X list` prints the [Kafka client properties](kafka-properties.md) that `-X` "
-        "takes. The settings behind the options, and where else they can be said, are in "
-        "[settings](settings.md).\n"
+        "takes. [Settings](settings.md) lists the other places that can set the same values.\n"
     )
     codes = "## Exit codes\n\n" + exit_codes()
     introduction = "Every command of `playhead` and every option."
@@ -164,7 +164,7 @@ def exit_codes() -> str:
         errors.EXIT_DONE: "done",
         errors.EXIT_FAILED: "failed",
         errors.EXIT_USAGE: "the request cannot be understood",
-        errors.EXIT_DIFFERENT: "done, and a comparison found differences, or could not tell",
+        errors.EXIT_DIFFERENT: "done, and a comparison found differences, or could not decide",
         errors.EXIT_STOPPED: "stopped before the end; can be resumed",
         errors.EXIT_REFUSED: "refused by a guard; nothing was written",
         errors.EXIT_INTERRUPTED: "interrupted (Ctrl-C)",
@@ -193,7 +193,11 @@ def settings() -> str:
         (
             code(setting.name),
             setting.help
-            + (" (true or false; on, once any place says so)" if setting.is_guard else ""),
+            + (
+                " (true or false; any place can switch it on, none can switch it off)"
+                if setting.is_guard
+                else ""
+            ),
             flag_of(setting, tree),
             code(setting.environment),
             code(setting.default),
@@ -204,13 +208,13 @@ def settings() -> str:
     introduction = (
         "Every setting. Its name is the key in a context of `config.toml` and in a project's "
         "`playhead.toml`. Strongest first: option, `-X`, environment, `playhead.toml` of the project, "
-        "context, default; `playhead context show --origin` says which of them counted."
+        "context, default; `playhead context show --origin` shows where each value comes from."
     )
     also = (
         "Both files also take a table `kafka` of [client properties](kafka-properties.md), and "
         "`playhead.toml` takes `context`, the name of the context to use. Such a file comes with a "
         f"clone: until `playhead config trust` it may set {', '.join(map(code, HARMLESS))}, and a "
-        "file that sets more, or refers to `${NAME}` or `file:`, is refused. It never names "
+        "file that sets more, or refers to `${NAME}` or `file:`, is refused. It cannot set "
         "`kafka_config`.\n"
     )
     head = ("setting", "meaning", "option", "environment", "default", "secret")
@@ -235,10 +239,9 @@ def kafka_properties() -> str:
         for known in KNOWN_PROPERTIES
     ]
     introduction = (
-        "The Kafka client properties that are understood, in `-X key=value`, in the file that "
-        "`--config` names, and in the table `kafka` of a context. Java's and librdkafka's spelling "
-        "are both read; each is translated for both clients. Any other key is an error that names "
-        "the nearest match, or the reason why it is refused."
+        "The Kafka client properties that `-X key=value`, the file of `--config` and the table `kafka` "
+        "of a context can set, in Java's or in librdkafka's spelling. Each is translated for both "
+        "clients. Any other key is an error that names the nearest match, or the reason."
     )
     head = ("property", "also read as", "meaning", "values", "secret")
     return page("Kafka client properties", introduction, table(head, rows))
@@ -271,9 +274,9 @@ def error_tree() -> str:
         for name, exit_code, sentence, module in error_rows(errors.PlayheadError, 0)
     ]
     introduction = (
-        "Every error that Playhead raises on purpose. The command line prints its message, then "
-        "`hint:` with the next thing to do, and ends with its exit code. An indented class is a kind "
-        "of the one above it, so catching a class catches all below."
+        "Every error class of Playhead. The command line prints the error's sentence, then `hint:` "
+        "with the next thing to do, and ends with its exit code. An indented class is a subclass of "
+        "the class above it."
     )
     head = ("error", "exit code", "what happened", "module")
     return page("Errors", introduction, table(head, rows))
@@ -299,11 +302,10 @@ def abort_points() -> str:
         file = location.rpartition(":")[0]
         rows.append((code(name), code(file), code(function_around(PACKAGE / file, name))))
     introduction = (
-        "Places in the product where a test can make the process die, so that what comes after a "
-        "crash is tested and not hoped for. "
-        f"`{faults.VARIABLE}=NAME[#N][=kill|exit|raise|stop]` arms one: at its N-th passing the "
-        f"process kills itself, exits with status {faults.EXIT_ABORTED}, raises `Aborted`, or stops "
-        "until somebody continues it. A point that nobody arms does nothing."
+        "Places where a test can end the process, to check what happens after a crash there. "
+        f"`{faults.VARIABLE}=NAME[#N][=kill|exit|raise|stop]` arms one: when the process reaches it "
+        f"for the N-th time, it kills itself, exits with status {faults.EXIT_ABORTED}, raises "
+        "`Aborted`, or stops until it gets SIGCONT. A point that is not armed does nothing."
     )
     return page("Abort points", introduction, table(("point", "file", "function"), rows))
 
