@@ -67,7 +67,7 @@ def _ours(servers: str, topic: str) -> list[str]:
 
 def _theirs(servers: str, topic: str) -> list[str]:
     """The client's heap as Kafka's script has it; the serial collector is the cheapest for so short a run."""
-    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
+    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("tools"))
     java = [str(find_java().program), "-Xmx256M", "-XX:+UseSerialGC", "-cp", class_path, _COMMAND]
     words = ["--bootstrap-server", servers, "--reset-offsets", "--group", f"theirs-{topic}"]
     return [*java, *words, "--topic", topic, "--to-datetime", _HALF, "--execute"]

@@ -198,7 +198,7 @@ def until_first_row(
 
 
 def _java(*arguments: str) -> list[str]:
-    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
+    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("tools"))
     (*options,) = (one for one in arguments if one.startswith("-X"))
     rest = [one for one in arguments if not one.startswith("-X")]
     return [str(find_java().program), *options, "-cp", class_path, *rest]

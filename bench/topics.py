@@ -51,7 +51,7 @@ def _measured(servers: str, wanted: list[str]) -> Iterator[Row]:
 
 
 def _kafka_topics(servers: str) -> list[str]:
-    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
+    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("tools"))
     command = [str(find_java().program), *_JAVA, "-cp", class_path]
     return [
         *command,

@@ -34,7 +34,7 @@ KafkaGroups = Callable[..., str]
 def kafka_jvm() -> Iterator[JavaGateway]:
     """A JVM with Kafka's tools, so that a command costs no start of one."""
     (py4j_jar,) = find_spark_home().glob("jars/py4j-*.jar")
-    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
+    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("tools"))
     gateway = JavaGateway.launch_gateway(
         jarpath=str(py4j_jar),
         classpath=class_path,

@@ -19,7 +19,7 @@ _OPTIONS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 @pytest.fixture(scope="session")
 def kafka_tool(sandbox: Endpoints) -> KafkaTool:
     """Runs a tool by the name of its class on the run's broker; expects it to succeed unless told."""
-    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("broker", "tools"))
+    class_path = os.pathsep.join(str(jar) for jar in jars.ensure("tools"))
     java = str(find_java().program)
 
     def run(  # type: ignore[no-untyped-def]

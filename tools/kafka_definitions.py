@@ -1,6 +1,6 @@
 """Writes what the capture proxy knows of Kafka's protocol, from the definitions in Kafka's client jars.
 
-python tools/kafka_definitions.py kafka-clients-4.3.1.jar kafka-clients-3.9.2.jar
+python tools/kafka_definitions.py kafka-clients-4.4.0.jar kafka-clients-3.9.2.jar
 
 The first jar has the say; the others add the versions that it no longer has. Texts for people, and
 what only brokers and controllers say to each other, are left out.

@@ -149,7 +149,7 @@ def test_a_login_without_heads_is_not_offered():
 def test_a_refused_version_is_answered_in_the_oldest_form():
     said = {
         "errorCode": UNSUPPORTED_VERSION,
-        "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}],
+        "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}],
     }
     assert refusal(9) == response_frame(API_VERSIONS, 0, said, correlation=9)
     later = {"apiKey": 18, "minVersion": 0, "maxVersion": 9}
