@@ -8,6 +8,7 @@ from confluent_kafka import Consumer
 from playhead.errors import BadValue
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic, NoTopicMatches
+from playhead.kafka.groups.describe import listed
 from playhead.kafka.read.source import KafkaSource
 from playhead.source import TopicFacts
 from tests.sandbox.kafka_log import Log
@@ -119,4 +120,4 @@ def test_reading_leaves_no_group_behind(kafka, source, log):
     log.write(0, ROW)
     read(source, whole(log))
     with Admin(kafka) as admin:
-        assert not [name for name in admin.groups() if name.startswith("playhead-")]
+        assert not [each for each in listed(admin) if each.group.startswith("playhead-")]

@@ -9,7 +9,7 @@ import pytest
 from playhead import Replay, Span, Standby, kafka, postgres
 from playhead.errors import MissingPiece, Refused, UsageError
 from playhead.kafka.groups.commit import commit
-from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.describe import committed, listed
 from playhead.kafka.groups.plan import Committed
 from playhead.standby.folder_watch import Watch
 from playhead.standby.history import History
@@ -52,7 +52,7 @@ def test_each_run_is_a_replay_of_its_own_and_the_live_group_stays(
         ("python", "done", 10),
     ]
     with deck.admin() as admin:
-        groups = set(admin.groups())
+        groups = {each.group for each in listed(admin)}
         assert {f"playhead.{proof.replay_id}" for proof in (first, second)} <= groups
         assert {place: each.offset for place, each in committed(admin, live).items()} == {
             (laps, 0): 7

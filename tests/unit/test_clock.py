@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import Backoff, SystemClock, sleep_unless, wait_until
 from playhead.testing import ManualClock
 
 
@@ -106,3 +106,20 @@ def test_a_sleep_that_nobody_ends_says_so(monkeypatch):
         ManualClock().sleep(5)
     with pytest.raises(TimeoutError, match="0 threads sleep, needed 1"):
         ManualClock().wait_for_sleepers()
+
+
+def test_waits_double_up_to_the_longest_and_start_over():
+    backoff = Backoff(0.5, 3.0)
+    assert [backoff.take() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    backoff.start_over()
+    assert backoff.take() == 0.5
+
+
+def test_the_first_wait_may_be_none_at_all():
+    backoff = Backoff(0.25, 1.0, at_once=True)
+    assert [backoff.take() for _ in range(4)] == [0, 0.25, 0.5, 1.0]
+
+
+def test_a_sleep_ends_with_its_time_or_with_a_stop():
+    assert sleep_unless(lambda: False, 0.01) is False
+    assert sleep_unless(lambda: True, 60) is True

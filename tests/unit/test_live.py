@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.ledger import Entry
-from playhead.live.backoff import Told, Waits
+from playhead.live.backoff import Told, server_backoff
 from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
 from playhead.live.progress import LedgerWentBack, Standing, still_lost
 from playhead.live.start_offsets import (
@@ -277,13 +277,13 @@ def test_the_ledgers_end_is_where_its_last_entry_ends():
 
 
 def test_waits_grow_and_the_first_is_none():
-    waits = Waits()
+    waits = server_backoff()
     taken = [waits.take() for _ in range(8)]
     assert taken[0] == 0
     assert taken == sorted(taken)
     assert max(taken) == 5
     waits.start_over()
-    assert waits.is_first
+    assert waits.take() == 0
 
 
 def test_what_lasts_is_said_at_once_and_then_ever_more_seldom():

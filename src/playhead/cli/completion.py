@@ -75,9 +75,10 @@ def group_names(incomplete: str) -> list[str]:
 
     def ask(configuration: Configuration) -> list[str]:
         from playhead.kafka.admin.client import Admin
+        from playhead.kafka.groups.describe import listed
 
         with Admin(configuration.kafka(), timeout_s=_ANSWER_WITHIN_S) as admin:
-            return sorted(admin.groups())
+            return [group.group for group in listed(admin)]
 
     return _fitting(_kept("groups", ask), incomplete)
 

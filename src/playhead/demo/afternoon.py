@@ -14,6 +14,7 @@ from playhead.demo.cars import Cars
 from playhead.demo.processes import Company, Program, StoryBroke, need_running
 from playhead.host import private_files
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import bounds_of, describe, places_of
 from playhead.postgres.server import connect
 from playhead.sandbox import Endpoints, Sandbox
 
@@ -287,7 +288,9 @@ class Afternoon:
     def _kept(self) -> int:
         """How many records the topic has; nobody writes to it in transactions."""
         with Admin(KafkaConnection(self._endpoints.bootstrap_servers)) as admin:
-            return sum(end - start for start, end in admin.bounds(self._topic).values())
+            places = places_of(describe(admin, [self._topic]))
+            held = bounds_of(admin, places).values()
+            return sum(bounds.stable_end - bounds.earliest for bounds in held)
 
     def _sql(self, statement: str) -> list[tuple[Any, ...]]:
         text = statement.format(table=self._table)

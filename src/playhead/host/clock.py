@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 Found = TypeVar("Found")
+_LOOK_EVERY_S = 0.1
 
 
 class Clock(Protocol):
@@ -37,7 +39,11 @@ class SystemClock(Clock):
 
 
 def wait_until(
-    probe: Callable[[], Found], *, deadline_s: float, clock: Clock, every_s: float
+    probe: Callable[[], Found],
+    *,
+    deadline_s: float,
+    every_s: float,
+    clock: Clock = SystemClock(),  # noqa: B008  it has no state
 ) -> Found | None:
     """The first truthy answer of the probe, or None when there was none within the deadline.
 
@@ -52,3 +58,35 @@ def wait_until(
             return None
         clock.sleep(min(every_s, left_s))
     return found
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Waits between attempts: each twice as long as the one before, up to the longest."""
+
+    first_s: float
+    longest_s: float
+    at_once: bool = False
+    """Whether the first wait is none at all."""
+    next_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Begin again with the first wait, after something has succeeded."""
+        self.next_s = 0.0 if self.at_once else self.first_s
+
+    def take(self) -> float:
+        """Return the next wait in seconds."""
+        seconds = self.next_s
+        self.next_s = min(2 * seconds, self.longest_s) if seconds else self.first_s
+        return seconds
+
+
+def sleep_unless(is_stopped: Callable[[], bool], seconds: float) -> bool:
+    """Wait so long, or until a stop is asked for; return whether it was."""
+    until = time.monotonic() + seconds
+    while not (stopped := is_stopped()) and time.monotonic() < until:
+        time.sleep(min(_LOOK_EVERY_S, seconds))
+    return stopped

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from playhead.errors import PlayheadError
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.host.folders import open_plain
 
 
@@ -57,4 +57,4 @@ def _locked(opened: TextIO) -> bool:
             return False
         return True
 
-    return bool(wait_until(try_it, deadline_s=0.5, clock=SystemClock(), every_s=0.05))
+    return bool(wait_until(try_it, deadline_s=0.5, every_s=0.05))

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from playhead.config.context import Configuration
 from playhead.errors import PlayheadError, Unavailable, UsageError
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.kafka.groups.plan import Reach
 from playhead.kafka.groups.record_times import first_times
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, Waits
+from playhead.live.backoff import Told, server_backoff
 from playhead.live.pipeline_spec import Wish
 from playhead.live.start_offsets import group_offsets, ledger_ends
 from playhead.replay import api
@@ -44,14 +44,14 @@ def plan(
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:
         return api.plan(wish.request, configuration, replay_id=own_id, warm=warm, is_endless=True)
-    told, waits = Told(), Waits()
+    told, backoff = Told(), server_backoff()
     while True:
         try:
             return api.plan(wish.request, configuration, replay_id=own_id, is_endless=True)
         except Unavailable as exc:
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
-            time.sleep(waits.take())
+            time.sleep(backoff.take())
 
 
 def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
@@ -65,7 +65,6 @@ def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
     gone = wait_until(
         lambda: not pipelines.is_running(name),
         deadline_s=wait_s,
-        clock=SystemClock(),
         every_s=_LOOK_EVERY_S,
     )
     if not gone:

@@ -1,31 +1,17 @@
-"""How long is waited for a server, and how often that is said."""
+"""How often a wait that lasts is told, and how long the waits for servers are."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-_LOOK_EVERY_S = 0.1
+from playhead.host.clock import Backoff
+
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 _FIRST_SAID_S, _SELDOMEST_S = 5.0, 60.0
 
 
-@dataclass(slots=True)
-class Waits:
-    """Each wait twice as long as the one before; the first is none at all."""
-
-    next_s: float = 0.0
-
-    @property
-    def is_first(self) -> bool:
-        return self.next_s == 0
-
-    def take(self) -> float:
-        seconds = self.next_s
-        self.next_s = min(2 * seconds, _LONGEST_S) if seconds else _FIRST_S
-        return seconds
-
-    def start_over(self) -> None:
-        self.next_s = 0.0
+def server_backoff() -> Backoff:
+    """Return the waits for a server that does not answer; the first is none at all."""
+    return Backoff(_FIRST_S, _LONGEST_S, at_once=True)
 
 
 class Told:
@@ -59,10 +45,3 @@ class Told:
 
     def start_over(self) -> None:
         self._began, self._pause_s = None, _FIRST_SAID_S
-
-
-def sleep_unless(is_stopped: Callable[[], bool], seconds: float) -> None:
-    """Wait so long, or until somebody asks to stop."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not is_stopped():
-        time.sleep(min(_LOOK_EVERY_S, seconds))

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from playhead.errors import PlayheadError, Unavailable
+from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.backoff import Told, server_backoff
 from playhead.live.progress import LedgerWentBack
 from playhead.live.round_loop import Engine, Ground, Rounds
 from playhead.live.start_offsets import ledger_ends
@@ -38,7 +39,7 @@ class Queries:
     """Where Spark keeps its own notes."""
     _strikes: int = 0
     _told: Told = field(default_factory=Told)
-    _waits: Waits = field(default_factory=Waits)
+    _backoff: Backoff = field(default_factory=server_backoff)
 
     def play(self) -> None:
         """Until somebody asks to stop, or all is read that was there."""
@@ -54,7 +55,7 @@ class Queries:
                 why = self._judged(exc)
             if ground.standing.rounds != rounds:
                 self._told.start_over()
-                self._waits.start_over()
+                self._backoff.start_over()
                 self._strikes = 0
             ground.standing.state, ground.standing.away = WAITING, why
             self._wait_for_both(why)
@@ -81,7 +82,7 @@ class Queries:
         while reason is not None and not self.ground.is_stopped():
             if self._told.is_time():
                 self.ground.say(f"{self._told.since()}, its place is kept: {reason}")
-            sleep_unless(self.ground.is_stopped, self._waits.take())
+            sleep_unless(self.ground.is_stopped, self._backoff.take())
             try:
                 self._look_again()
                 reason = None

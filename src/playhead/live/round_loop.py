@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from playhead.errors import Unavailable
+from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
-from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.backoff import Told, server_backoff
 from playhead.live.pipeline_spec import Wish
 from playhead.live.progress import Standing, still_lost
 from playhead.live.start_offsets import ledger_ends
@@ -76,7 +77,7 @@ class Rounds:
         self._desk: str | None = None
         self._busy = Lock()
         self._told = Told()
-        self._waits = Waits()
+        self._backoff = server_backoff()
         self._is_first = True
         self._is_odd = False
         self.is_over = Event()
@@ -183,7 +184,7 @@ class Rounds:
     def _went_well(self) -> None:
         standing, say = self._standing, self._ground.say
         standing.rounds += 1
-        self._waits.start_over()
+        self._backoff.start_over()
         if standing.state in (WAITING, DROPPING):
             lag_s = self._told.lasted_s()
             lost = f"; {standing.lost_offsets:,} offsets are lost" if standing.lost else ""
@@ -217,8 +218,8 @@ class Rounds:
         """Wait until trying again makes sense; or give the round up, where that was asked for."""
         self._desk = None
         still = self._ledger_away()
-        if still is None and self._waits.is_first:
-            self._waits.take()  # a worker, or a connection, was lost: the next one may well work
+        if still is None and self._backoff.next_s == 0:
+            self._backoff.take()  # a worker, or a connection, was lost: the next one may well work
             return
         if still is not None and self._ground.wish.drop_when_down:
             self._drop(still, self._standing.due(ends))
@@ -243,7 +244,7 @@ class Rounds:
             standing.away = reason
             if self._told.is_time():
                 self._ground.say(f"{self._told.since()}, its place is kept: {reason}")
-            sleep_unless(self._is_stopped, self._waits.take())
+            sleep_unless(self._is_stopped, self._backoff.take())
             reason = self._ledger_away()
         if not self._is_stopped():
             self._ground.hold.renew()

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from playhead.config.guards import Consent
 from playhead.errors import Refused, Unavailable
+from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.live.backoff import Told, server_backoff
 from playhead.live.group_progress import MovingGroup
 from playhead.live.lag_watch import Watch
 from playhead.live.pipeline_spec import Wish
@@ -149,7 +150,7 @@ class Runner:
     def _begun(self, both: Ends, mark: Pipeline, hold: Hold) -> Beginning:
         """Everything that must stand before the first record is read; a known pipeline waits for it."""
         known = self.pipelines.get(self.wish.name)
-        told, waits = Told(), Waits()
+        told, backoff = Told(), server_backoff()
         while True:
             try:
                 hold.take()
@@ -159,7 +160,7 @@ class Runner:
                     raise
                 if told.is_time():
                     self._tell(f"{told.since()} to begin: {exc!s}")
-                sleep_unless(self._is_stopped, waits.take())
+                sleep_unless(self._is_stopped, backoff.take())
 
     def _note_committed(self, committed: Mapping[Place, int]) -> None:
         if committed:

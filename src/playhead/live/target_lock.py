@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from playhead.errors import Unavailable
-from playhead.live.backoff import Told, Waits, sleep_unless
+from playhead.host.clock import sleep_unless
+from playhead.live.backoff import Told, server_backoff
 from playhead.target import InUse, Target
 
 # The server may take a while to notice that our own connection of before is gone.
@@ -38,7 +39,7 @@ class Hold:
     def renew(self) -> None:
         """The connection may have been lost, and with it the lock."""
         until = time.monotonic() + _HELD_BY_A_GHOST_S
-        told, waits = Told(), Waits()
+        told, backoff = Told(), server_backoff()
         while not self.is_stopped():
             try:
                 self.take()
@@ -50,4 +51,4 @@ class Hold:
                     raise
                 if told.is_time():
                     self.say(f"{told.since()} for its lock: {exc}")
-                sleep_unless(self.is_stopped, waits.take())
+                sleep_unless(self.is_stopped, backoff.take())

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
+from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.ledger import Entry, remaining
 from playhead.pace import ScheduleError, horizon_of
@@ -189,14 +190,10 @@ class Runner:
                 f"gave up after {patience.waited_s:.0f} s without progress: {away}",
                 hint=f"when it is back: playhead resume {self.plan.replay_id}",
             )
-        self.say(f"waiting {patience.next_s:g} s, then going on from the ledger: {away}")
-        self._sleep(patience.take())
-
-    def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        seconds = patience.take()
+        self.say(f"waiting {seconds:g} s, then going on from the ledger: {away}")
+        if sleep_unless(self.journal.stop_file(self.plan.replay_id).exists, seconds):
             self._stop_if_asked()
-            time.sleep(min(_LOOK_EVERY_S, seconds))
 
     def _stop_if_asked(self) -> None:
         if not self.journal.stop_file(self.plan.replay_id).exists():
@@ -352,24 +349,25 @@ class _Patience:
 
     most_s: float
     waited_s: float = 0.0
-    next_s: float = field(default_factory=lambda: _FIRST_WAIT_S)
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S))
     done: int = -1
 
     @property
     def is_over(self) -> bool:
-        return self.waited_s + self.next_s > self.most_s
+        return self.waited_s + self.backoff.next_s > self.most_s
 
     def heed(self, done: int) -> bool:
         """Whether there is more than there was; then it begins anew."""
         if done == self.done:
             return False
-        self.done, self.waited_s, self.next_s = done, 0.0, _FIRST_WAIT_S
+        self.done, self.waited_s = done, 0.0
+        self.backoff.start_over()
         return True
 
     def take(self) -> float:
-        """The next wait, each twice as long as the one before."""
-        seconds = self.next_s
-        self.waited_s, self.next_s = self.waited_s + seconds, min(2 * seconds, _LONGEST_WAIT_S)
+        """Return the next wait."""
+        seconds = self.backoff.take()
+        self.waited_s += seconds
         return seconds
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from playhead.errors import SandboxError
 from playhead.host.atomic_file import write_whole
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.host.folders import exposed, open_plain
 from playhead.sandbox.process import User
 
@@ -171,7 +171,6 @@ def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
             ours = wait_until(
                 lambda: _try_lock(lock.fileno()),
                 deadline_s=_WAIT_FOR_OTHER_S,
-                clock=SystemClock(),
                 every_s=0.05,
             )
             if not ours:

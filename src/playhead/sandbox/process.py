@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from playhead.errors import SandboxError, ServerDidNotStart
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.host.detached import Detached
 from playhead.host.folders import open_plain, read_plain
 
@@ -145,7 +145,6 @@ class Server:
                 wait_until(
                     lambda pid=pid: _start_time(pid) is None,  # type: ignore[misc]
                     deadline_s=_KILLED_WITHIN_S,
-                    clock=SystemClock(),
                     every_s=0.02,
                 )
 
@@ -181,7 +180,7 @@ class Server:
             _reap(pid)
             return self.pid() != pid
 
-        gone = wait_until(is_gone, deadline_s=wait_s, clock=SystemClock(), every_s=0.02)
+        gone = wait_until(is_gone, deadline_s=wait_s, every_s=0.02)
         return gone is not None
 
 
@@ -208,7 +207,6 @@ def await_server(
     decided = wait_until(
         lambda: has_ended() or is_ready(),
         deadline_s=_READY_WITHIN_S,
-        clock=SystemClock(),
         every_s=0.05,
     )
     if decided and not has_ended():

@@ -15,6 +15,7 @@ from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.grammar.instant import show_ms
 from playhead.host import file_lock, paths
 from playhead.host.atomic_file import write_whole
+from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.host.folders import move, opened
 from playhead.proof import Proof
@@ -205,17 +206,17 @@ class Watch:
 
     def _ran(self, claim: Claim) -> Proof:
         """The run, begun or gone on with; servers that are away are waited for."""
-        until, wait_s = time.monotonic() + self.patience_s, _FIRST_WAIT_S
+        until = time.monotonic() + self.patience_s
+        backoff = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             try:
                 return self._run(claim)
             except Unavailable as exc:
                 has_plan = History().get(claim.replay_id) is not None
-                if has_plan or self.is_stopping or time.monotonic() + wait_s > until:
+                if has_plan or self.is_stopping or time.monotonic() + backoff.next_s > until:
                     raise
-                self.say(f"{claim.shown}: waiting {wait_s:g} s: {exc}")
-            self._sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+                self.say(f"{claim.shown}: waiting {backoff.next_s:g} s: {exc}")
+            self._sleep(backoff.take())
 
     def _run(self, claim: Claim) -> Proof:
         triggered = _triggered(claim)
@@ -256,11 +257,8 @@ class Watch:
             self._sleep(_LOOK_EVERY_S)
 
     def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if self.is_stopping:
-                raise Stopped("stopped before anything was written")
-            time.sleep(min(_LOOK_EVERY_S, seconds))
+        if sleep_unless(lambda: self.is_stopping, seconds):
+            raise Stopped("stopped before anything was written")
 
 
 def dropped_files(folder: Path) -> Iterator[Path]:

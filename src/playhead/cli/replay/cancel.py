@@ -1,9 +1,8 @@
 """`playhead cancel`: stop a replay that runs on this machine."""
 
-import time
-
 from playhead.cli.options import Run, command
 from playhead.errors import PlayheadError, UsageError
+from playhead.host.clock import wait_until
 from playhead.options.replays import CANCEL
 from playhead.replay.journal import Journal
 
@@ -23,14 +22,14 @@ def cancel(run: Run, replay_id: str, wait: float) -> None:
             f"replay {found.replay_id} does not run on this machine; it is {found.state}",
             hint="`playhead runs` lists those that do",
         )
-    until = time.monotonic() + wait
-    while journal.is_held(found.replay_id):
-        if time.monotonic() > until:
-            raise PlayheadError(
-                f"replay {found.replay_id} was asked to stop and has not within {wait:g} s",
-                hint="it stops when its slice is committed; look again with `playhead runs`",
-            )
-        time.sleep(_LOOK_EVERY_S)
+    has_ended = wait_until(
+        lambda: not journal.is_held(found.replay_id), deadline_s=wait, every_s=_LOOK_EVERY_S
+    )
+    if not has_ended:
+        raise PlayheadError(
+            f"replay {found.replay_id} was asked to stop and has not within {wait:g} s",
+            hint="it stops when its slice is committed; look again with `playhead runs`",
+        )
     state = journal.find(found.replay_id).state
     run.output.emit(
         {"id": found.replay_id, "state": state}, [{"id": found.replay_id, "state": state}]

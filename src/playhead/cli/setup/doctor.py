@@ -150,13 +150,14 @@ def check_topic(configuration: Configuration, topic: str) -> Finding:
 def check_group(configuration: Configuration, group: str) -> Finding:
     """The consumer group is there for these credentials."""
     from playhead.kafka.admin.client import Admin
+    from playhead.kafka.groups.describe import committed, listed
 
     with Admin(configuration.kafka(), timeout_s=_BROKER_WITHIN_S) as admin:
-        state = admin.groups().get(group)
+        state = {each.group: each.state for each in listed(admin)}.get(group)
         if state is None:
             hint = "check its name, or whether these credentials may describe it"
             return Finding("group", FAIL, f"{group} is not among the groups seen", hint)
-        return Finding("group", OK, f"{group}: {state}, {admin.committed(group)} partitions")
+        return Finding("group", OK, f"{group}: {state}, {len(committed(admin, group))} partitions")
 
 
 @command(DOCTOR, CONNECTION)

@@ -13,7 +13,7 @@ from typing import IO
 
 from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import Piece
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.host.folders import move, open_plain, opened, read_plain, refuse_link
 from playhead.target import InUse
 
@@ -111,9 +111,7 @@ class LocalStore:
     @contextmanager
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
         with self._lock(folder, _LOCK) as lock:
-            free = wait_until(
-                lambda: _taken(lock), deadline_s=_PATIENCE_S, clock=SystemClock(), every_s=_AGAIN_S
-            )
+            free = wait_until(lambda: _taken(lock), deadline_s=_PATIENCE_S, every_s=_AGAIN_S)
             if not free:
                 raise StoreUnavailable(
                     str(self.root / folder), reason=f"another writer has it for {_PATIENCE_S:g} s"

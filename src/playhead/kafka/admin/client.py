@@ -1,21 +1,15 @@
 """Asks and tells a Kafka cluster, with deadlines, and in errors that name the broker."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import wait_until
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import Meaning, meaning_of, translated
 
@@ -70,25 +64,6 @@ class Admin:
             },
         )
 
-    def groups(self) -> dict[str, str]:
-        """Every consumer group and its state."""
-        with self.asking("listing consumer groups"):
-            listed = self._client.list_consumer_groups(request_timeout=self._timeout_s)
-            found = listed.result(self._timeout_s).valid
-        return {group.group_id: group.state.name.lower() for group in found}
-
-    def committed(self, group: str) -> int:
-        """How many partitions the group has committed offsets for."""
-        with self.asking(f"reading the offsets of group {group}"):
-            # Without a coordinator that knows the group, librdkafka ends our process at the next
-            # question (its issue 5040); this one is answered with an error.
-            known = self._client.describe_consumer_groups([group], request_timeout=self._timeout_s)
-            known[group].result(self._timeout_s)
-            asked = self._client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout_s
-            )
-            return len(asked[group].result(self._timeout_s).topic_partitions)
-
     def create_topic(
         self,
         name: str,
@@ -113,45 +88,28 @@ class Admin:
         return True
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
-        """A topic is created before its partitions can be used; return when they can."""
-        deadline = time.monotonic() + self._timeout_s
-        wanted = [TopicPartition(topic, number) for number in range(partitions)]
-        while True:
+        """Return when all partitions of a new topic can be used."""
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        wanted = dict.fromkeys(places, OffsetSpec.latest())
+
+        def have_leaders() -> bool:
             try:
-                self._offsets(wanted, OffsetSpec.latest())
+                asked = self._client.list_offsets(
+                    wanted,
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=self._timeout_s,
+                )
+                return all(answer.result(self._timeout_s) for answer in asked.values())
             except KafkaException as exc:
                 error = exc.args[0]
-                is_early = (
-                    meaning_of(error) in (Meaning.AWAY, Meaning.NOT_READY)
-                    or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-                )
-                if not is_early or time.monotonic() > deadline:
+                if meaning_of(error) not in (Meaning.AWAY, Meaning.NOT_READY) and (
+                    error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+                ):
                     raise
-                time.sleep(0.05)
-            else:
-                return
+                return False
 
-    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Earliest and end offset of every partition; the end is the last stable offset."""
-        with self.asking(f"asking for the offsets of {topic}"):
-            described = self._client.list_topics(topic, timeout=self._timeout_s).topics[topic]
-            if described.error is not None:
-                raise KafkaException(described.error)
-            partitions = [TopicPartition(topic, number) for number in described.partitions]
-            earliest = self._offsets(partitions, OffsetSpec.earliest())
-            return {
-                number: (earliest[number], end)
-                for number, end in self._offsets(partitions, OffsetSpec.latest()).items()
-            }
-
-    def _offsets(self, partitions: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:
-        asked = self._client.list_offsets(
-            dict.fromkeys(partitions, which),
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._timeout_s,
-        )
-        found = {p.partition: answer.result(self._timeout_s) for p, answer in asked.items()}
-        return {partition: answer.offset for partition, answer in sorted(found.items())}
+        if not wait_until(have_leaders, deadline_s=self._timeout_s, every_s=0.05):
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
     def _hear(self, error: Any) -> None:
         """librdkafka tells here why it cannot connect; its calls only say that they timed out."""

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from playhead.config.guards import Guard
 from playhead.endpoint import check_topic
 from playhead.errors import BadValue, BrokerUnavailable, PlayheadError, UnknownKey
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused, Meaning, Need, meaning_of, needing
 from playhead.kafka.admin.offsets import NoSuchTopic, describe_those, stable_ends
@@ -245,7 +245,7 @@ def _await_use(admin: Admin, name: str) -> None:
         except (KafkaRefused, BrokerUnavailable):
             return False
 
-    wait_until(can_be_used, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05)
+    wait_until(can_be_used, deadline_s=admin.timeout_s, every_s=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,5 +353,5 @@ def delete(admin: Admin, name: str, guard: Guard) -> None:
     def is_gone() -> bool:
         return name not in describe_those(admin, [name])
 
-    if not wait_until(is_gone, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05):
+    if not wait_until(is_gone, deadline_s=admin.timeout_s, every_s=0.05):
         raise StillThere(name, waited_s=round(time.monotonic() - began, 1))

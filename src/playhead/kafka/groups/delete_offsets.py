@@ -7,7 +7,7 @@ from contextlib import closing
 from confluent_kafka import KafkaError, KafkaException
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.broker_socket import Fields, Wire, array, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, meaning_of
@@ -37,9 +37,7 @@ def forget(
         # The group may move to another coordinator between the two requests.
         return None if meaning_of(KafkaError(code)) is Meaning.NOT_READY else (code, codes)
 
-    answer = wait_until(
-        ask, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=_AGAIN_AFTER_S
-    )
+    answer = wait_until(ask, deadline_s=admin.timeout_s, every_s=_AGAIN_AFTER_S)
     if answer is None:
         raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
     of_all, codes = answer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.log_dirs import sizes_at_leaders
 from playhead.kafka.admin.offsets import (
@@ -125,7 +125,6 @@ class KafkaSource:
                 described = wait_until(
                     lambda: describe_those(admin, [topic]).get(topic),
                     deadline_s=_HEARD_OF_WITHIN_S,
-                    clock=SystemClock(),
                     every_s=0.2,
                 )
                 return described.topic_id if described else None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import BrokerUnavailable, Refused
-from playhead.host.clock import SystemClock, wait_until
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.admin.offsets import Described, describe_those, stable_ends
@@ -101,7 +101,7 @@ def make_topic(
         except (KafkaRefused, BrokerUnavailable):
             return False
 
-    if not wait_until(can_be_used, deadline_s=admin.timeout_s, clock=SystemClock(), every_s=0.05):
+    if not wait_until(can_be_used, deadline_s=admin.timeout_s, every_s=0.05):
         stable_ends(admin, places)
 
 
@@ -115,7 +115,7 @@ def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
 
     if topic_ids:
         # A broker that has heard of a new topic late does not mean that it is gone.
-        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, clock=SystemClock(), every_s=0.2)
+        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, every_s=0.2)
     for name, topic_id in topic_ids.items():
         now = found[name].topic_id if name in found else None
         if now != topic_id:
