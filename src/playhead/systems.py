@@ -83,6 +83,7 @@ OURS = (
     Row(("kafka",), "playhead.kafka.system"),
     Row(("postgres", "postgresql"), "playhead.postgres.system"),
     Row(("parquet", "json", "csv"), "playhead.files.system"),
+    Row(("sqlite",), "playhead.sqlite.system"),
     Row(("rrpair", "extract", "gor", "har"), "playhead.traffic.system"),
 )
 

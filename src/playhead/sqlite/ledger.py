@@ -1,0 +1,79 @@
+"""The ledger and the terms of a replay, in tables beside the data."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.account import Account
+from playhead.ledger import UNREADABLE, Entry, entry_at
+from playhead.record import Slice
+from playhead.target import AlreadyCommitted
+from playhead.task.commit_order import refuse_wrong_order_among
+from playhead.terms import Terms, UnknownTerms
+
+_MAKE = """
+CREATE TABLE IF NOT EXISTS playhead_replays (replay TEXT PRIMARY KEY, terms TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS playhead_entries (
+    replay TEXT, topic TEXT, partition INTEGER, from_offset INTEGER, to_offset INTEGER, entry TEXT,
+    PRIMARY KEY (replay, topic, partition, from_offset))
+"""
+_OVERLAPPING = (
+    "SELECT replay, entry FROM playhead_entries "
+    "WHERE topic = ? AND partition = ? AND from_offset < ? AND to_offset > ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What one replay has committed to a database."""
+
+    connection: sqlite3.Connection
+    replay_id: str
+
+    def make(self) -> None:
+        for statement in _MAKE.split(";"):
+            self.connection.execute(statement)
+
+    def entries(self) -> list[Entry]:
+        asked = "SELECT entry FROM playhead_entries WHERE replay = ?"
+        found = self._found(f"{asked} ORDER BY topic, partition, from_offset", self.replay_id)
+        return [entry_at("playhead_entries", text) for (text,) in found]
+
+    def terms(self) -> Terms | None:
+        asked = "SELECT terms FROM playhead_replays WHERE replay = ?"
+        for (text,) in self._found(asked, self.replay_id):
+            try:
+                return Terms.from_json(text)
+            except UNREADABLE as exc:
+                where = "playhead_replays"
+                raise UnknownTerms(self.replay_id, where=where, reason=str(exc)) from exc
+        return None
+
+    def keep(self, terms: Terms) -> None:
+        statement = "INSERT OR REPLACE INTO playhead_replays VALUES (?, ?)"
+        self.connection.execute(statement, (self.replay_id, terms.as_json()))
+
+    def refuse(self, account: Account, *, is_ordered: bool) -> None:
+        """Refuse a slice that is committed, or comes out of order where that matters."""
+        if is_ordered:
+            refuse_wrong_order_among(self.replay_id, account, self.entries())
+        for committed in self.overlapping(account.slice).get(self.replay_id, ()):
+            raise AlreadyCommitted(self.replay_id, found=account.slice, committed=committed)
+
+    def add(self, entry: Entry) -> None:
+        place = entry.slice.topic, entry.slice.partition, entry.slice.from_offset
+        values = self.replay_id, *place, entry.slice.to_offset, entry.as_json()
+        self.connection.execute("INSERT INTO playhead_entries VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def overlapping(self, slice_: Slice) -> dict[str, list[Slice]]:
+        """By replay, what was committed of the slice's offsets."""
+        values = slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset
+        found: dict[str, list[Slice]] = {}
+        for replay_id, text in self._found(_OVERLAPPING, *values):
+            found.setdefault(replay_id, []).append(entry_at("playhead_entries", text).slice)
+        return found
+
+    def _found(self, statement: str, *values: Any) -> list[Any]:
+        there = "SELECT 1 FROM sqlite_master WHERE name = 'playhead_entries'"
+        is_there = self.connection.execute(there).fetchall()
+        return self.connection.execute(statement, values).fetchall() if is_there else []

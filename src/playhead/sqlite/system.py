@@ -1,0 +1,42 @@
+"""What SQLite says of itself: how its endpoints are written, and the target behind one."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote, unquote
+
+from playhead.config.context import Configuration
+from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.request import Request
+from playhead.systems import System
+from playhead.target import Target
+
+
+class SqliteSystem(System):
+    """A table of a database file; the file is the endpoint's address."""
+
+    kind = "table"
+    examples: ClassVar = {"sqlite": "sqlite:FILE?table=TABLE"}
+
+    def parse(self, text: str, scheme: str, rest: str) -> Endpoint:
+        file, _, table = rest.rpartition("?table=")
+        if not file or not table:
+            reason = "it needs a file and ?table=NAME"
+            raise BadEndpoint(text, reason=reason, hint=self.examples[scheme])
+        return Endpoint(scheme, unquote(table), file)
+
+    def text(self, end: Endpoint) -> str:
+        return f"sqlite:{end.address}?table={quote(end.name, safe='{}')}"
+
+    def from_anywhere(self, end: Endpoint) -> Endpoint:
+        return replace(end, address=str(Path(end.address or "").expanduser().absolute()))
+
+    def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
+        from playhead.sqlite.table import Rules
+        from playhead.sqlite.target import SqliteTarget
+
+        rules = Rules(request.key, request.on_conflict, request.tombstones, request.table_form)
+        return SqliteTarget(end.address or "", end.name, rules, request.create)
+
+
+SYSTEM = SqliteSystem()

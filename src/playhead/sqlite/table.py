@@ -1,0 +1,136 @@
+"""One table: the rows that records become, and the statements that make, fill and compare it."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from playhead.errors import Refused
+from playhead.record import Record
+from playhead.records import Records
+from playhead.sqlite.session import named
+
+Row = dict[str, Any]
+REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError)
+"""What SQLite raises over one row; the transaction goes on."""
+PLACE = ("_topic", "_partition", "_offset")
+_MARK = "playhead_mark_"
+_METADATA = (*PLACE, "_timestamp", "_key", "_headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is asked of a table: its key, what a conflict and a tombstone lead to, how values are taken."""
+
+    key: tuple[str, ...] = ()
+    on_conflict: str | None = None
+    tombstones: str | None = None
+    form: str = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as it is now."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    mark: str
+    """The name of an empty index of ours, which goes when the table is dropped."""
+    rules: Rules
+
+    @property
+    def place(self) -> list[str]:
+        """Which columns say what record a row is; none when they do not."""
+        its = [name for name in PLACE if name in self.columns]
+        return its if its[-2:] == ["_partition", "_offset"] else []
+
+    def row(self, record: Record, value: bytes | None) -> Row:
+        """The columns that a record fills; a ValueError says why it fills none."""
+        headers = json.dumps(
+            record.headers, default=lambda value: value.decode(errors="surrogateescape")
+        )
+        place = record.topic, record.partition, record.offset
+        known = (*place, record.timestamp_ms, _text_or_bytes(record.key), headers)
+        row = dict(zip(_METADATA, known, strict=True)) | self._values(value)
+        return {name: row[name] for name in row if name in self.columns}
+
+    def insert(self, names: Sequence[str]) -> str:
+        """The statement for rows that fill these columns."""
+        columns, marks = ", ".join(map(named, names)), ", ".join("?" * len(names))
+        changes = [f"{each} = excluded.{each}" for each in map(named, names)]
+        does = {"ignore": "NOTHING", "update": f"UPDATE SET {', '.join(changes)}"}
+        action = does.get(self.rules.on_conflict or "")
+        conflict = f"ON CONFLICT ({', '.join(map(named, self.key))}) DO {action}" if action else ""
+        return f"INSERT INTO {named(self.name)} ({columns}) VALUES ({marks}) {conflict}"  # noqa: S608 - quoted names
+
+    def marking(self) -> str:
+        """The statement that marks the table, so that one made in its place is known as another."""
+        mark, column = named(_MARK + uuid4().hex), named(self.columns[0])
+        return f"CREATE INDEX {mark} ON {named(self.name)} ({column}) WHERE 0"
+
+    def _values(self, value: bytes | None) -> Row:
+        if self.rules.form == "none":
+            return {}
+        if value is None and self.rules.tombstones != "null":
+            raise ValueError(
+                "it is a tombstone; --tombstones skip or null says what becomes of such"
+            )
+        if self.rules.form == "json":
+            fields = fields_of(value)
+            return {name: fields[name] for name in fields if name not in _METADATA}
+        whole = value.decode() if value is not None and self.rules.form == "string" else value
+        return dict.fromkeys(
+            [name for name in ("_value", "value") if name in self.columns][:1], whole
+        )
+
+
+def read_table(connection: sqlite3.Connection, name: str, rules: Rules) -> Table | None:
+    """The table, without generated columns, which are hidden ones; None when there is none."""
+    found = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
+    columns = tuple(row[1] for row in found if not row[6])
+    primary = tuple(row[1] for row in found if row[5])
+    asked = "SELECT name FROM sqlite_master WHERE tbl_name = ? AND name GLOB ?"
+    marks = connection.execute(asked, (name, f"{_MARK}*")).fetchall()
+    mark = marks[0][0] if marks else ""
+    return Table(name, columns, rules.key or primary, mark, rules) if found else None
+
+
+def new_table(name: str, samples: Iterable[Records], rules: Rules) -> dict[str, Any]:
+    """A table for such records as a plan keeps it: names alone. Its columns take values of every type."""
+    fields: dict[str, Any] = {} if rules.form in ("json", "none") else {"value": None}
+    for value in (value for run in samples for value in run.readable if rules.form == "json"):
+        try:
+            fields |= fields_of(value)
+        except (ValueError, RecursionError):
+            continue
+    if lacking := [column for column in rules.key if column not in fields]:
+        raise Refused(f"no sampled record has the key column {lacking[0]}", hint="another --key")
+    return {
+        "table": name,
+        "columns": [*{**fields, **dict.fromkeys(_METADATA)}],
+        "key": [*(rules.key or PLACE)],
+    }
+
+
+def creating(document: dict[str, Any]) -> str:
+    """The statement that makes it; everything that came from a plan is quoted."""
+    columns, key = (", ".join(map(named, document[each])) for each in ("columns", "key"))
+    return f"CREATE TABLE {named(document['table'])} ({columns}, PRIMARY KEY ({key}))"
+
+
+def fields_of(value: bytes | None) -> Row:
+    """The fields of a JSON value; what is nested stays JSON."""
+    fields = {} if value is None else json.loads(value.decode(), parse_constant=int)
+    if not isinstance(fields, dict):
+        raise ValueError("the value is no JSON object")  # noqa: TRY004 - a record is refused for it
+    return {name: json.dumps(v) if isinstance(v, dict | list) else v for name, v in fields.items()}
+
+
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
+    try:
+        return value if value is None or b"\0" in value else value.decode()
+    except UnicodeDecodeError:
+        return value

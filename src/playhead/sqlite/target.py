@@ -1,0 +1,192 @@
+"""Records go to a table of a SQLite database, together with the ledger of what was committed."""
+
+import hashlib
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from playhead.errors import PlayheadError, Refused
+from playhead.host import file_lock, private_files
+from playhead.host.faults import abort_point
+from playhead.host.paths import state_dir
+from playhead.ledger import Entry
+from playhead.note import Note
+from playhead.records import Records
+from playhead.sqlite.ledger import Ledger
+from playhead.sqlite.session import database_file, opened, transaction
+from playhead.sqlite.table import Rules, Table, creating, new_table, read_table
+from playhead.sqlite.writer import SqliteWriter
+from playhead.target import Inspection, InUse, Look, Target, Writer
+from playhead.terms import Terms, Whereto, agreed, without_terms
+
+
+@dataclass(frozen=True)
+class SqliteTarget(Target):
+    """A table of a database file, or one for each topic; its columns say what is taken from a record.
+
+    Ordering: rows have no order. With the rule `update` the slices of one partition are committed in
+    the order of their offsets, so that a key's last record stays.
+    Idempotence: with `ignore` or `update` and a key, records that the table has already leave it as it
+    is; without a rule they are appended, and one that a unique index refuses falls under the error rule.
+    A slice of one replay is taken only once.
+    Delivery: exactly once: the rows of a slice and its ledger entry are one transaction of one file.
+    """
+
+    file: str
+    table: str
+    rules: Rules = field(default_factory=Rules)
+    create: bool = False
+
+    def __post_init__(self) -> None:
+        unable = {
+            "--on-conflict newer": self.rules.on_conflict == "newer",
+            "--tombstones delete": self.rules.tombstones == "delete",
+        }
+        for option in (name for name, is_asked in unable.items() if is_asked):
+            hint = (
+                "--on-conflict update and --tombstones skip are there; PostgreSQL can do the rest"
+            )
+            raise Refused(f"a SQLite table cannot do {option}", hint=hint)
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.rules.on_conflict == "update"
+
+    def identity(self) -> str:
+        return f"sqlite:{database_file(self.file)}"
+
+    def inspect(self, look: Look, /) -> Inspection:
+        made: dict[str, Any] = {}
+        notes: list[Note] = []
+        with self._opened() as connection:
+            for topic in look.partitions:
+                name, table = self._name(topic), self._find(connection, topic)
+                if table is None and not self.create:
+                    hint = "--create makes one, its columns inferred from a sample of the records"
+                    raise Refused(f"there is no table {name} in {self.file}", hint=hint)
+                if table is None:
+                    samples = [run for run in look.samples if run.topic == topic]
+                    made.setdefault(name, new_table(name, samples, self.rules))
+                    continue
+                _refuse_without_key(connection, table)
+                if not table.place:
+                    text = f"{name} has no _partition and _offset, and so cannot be verified"
+                    notes.append(Note("target-unplaced", text))
+        needs = {"tables": [*made.values()]}
+        return Inspection(self.identity(), tuple(notes), self.creates(needs), needs)
+
+    def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
+        return tuple(map(creating, needs.get("tables", ())))
+
+    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"table": self._name(record.topic), "offset": record.offset, "value": repr(value)}
+            for record, value in zip(records, records.readable, strict=True)
+        ]
+
+    def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
+        file = database_file(self.file)
+        if not file.exists():
+            # To open and close a file that is there would end SQLite's own locks in this process.
+            private_files.folder(file.parent)
+            private_files.touch(file)
+            abort_point("sqlite.file_made")
+        with opened(file) as connection, transaction(connection):
+            ledger = Ledger(connection, replay_id)
+            ledger.make()
+            kept, is_old = ledger.terms(), bool(ledger.entries())
+            if kept is not None:
+                agreed(
+                    replay_id, kept, replace(terms, places=self._places(connection, kept.places))
+                )
+            if not is_old and (kept is None or kept.is_endless):
+                self._make_tables(connection, inspection.needs, terms.topics)
+            for topic in terms.topics:
+                table = self._find(connection, topic)
+                if table is not None and not table.mark:
+                    connection.execute(table.marking())
+            wanted = replace(terms, places=self._places(connection, terms.topics))
+            ledger.keep(wanted.begun() if kept is None else agreed(replay_id, kept, wanted))
+            abort_point("sqlite.terms_written")
+        abort_point("sqlite.terms_committed")
+        return (without_terms(replay_id),) if is_old and kept is None else ()
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        with self._opened() as connection:
+            return Ledger(connection, replay_id).terms()
+
+    def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
+        with self._opened() as connection:
+            return self._places(connection, topics)
+
+    @contextmanager
+    def hold(self, replay_id: str, /) -> Iterator[None]:
+        name = hashlib.sha256(f"{self.identity()} {replay_id}".encode()).hexdigest()
+        lock = private_files.folder(state_dir() / "sqlite") / f"{name}.lock"
+        with file_lock.held(lock, lambda holder: InUse(replay_id, where=holder)):
+            yield
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        with self._opened() as connection:
+            return Ledger(connection, replay_id).entries()
+
+    @contextmanager
+    def open(self, replay_id: str, /) -> Iterator[Writer]:
+        with opened(database_file(self.file)) as connection:
+
+            def look_up(topic: str) -> tuple[Table, Whereto]:
+                table = self._find(connection, topic)
+                if table is None:
+                    raise PlayheadError(f"there is no table {self._name(topic)} in {self.file}")
+                return table, _whereto(table.name, table)
+
+            yield SqliteWriter(Ledger(connection, replay_id), look_up)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The database; an empty one in memory where there is no file, which a look does not make."""
+        file = database_file(self.file)
+        with opened(file, "rw" if file.exists() else "memory") as connection:
+            yield connection
+
+    def _name(self, topic: str) -> str:
+        name = self.table.replace("{topic}", topic)
+        if name.lower().startswith(("sqlite_", "playhead_")):
+            raise Refused(
+                f"table {name} would be SQLite's own, or the ledger's", hint="name another"
+            )
+        return name
+
+    def _find(self, connection: sqlite3.Connection, topic: str) -> Table | None:
+        return read_table(connection, self._name(topic), self.rules)
+
+    def _places(self, connection: sqlite3.Connection, topics: Iterable[str]) -> dict[str, Whereto]:
+        return {each: _whereto(self._name(each), self._find(connection, each)) for each in topics}
+
+    def _make_tables(
+        self, connection: sqlite3.Connection, needs: Mapping[str, Any], topics: Iterable[str]
+    ) -> None:
+        """Those of a plan, which may come from somebody else, that records go to."""
+        wanted = {self._name(topic) for topic in topics}
+        for document in needs.get("tables", ()):
+            if document["table"] not in wanted:
+                raise Refused(f"no record goes to table {document['table']}", hint="plan again")
+            if read_table(connection, document["table"], self.rules) is None:
+                connection.execute(creating(document))
+
+
+def _refuse_without_key(connection: sqlite3.Connection, table: Table) -> None:
+    """SQLite itself says whether it can follow the rule, and whether it is a table at all."""
+    try:
+        connection.execute(f"EXPLAIN {table.insert(table.columns)}", [None] * len(table.columns))
+    except sqlite3.OperationalError as exc:
+        hint = (
+            "a rule for conflicts needs --key COLS and a primary key or unique index on just these"
+        )
+        raise Refused(f"records cannot be written to {table.name}: {exc}", hint=hint) from exc
+
+
+def _whereto(name: str, table: Table | None) -> Whereto:
+    return Whereto(f"table {name}", "" if table is None else table.mark or "no mark")

@@ -1,0 +1,77 @@
+"""Commits the slices of one replay into SQLite, and compares them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from playhead.account import Account, ErrorRule
+from playhead.host.faults import abort_point
+from playhead.ledger import NOT_KEPT, Entry
+from playhead.record import Record
+from playhead.records import Records
+from playhead.source import Place
+from playhead.sqlite.compare import Comparison
+from playhead.sqlite.ledger import Ledger
+from playhead.sqlite.session import transaction
+from playhead.sqlite.table import REFUSED, Row, Table
+from playhead.target import Findings, Writer, at_once
+from playhead.terms import OtherTerms, Whereto, differing_place
+
+
+class SqliteWriter(Writer):
+    """Writes through one connection; `look_up` says what a topic's table is now."""
+
+    def __init__(self, ledger: Ledger, look_up: Callable[[str], tuple[Table, Whereto]]) -> None:
+        self._ledger, self._look_up = ledger, look_up
+
+    def expect(self, _place: Place, /) -> Callable[[], None]:
+        return at_once
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        topic = account.slice.topic
+        table, _ = self._look_up(topic)
+        # All are drawn before the file is locked, because a source may be slow.
+        rows = [*_rows(table, account, records)]
+        with transaction(self._ledger.connection):
+            terms, (_, now) = self._ledger.terms(), self._look_up(topic)
+            if told := differing_place(terms.places.get(topic) if terms else None, now):
+                raise OtherTerms(self._ledger.replay_id, differences=[told])
+            is_ordered = table.rules.on_conflict == "update"
+            self._ledger.refuse(account, is_ordered=is_ordered)
+            details = self._insert(table, account, rows)
+            abort_point("sqlite.rows_written")
+            self._ledger.add(account.close(details))
+            abort_point("sqlite.entry_written")
+        abort_point("sqlite.committed")
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+        table, _ = self._look_up(entry.slice.topic)
+        rows = _rows(table, Account(entry.slice, ErrorRule("skip")), records)
+        return Comparison(self._ledger, table, entry).findings(row for row in rows if row[1])
+
+    def _insert(
+        self, table: Table, account: Account, rows: Sequence[tuple[Record, Row]]
+    ) -> dict[str, int]:
+        run, refused, dropped = self._ledger.connection.execute, 0, 0
+        for record, row in rows:
+            try:
+                # A trigger may drop a row; `ignore` leaves out those whose key is there.
+                if row and not run(table.insert([*row]), [*row.values()]).rowcount:
+                    dropped += table.rules.on_conflict != "ignore"
+            except REFUSED as exc:
+                refused += 1
+                account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
+        skipped = sum(not row for _, row in rows)
+        counts = {NOT_KEPT: skipped + dropped, "refused": refused + dropped}
+        return {name: count for name, count in counts.items() if count}
+
+
+def _rows(
+    table: Table, account: Account, records: Iterable[Records]
+) -> Iterator[tuple[Record, Row]]:
+    """Each record that can be written, with its columns; none for a tombstone that is skipped."""
+    for run in records:
+        for record, value in zip(run, run.readable, strict=True):
+            is_skipped = value is None and table.rules.tombstones == "skip"
+            try:
+                yield record, {} if is_skipped else table.row(record, value)
+            except (ValueError, RecursionError) as exc:
+                account.refuse(record, kind="value", reason=str(exc) or "it is nested too deep")

@@ -1,0 +1,356 @@
+"""SQLite keeps the contract of every target, refuses what it cannot do, and leaves nothing open to others."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import playhead
+from playhead.account import Account, RecordRefused
+from playhead.config.context import configure
+from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.errors import Refused, Unavailable
+from playhead.host.faults import abort_points
+from playhead.record import Headers, Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.replay.assemble import target_at
+from playhead.request import Request
+from playhead.source import SourceFacts, TopicFacts
+from playhead.sqlite import session
+from playhead.sqlite.table import Rules
+from playhead.sqlite.target import SqliteTarget
+from playhead.target import Inspection, Look
+from playhead.terms import OtherTerms
+from playhead.testing import exercise_target, sample_records
+from playhead.testing.target_case import terms
+
+FOLDER = Path(playhead.__file__).parent
+POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith("sqlite."))
+WHOLE = Rules(tombstones="null", form="bytes")
+COLUMNS = "_topic, _partition, _offset, _timestamp, _key, _headers, value"
+PLACE = ("_topic", "_partition", "_offset")
+
+
+def rows(file: Path, what: str) -> list[Any]:
+    connection = sqlite3.connect(file)
+    try:
+        return connection.execute(what).fetchall()
+    finally:
+        connection.commit()
+        connection.close()
+
+
+def everything(file: Path) -> list[Record]:
+    found = rows(file, f"SELECT {COLUMNS} FROM kept") if file.exists() else []
+    return [
+        Record(*each[:4], TimestampType.CREATE_TIME, as_bytes(each[4]), each[6], headers(each[5]))
+        for each in found
+    ]
+
+
+def as_bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def headers(text: str) -> Headers:
+    pairs = json.loads(text)
+    return tuple((n, v if v is None else v.encode("utf-8", "surrogateescape")) for n, v in pairs)
+
+
+@pytest.mark.parametrize("rule", [None, "ignore", "update"])
+def test_a_table_that_takes_every_record(tmp_path: Path, rule: str | None) -> None:
+    file = tmp_path / "laps.db"
+    key = f", PRIMARY KEY ({', '.join(PLACE)})" if rule else ""
+    rows(file, f"CREATE TABLE kept ({COLUMNS}{key})")
+
+    def damage() -> None:
+        last = "SELECT max(_offset) FROM kept"
+        rows(file, f"UPDATE kept SET value = x'00' WHERE _offset = ({last})")
+
+    exercise_target(
+        lambda: SqliteTarget(str(file), "kept", replace(WHOLE, on_conflict=rule)),
+        lambda: everything(file),
+        replaces=bool(rule),
+        exclusive=True,
+        damage=damage,
+    )
+
+
+def test_a_table_that_cannot_take_some(tmp_path: Path) -> None:
+    file = tmp_path / "laps.db"
+    rows(file, f"CREATE TABLE kept ({COLUMNS}, CHECK (value IS NULL OR value <> x'62'))")
+    exercise_target(
+        lambda: SqliteTarget(str(file), "kept", WHOLE),
+        lambda: everything(file),
+        exclusive=True,
+        bad_record=replace(sample_records()[0], value=b"b"),
+    )
+
+
+def test_a_table_that_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "made.db"
+    file.parent.mkdir(mode=0o700)
+    exercise_target(
+        lambda: SqliteTarget(str(file), "kept", replace(WHOLE, on_conflict="ignore"), create=True),
+        lambda: everything(file) if file.exists() and rows(file, TABLES) else [],
+        replaces=True,
+        exclusive=True,
+    )
+
+
+TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'kept'"
+
+
+# --- killed at any step
+
+
+SLICES = [
+    Slice("contract", 0, 0, 100),
+    Slice("contract", 1, 50, 60),
+    Slice("contract", 0, 100, 130),
+]
+RUN = "import sys; from tests.unit.test_sqlite import run; run(sys.argv[1])"
+
+
+def records_of(slice_: Slice) -> list[Record]:
+    """Every second offset has a record."""
+    create, offsets = TimestampType.CREATE_TIME, range(slice_.from_offset, slice_.to_offset, 2)
+    return [
+        Record("contract", slice_.partition, n, 7 * n, create, None, b"%d" % n) for n in offsets
+    ]
+
+
+def look() -> Look:
+    return Look(SourceFacts("contract", {"contract": TopicFacts()}), {"contract": 2}, [])
+
+
+def run(file: str) -> None:
+    """The replay, from the start or on from where it died."""
+    target = SqliteTarget(file, "kept", WHOLE, create=True)
+    target.prepare("r", target.inspect(look()), terms("contract"))
+    done = {entry.slice for entry in target.entries("r")}
+    with target.hold("r"), target.open("r") as writer:
+        for slice_ in (each for each in SLICES if each not in done):
+            account, records = Account(slice_), records_of(slice_)
+            account.read = len(records)
+            writer.commit(account, [Records.of(records)])
+
+
+def started(file: Path, point: str) -> "subprocess.CompletedProcess[str]":
+    path = f"{FOLDER.parent}:{Path(__file__).parents[2]}"
+    return subprocess.run(
+        [sys.executable, "-c", RUN, str(file)],
+        env={**os.environ, "PYTHONPATH": path, "PLAYHEAD_ABORT_AT": point},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_killed_at_any_point_it_goes_on_and_has_everything_once(tmp_path: Path) -> None:
+    assert len(POINTS) == 6
+    once = ("sqlite.file_made", "sqlite.terms_written", "sqlite.terms_committed")
+    for point in [*POINTS, *(f"{each}#2" for each in POINTS if each not in once)]:
+        folder = tmp_path / point
+        folder.mkdir()
+        dead = started(folder / "kept.db", point)
+        assert dead.returncode == -9, f"it died at {point}: {dead.stderr}"
+        target = SqliteTarget(str(folder / "kept.db"), "kept", WHOLE)
+        committed = [entry.slice for entry in target.entries("r")]
+        whole = sorted(each.offset for slice_ in committed for each in records_of(slice_))
+        there = rows(folder / "kept.db", TABLES) and everything(folder / "kept.db")
+        assert sorted(each.offset for each in there) == whole, f"killed at {point}"
+        run(str(folder / "kept.db"))
+        needed = [each for slice_ in SLICES for each in records_of(slice_)]
+        assert len(everything(folder / "kept.db")) == len(needed), f"killed at {point}"
+
+
+# --- what it does with values
+
+
+def written(target: SqliteTarget, *values: bytes | None, replay_id: str = "r") -> dict[str, Any]:
+    """One slice of the next offsets, with these values."""
+    base = 10 * len(target.entries(replay_id))
+    create = TimestampType.CREATE_TIME
+    records = [Record("t", 0, base + n, 1, create, b"k", value) for n, value in enumerate(values)]
+    samples = [Records.of(records)]
+    seen = Look(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, samples)
+    target.prepare(replay_id, target.inspect(seen), terms("t"))
+    account = Account(Slice("t", 0, base, base + 10))
+    account.read = len(records)
+    with target.open(replay_id) as writer:
+        writer.commit(account, samples)
+        [*_, entry] = target.entries(replay_id)
+        found = writer.compare(entry, samples)
+    assert not found.different, found
+    return {"same": found.same, "unknown": found.unknown, **entry.details}
+
+
+def test_fields_of_json_become_columns(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    target = SqliteTarget(str(file), "{topic}", create=True)
+    long = b'{"a": 9223372036854775807, "b": 1.5, "c": {"d": [1]}, "e": null, "f": "x", "g": true}'
+    assert written(target, long) == {"same": 1, "unknown": 0}
+    assert rows(file, "SELECT a, b, c, e, f, g, _topic, _key FROM t") == [
+        (9223372036854775807, 1.5, '{"d": [1]}', None, "x", 1, "t", "k")
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", [b"[1]", b"{", b'{"a": NaN}', b'{"a": 9223372036854775808}', b'{"a": "\\ud800"}', None]
+)
+def test_a_value_that_can_be_no_row_is_refused(tmp_path: Path, value: bytes | None) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    written(target, b'{"a": 1}')
+    with pytest.raises(RecordRefused):
+        written(target, value)
+
+
+def test_types_of_the_table_do_not_count_as_differences(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    columns = "a TEXT, b REAL, c INTEGER, _partition TEXT, _offset INTEGER"
+    rows(file, f"CREATE TABLE t ({columns})")
+    value = b'{"a": 5, "b": 7, "c": "8", "left out": 1}'
+    assert written(SqliteTarget(str(file), "t"), value)["same"] == 1
+    assert rows(file, "SELECT a, b, c FROM t") == [("5", 7.0, 8)]
+
+
+def test_of_one_key_the_last_record_stays_under_update_and_the_first_under_ignore(
+    tmp_path: Path,
+) -> None:
+    for rule, kept in (("update", 3), ("ignore", 1)):
+        file = tmp_path / f"{rule}.db"
+        target = SqliteTarget(str(file), "t", Rules(("id",), rule, "skip"), create=True)
+        written(target, b'{"id": 1, "v": 1}', None, b'{"id": 1, "v": 2}')
+        assert written(target, b'{"id": 1, "v": 3}')["unknown"] == 0
+        assert rows(file, "SELECT v FROM t") == [(kept,)]
+
+
+def test_a_row_more_than_was_written_is_a_difference(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    rows(file, "CREATE TABLE t (a, _partition, _offset)")
+    target = SqliteTarget(str(file), "t")
+    written(target, b'{"a": 1}')
+    rows(file, "INSERT INTO t SELECT * FROM t")
+    record = Record("t", 0, 0, 1, TimestampType.CREATE_TIME, b"k", b'{"a": 1}')
+    with target.open("r") as writer:
+        found = writer.compare(*target.entries("r"), [Records.of([record])])
+    assert (found.different, found.same) == (1, 1)
+    assert [each.text for each in found.differences] == ["no record stands for a row"]
+    assert found.expected_checksum != found.found_checksum
+
+
+# --- what it refuses
+
+
+def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    rows(file, "CREATE TABLE t (a, _partition, _offset)")
+    rows(file, "CREATE VIEW v AS SELECT * FROM t")
+    for rules in (Rules(on_conflict="newer"), Rules(tombstones="delete")):
+        with pytest.raises(Refused, match="a SQLite table cannot do --"):
+            SqliteTarget(str(file), "t", rules)
+    seen = Look(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [])
+    for rules, table in (
+        (Rules(("a",), "update"), "t"),
+        (Rules((), "ignore"), "t"),
+        (Rules(), "v"),
+    ):
+        with pytest.raises(Refused, match=f"records cannot be written to {table}"):
+            SqliteTarget(str(file), table, rules).inspect(seen)
+    for table in ("sqlite_master", "playhead_entries"):
+        with pytest.raises(Refused, match="would be SQLite's own, or the ledger's"):
+            SqliteTarget(str(file), table).inspect(seen)
+    with pytest.raises(Refused, match="there is no table none"):
+        SqliteTarget(str(file), "none").inspect(seen)
+
+
+def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    target = SqliteTarget(str(file), "t", create=True)
+    written(target, b'{"a": 1}')
+    rows(file, "DROP TABLE t")
+    rows(file, "CREATE TABLE t (a, _partition, _offset)")
+    with pytest.raises(OtherTerms, match="it was dropped and made again"):
+        written(target, b'{"a": 2}')
+    with (
+        target.open("r") as writer,
+        pytest.raises(OtherTerms, match="it was dropped and made again"),
+    ):
+        writer.commit(Account(Slice("t", 0, 50, 60)), [])
+
+
+def test_a_plan_makes_no_table_that_no_record_goes_to(tmp_path: Path) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    needs = {"tables": [{"table": "other", "columns": ["a"], "key": ["a"]}]}
+    with pytest.raises(Refused, match="no record goes to table other"):
+        target.prepare("r", Inspection(target.identity(), needs=needs), terms("t"))
+    evil = {"table": 't" (a); DROP TABLE x; --', "columns": ['a" TEXT); --'], "key": ["a"]}
+    [statement] = target.creates({"tables": [evil]})
+    assert statement == (
+        'CREATE TABLE "t"" (a); DROP TABLE x; --" ("a"" TEXT); --", PRIMARY KEY ("a"))'
+    )
+
+
+# --- other users, and other programs
+
+
+def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        written(SqliteTarget(str(tmp_path / "new" / "a.db"), "t", create=True), b'{"a": 1}')
+    finally:
+        os.umask(before)
+    made = [tmp_path / "new", *(tmp_path / "new").iterdir()]
+    assert [stat.S_IMODE(each.stat().st_mode) & 0o077 for each in made] == [0] * len(made)
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    for folder in ("open", "link"):
+        with pytest.raises(Refused, match="other users could replace"):
+            SqliteTarget(str(tmp_path / folder / "a.db"), "t").terms("r")
+    assert not [*(tmp_path / "open").iterdir()]
+
+
+def test_another_program_that_has_the_file_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_WAITS_S", 0.1)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    written(target, b'{"a": 1}')
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="another program has locked"):
+        written(target, b'{"a": 2}')
+    other.close()
+    written(target, b'{"a": 2}')
+
+
+# --- as it is written
+
+
+def test_its_endpoint_reads_back_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    end = Endpoint.parse("sqlite:a b.db?table=raw.{topic}")
+    assert (end.name, end.address) == ("raw.{topic}", "a b.db")
+    for each in (end, Endpoint("sqlite", "a&b?c", "x?y.db"), end.from_anywhere()):
+        assert Endpoint.parse(str(each)) == each
+    assert end.from_anywhere().address == str(tmp_path / "a b.db")
+    for wrong in ("sqlite:", "sqlite:a.db", "sqlite:a.db?table=", "sqlite:?table=t"):
+        with pytest.raises(BadEndpoint, match="needs a file"):
+            Endpoint.parse(wrong)
+    assert target_at(end, configure({})).entries("r") == []
+    assert not [*tmp_path.iterdir()], "a look makes no file"
+    assert (
+        Request(source="kafka:t", target=str(end)).from_anywhere().target_endpoint.name == end.name
+    )
