@@ -150,16 +150,20 @@ def _offered() -> Iterator[tuple[str, tuple[str, Callable[[], object]]]]:
 
 
 def _installed_paths() -> list[str]:
-    """Where Python looks for modules, without the working folder and what lies in it.
+    """Where Python looks for modules, without the working folder and the folders in it.
 
-    An environment may lie in it, as `.venv` often does: that is where the running Python is installed.
+    An environment may lie there, as `.venv` often does: its packages are installed. In `/` a service
+    starts, and no clone lies there.
     """
     from site import getusersitepackages
 
-    here, environment = Path.cwd(), (sys.prefix, sys.base_prefix, getusersitepackages())
+    here = Path.cwd()
+    trusted = [Path(each) for each in (sys.prefix, sys.base_prefix, getusersitepackages())]
+    absolute = [path for path in map(Path, sys.path) if path.is_absolute()]
     return [
-        text
-        for text in sys.path
-        if (path := Path(text)).is_absolute()
-        and (not path.is_relative_to(here) or any(map(path.is_relative_to, environment)))
+        str(path)
+        for path in absolute
+        if here == Path("/")
+        or not path.is_relative_to(here)
+        or any(map(path.is_relative_to, trusted))
     ]

@@ -4,20 +4,16 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import playhead
 from playhead.account import Account, RecordRefused
 from playhead.config.context import configure
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.errors import Refused, Unavailable
-from playhead.host.faults import abort_points
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
@@ -31,8 +27,6 @@ from playhead.terms import OtherTerms
 from playhead.testing import exercise_target, sample_records
 from playhead.testing.target_case import terms
 
-FOLDER = Path(playhead.__file__).parent
-POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith("sqlite."))
 WHOLE = Rules(tombstones="null", form="bytes")
 COLUMNS = "_topic, _partition, _offset, _timestamp, _key, _headers, value"
 PLACE = ("_topic", "_partition", "_offset")
@@ -106,70 +100,6 @@ def test_a_table_that_is_made(tmp_path: Path) -> None:
 
 
 TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'kept'"
-
-
-# --- killed at any step
-
-
-SLICES = [
-    Slice("contract", 0, 0, 100),
-    Slice("contract", 1, 50, 60),
-    Slice("contract", 0, 100, 130),
-]
-RUN = "import sys; from tests.unit.test_sqlite import run; run(sys.argv[1])"
-
-
-def records_of(slice_: Slice) -> list[Record]:
-    """Every second offset has a record."""
-    create, offsets = TimestampType.CREATE_TIME, range(slice_.from_offset, slice_.to_offset, 2)
-    return [
-        Record("contract", slice_.partition, n, 7 * n, create, None, b"%d" % n) for n in offsets
-    ]
-
-
-def look() -> Look:
-    return Look(SourceFacts("contract", {"contract": TopicFacts()}), {"contract": 2}, [])
-
-
-def run(file: str) -> None:
-    """The replay, from the start or on from where it died."""
-    target = SqliteTarget(file, "kept", WHOLE, create=True)
-    target.prepare("r", target.inspect(look()), terms("contract"))
-    done = {entry.slice for entry in target.entries("r")}
-    with target.hold("r"), target.open("r") as writer:
-        for slice_ in (each for each in SLICES if each not in done):
-            account, records = Account(slice_), records_of(slice_)
-            account.read = len(records)
-            writer.commit(account, [Records.of(records)])
-
-
-def started(file: Path, point: str) -> "subprocess.CompletedProcess[str]":
-    path = f"{FOLDER.parent}:{Path(__file__).parents[2]}"
-    return subprocess.run(
-        [sys.executable, "-c", RUN, str(file)],
-        env={**os.environ, "PYTHONPATH": path, "PLAYHEAD_ABORT_AT": point},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def test_killed_at_any_point_it_goes_on_and_has_everything_once(tmp_path: Path) -> None:
-    assert len(POINTS) == 6
-    once = ("sqlite.file_made", "sqlite.terms_written", "sqlite.terms_committed")
-    for point in [*POINTS, *(f"{each}#2" for each in POINTS if each not in once)]:
-        folder = tmp_path / point
-        folder.mkdir()
-        dead = started(folder / "kept.db", point)
-        assert dead.returncode == -9, f"it died at {point}: {dead.stderr}"
-        target = SqliteTarget(str(folder / "kept.db"), "kept", WHOLE)
-        committed = [entry.slice for entry in target.entries("r")]
-        whole = sorted(each.offset for slice_ in committed for each in records_of(slice_))
-        there = rows(folder / "kept.db", TABLES) and everything(folder / "kept.db")
-        assert sorted(each.offset for each in there) == whole, f"killed at {point}"
-        run(str(folder / "kept.db"))
-        needed = [each for slice_ in SLICES for each in records_of(slice_)]
-        assert len(everything(folder / "kept.db")) == len(needed), f"killed at {point}"
 
 
 # --- what it does with values
