@@ -15,8 +15,8 @@ from playhead.host.faults import abort_points
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
+from playhead.request import TableRules
 from playhead.source import SourceFacts, TopicFacts
-from playhead.sqlite.table import Rules
 from playhead.sqlite.target import SqliteTarget
 from playhead.target import InUse, Look
 from playhead.testing.target_case import terms
@@ -38,8 +38,8 @@ def records_of(slice_: Slice) -> list[Record]:
 
 def run(file: str) -> None:
     """The replay, from the start or on from where it died."""
-    rules = Rules(tombstones="null", form="bytes")
-    target = SqliteTarget(file, "kept", rules, create=True)
+    rules = TableRules(tombstones="null", form="bytes", create=True)
+    target = SqliteTarget(file, "kept", rules)
     look = Look(SourceFacts("contract", {"t": TopicFacts()}), {"t": 2}, [])
     target.prepare("r", target.inspect(look), terms("t"))
     with target.hold("r"), target.open("r") as writer:

@@ -17,17 +17,16 @@ from playhead.errors import Refused, Unavailable
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
-from playhead.request import Request
+from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
-from playhead.sqlite.table import Rules
 from playhead.sqlite.target import SqliteTarget
 from playhead.target import Inspection, Look
 from playhead.terms import OtherTerms
 from playhead.testing import exercise_target, sample_records
 from playhead.testing.target_case import terms
 
-WHOLE = Rules(tombstones="null", form="bytes")
+WHOLE = TableRules(tombstones="null", form="bytes")
 COLUMNS = "_topic, _partition, _offset, _timestamp, _key, _headers, value"
 PLACE = ("_topic", "_partition", "_offset")
 
@@ -92,7 +91,7 @@ def test_a_table_that_is_made(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "made.db"
     file.parent.mkdir(mode=0o700)
     exercise_target(
-        lambda: SqliteTarget(str(file), "kept", replace(WHOLE, on_conflict="ignore"), create=True),
+        lambda: SqliteTarget(str(file), "kept", replace(WHOLE, on_conflict="ignore", create=True)),
         lambda: everything(file) if file.exists() and rows(file, TABLES) else [],
         replaces=True,
         exclusive=True,
@@ -125,7 +124,7 @@ def written(target: SqliteTarget, *values: bytes | None, replay_id: str = "r") -
 
 def test_fields_of_json_become_columns(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
-    target = SqliteTarget(str(file), "{topic}", create=True)
+    target = SqliteTarget(str(file), "{topic}", TableRules(create=True))
     long = b'{"a": 9223372036854775807, "b": 1.5, "c": {"d": [1]}, "e": null, "f": "x", "g": true}'
     assert written(target, long) == {"same": 1, "unknown": 0}
     assert rows(file, "SELECT a, b, c, e, f, g, _topic, _key FROM t") == [
@@ -137,7 +136,7 @@ def test_fields_of_json_become_columns(tmp_path: Path) -> None:
     "value", [b"[1]", b"{", b'{"a": NaN}', b'{"a": 9223372036854775808}', b'{"a": "\\ud800"}', None]
 )
 def test_a_value_that_can_be_no_row_is_refused(tmp_path: Path, value: bytes | None) -> None:
-    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
     written(target, b'{"a": 1}')
     with pytest.raises(RecordRefused):
         written(target, value)
@@ -157,7 +156,11 @@ def test_of_one_key_the_last_record_stays_under_update_and_the_first_under_ignor
 ) -> None:
     for rule, kept in (("update", 3), ("ignore", 1)):
         file = tmp_path / f"{rule}.db"
-        target = SqliteTarget(str(file), "t", Rules(("id",), rule, "skip"), create=True)
+        target = SqliteTarget(
+            str(file),
+            "t",
+            TableRules(key=("id",), on_conflict=rule, tombstones="skip", create=True),
+        )
         written(target, b'{"id": 1, "v": 1}', None, b'{"id": 1, "v": 2}')
         assert written(target, b'{"id": 1, "v": 3}')["unknown"] == 0
         assert rows(file, "SELECT v FROM t") == [(kept,)]
@@ -184,14 +187,14 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     rows(file, "CREATE TABLE t (a, _partition, _offset)")
     rows(file, "CREATE VIEW v AS SELECT * FROM t")
-    for rules in (Rules(on_conflict="newer"), Rules(tombstones="delete")):
+    for rules in (TableRules(on_conflict="newer"), TableRules(tombstones="delete")):
         with pytest.raises(Refused, match="a SQLite table cannot do --"):
             SqliteTarget(str(file), "t", rules)
     seen = Look(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [])
     for rules, table in (
-        (Rules(("a",), "update"), "t"),
-        (Rules((), "ignore"), "t"),
-        (Rules(), "v"),
+        (TableRules(key=("a",), on_conflict="update"), "t"),
+        (TableRules(on_conflict="ignore"), "t"),
+        (TableRules(), "v"),
     ):
         with pytest.raises(Refused, match=f"records cannot be written to {table}"):
             SqliteTarget(str(file), table, rules).inspect(seen)
@@ -204,7 +207,7 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
 
 def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
-    target = SqliteTarget(str(file), "t", create=True)
+    target = SqliteTarget(str(file), "t", TableRules(create=True))
     written(target, b'{"a": 1}')
     rows(file, "DROP TABLE t")
     rows(file, "CREATE TABLE t (a, _partition, _offset)")
@@ -218,7 +221,7 @@ def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path) -> None:
 
 
 def test_a_plan_makes_no_table_that_no_record_goes_to(tmp_path: Path) -> None:
-    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
     needs = {"tables": [{"table": "other", "columns": ["a"], "key": ["a"]}]}
     with pytest.raises(Refused, match="no record goes to table other"):
         target.prepare("r", Inspection(target.identity(), needs=needs), terms("t"))
@@ -235,7 +238,9 @@ def test_a_plan_makes_no_table_that_no_record_goes_to(tmp_path: Path) -> None:
 def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        written(SqliteTarget(str(tmp_path / "new" / "a.db"), "t", create=True), b'{"a": 1}')
+        written(
+            SqliteTarget(str(tmp_path / "new" / "a.db"), "t", TableRules(create=True)), b'{"a": 1}'
+        )
     finally:
         os.umask(before)
     made = [tmp_path / "new", *(tmp_path / "new").iterdir()]
@@ -256,7 +261,7 @@ def test_another_program_that_has_the_file_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_WAITS_S", 0.1)
-    target = SqliteTarget(str(tmp_path / "a.db"), "t", create=True)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
     written(target, b'{"a": 1}')
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -32,11 +32,9 @@ class SqliteSystem(System):
         return replace(end, address=str(Path(end.address or "").expanduser().absolute()))
 
     def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
-        from playhead.sqlite.table import Rules
         from playhead.sqlite.target import SqliteTarget
 
-        rules = Rules(request.key, request.on_conflict, request.tombstones, request.table_form)
-        return SqliteTarget(end.address or "", end.name, rules, request.create)
+        return SqliteTarget(end.address or "", end.name, request.spec.table)
 
 
 SYSTEM = SqliteSystem()

@@ -10,6 +10,7 @@ from uuid import uuid4
 from playhead.errors import Refused
 from playhead.record import Record
 from playhead.records import Records
+from playhead.request import TableRules
 from playhead.sqlite.session import named
 
 Row = dict[str, Any]
@@ -21,16 +22,6 @@ _METADATA = (*PLACE, "_timestamp", "_key", "_headers")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What is asked of a table: its key, what a conflict and a tombstone lead to, how values are taken."""
-
-    key: tuple[str, ...] = ()
-    on_conflict: str | None = None
-    tombstones: str | None = None
-    form: str = "json"
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """A table as it is now."""
 
@@ -39,7 +30,7 @@ class Table:
     key: tuple[str, ...]
     mark: str
     """The name of an empty index of ours, which goes when the table is dropped."""
-    rules: Rules
+    rules: TableRules
 
     @property
     def place(self) -> list[str]:
@@ -87,7 +78,7 @@ class Table:
         )
 
 
-def read_table(connection: sqlite3.Connection, name: str, rules: Rules) -> Table | None:
+def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> Table | None:
     """The table, without generated columns, which are hidden ones; None when there is none."""
     found = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
     columns = tuple(row[1] for row in found if not row[6])
@@ -98,7 +89,7 @@ def read_table(connection: sqlite3.Connection, name: str, rules: Rules) -> Table
     return Table(name, columns, rules.key or primary, mark, rules) if found else None
 
 
-def new_table(name: str, samples: Iterable[Records], rules: Rules) -> dict[str, Any]:
+def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[str, Any]:
     """A table for such records as a plan keeps it: names alone. Its columns take values of every type."""
     fields: dict[str, Any] = {} if rules.form in ("json", "none") else {"value": None}
     for value in (value for run in samples for value in run.readable if rules.form == "json"):

@@ -14,9 +14,10 @@ from playhead.host.paths import state_dir
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
+from playhead.request import TableRules
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, opened, transaction
-from playhead.sqlite.table import Rules, Table, creating, new_table, read_table
+from playhead.sqlite.table import Table, creating, new_table, read_table
 from playhead.sqlite.writer import SqliteWriter
 from playhead.target import Inspection, InUse, Look, Target, Writer
 from playhead.terms import Terms, Whereto, agreed, without_terms
@@ -36,12 +37,12 @@ class SqliteTarget(Target):
 
     file: str
     table: str
-    rules: Rules = field(default_factory=Rules)
-    create: bool = False
+    rules: TableRules = field(default_factory=TableRules)
 
     def __post_init__(self) -> None:
         unable = {
             "--on-conflict newer": self.rules.on_conflict == "newer",
+            "--version-column": self.rules.version_column is not None,
             "--tombstones delete": self.rules.tombstones == "delete",
         }
         for option in (name for name, is_asked in unable.items() if is_asked):
@@ -63,7 +64,7 @@ class SqliteTarget(Target):
         with self._opened() as connection:
             for topic in look.partitions:
                 name, table = self._name(topic), self._find(connection, topic)
-                if table is None and not self.create:
+                if table is None and not self.rules.create:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {name} in {self.file}", hint=hint)
                 if table is None:
