@@ -29,10 +29,10 @@ class Lists(System):
     def parse(self, text, scheme, rest):
         return Endpoint(scheme, rest)
 
-    def source(self, end, request, configuration):
+    def source(self, end, spec, configuration):
         return ListSource(sample_records())
 
-    def target(self, end, request, configuration):
+    def target(self, end, spec, configuration):
         return made.setdefault(end.name, ListTarget())
 
 

@@ -8,7 +8,7 @@ from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import ReplaySpec
 from playhead.source import Source
-from playhead.systems import System
+from playhead.systems import MakesSource, MakesTarget, System
 from playhead.target import Target
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "json", "csv")
 
 
-class FilesSystem(System):
+class FilesSystem(System, MakesSource, MakesTarget):
     """Archives in a folder or in S3; the scheme is their format."""
 
     kind = "archive"

@@ -9,7 +9,7 @@ from playhead.endpoint import BAD_PATTERN, BadEndpoint, Endpoint, check_pattern
 from playhead.errors import UsageError
 from playhead.request import ReplaySpec
 from playhead.source import Source
-from playhead.systems import System
+from playhead.systems import MakesSource, MakesTarget, System
 from playhead.target import Target
 
 # A topic's name, several, or one with {topic} in it; none for a target that needs no name.
@@ -19,7 +19,7 @@ _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
 _EXAMPLE = "kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC or kafka://HOST:PORT/TOPIC"
 
 
-class KafkaSystem(System):
+class KafkaSystem(System, MakesSource, MakesTarget):
     """Topics of a cluster: the configured one, another context's, or one by its address."""
 
     kind = "topic"

@@ -7,13 +7,13 @@ from playhead import secrets
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import ReplaySpec
-from playhead.systems import System
+from playhead.systems import MakesTarget, System
 from playhead.target import Target
 
 _EXAMPLE = "postgres:SCHEMA.TABLE, postgres:TABLE or postgresql://…?table=SCHEMA.TABLE"
 
 
-class PostgresSystem(System):
+class PostgresSystem(System, MakesTarget):
     """Tables of the configured database, or of the one at a URL."""
 
     kind = "table"

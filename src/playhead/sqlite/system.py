@@ -7,12 +7,12 @@ from urllib.parse import quote, unquote
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.request import Request
-from playhead.systems import System
+from playhead.request import ReplaySpec
+from playhead.systems import MakesTarget, System
 from playhead.target import Target
 
 
-class SqliteSystem(System):
+class SqliteSystem(System, MakesTarget):
     """A table of a database file; the file is the endpoint's address."""
 
     kind = "table"
@@ -31,10 +31,10 @@ class SqliteSystem(System):
     def from_anywhere(self, end: Endpoint) -> Endpoint:
         return replace(end, address=str(Path(end.address or "").expanduser().absolute()))
 
-    def target(self, end: Endpoint, request: Request, _configuration: Configuration) -> Target:
+    def target(self, end: Endpoint, spec: ReplaySpec, _configuration: Configuration) -> Target:
         from playhead.sqlite.target import SqliteTarget
 
-        return SqliteTarget(end.address or "", end.name, request.spec.table)
+        return SqliteTarget(end.address or "", end.name, spec.table)
 
 
 SYSTEM = SqliteSystem()

@@ -8,13 +8,13 @@ from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import ReplaySpec
 from playhead.source import Source
-from playhead.systems import System
+from playhead.systems import MakesSource, System
 
 if TYPE_CHECKING:
     from playhead.traffic.source import Kind, Times
 
 
-class TrafficSystem(System):
+class TrafficSystem(System, MakesSource):
     """Captures in files, or a snapshot by its id; the scheme is their form."""
 
     kind = "capture"
