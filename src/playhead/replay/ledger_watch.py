@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 
 from playhead.errors import Unavailable
+from playhead.host.threads import call_within
 from playhead.ledger import Entry
 from playhead.target import Target
 
@@ -59,19 +60,9 @@ class Looks:
 
 def one_look(target: Target, replay_id: str, *, within_s: float) -> Sequence[Entry]:
     """What the ledger has; `Unavailable` where it does not answer in time."""
-    seen: SimpleQueue[Sequence[Entry] | BaseException] = SimpleQueue()
-
-    def look() -> None:
-        try:
-            seen.put(target.entries(replay_id))
-        except BaseException as exc:  # noqa: BLE001  raised again in the thread that asks
-            seen.put(exc)
-
-    Thread(target=look, name=f"a look at {replay_id}", daemon=True).start()
     try:
-        found = seen.get(timeout=within_s)
-    except Empty:
+        return call_within(
+            lambda: target.entries(replay_id), within_s, name=f"a look at {replay_id}"
+        )
+    except TimeoutError:
         raise Unavailable(f"its ledger did not answer within {within_s:g} s") from None
-    if isinstance(found, BaseException):
-        raise found
-    return found

@@ -6,8 +6,7 @@ import importlib.util
 import os
 import shlex
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from playhead.config import exposed_logins
 from playhead.errors import MissingPiece
 from playhead.host import jars
 from playhead.host.runtimes import workers_path
+from playhead.host.threads import call_within
 from playhead.printable import printable
 from playhead.spark import engine_settings, jvm, jvm_cache, process_habits
 
@@ -133,17 +133,14 @@ def answers(within_s: float) -> bool:
     """Whether the engine of this process does what it is told; True when there is none."""
     if not jvm_is_running():
         return True
-    heard = threading.Event()
 
     def ask() -> None:
         from pyspark import SparkContext
 
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # an error is an answer, too
             SparkContext._jvm.java.lang.System.nanoTime()
-        heard.set()  # an error is an answer, too
 
-    threading.Thread(target=ask, name="engine", daemon=True).start()
-    return heard.wait(within_s)
+    return _ends_within(ask, within_s)
 
 
 def slots(spark: "SparkSession") -> int:
@@ -196,10 +193,15 @@ def _stops(active: "SparkContext") -> bool:
             process_habits.stop_accumulators_aside(active)
             active.stop()
 
-    stopping = threading.Thread(target=stop_it, name="engine", daemon=True)
-    stopping.start()
-    stopping.join(_STOPPED_WITHIN_S)
-    return not stopping.is_alive()
+    return _ends_within(stop_it, _STOPPED_WITHIN_S)
+
+
+def _ends_within(call: Callable[[], None], seconds: float) -> bool:
+    try:
+        call_within(call, seconds, name="engine")
+    except TimeoutError:
+        return False
+    return True
 
 
 def _forget_dead_sessions() -> None:

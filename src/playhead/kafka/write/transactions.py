@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import length_hint
-from threading import Thread
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.host.threads import call_within
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import (
     Meaning,
@@ -224,13 +224,16 @@ class Transactions:
             if group not in self._groups:
                 self._groups[group] = self._metadata_of(group)
             send, metadata = self._producer.send_offsets_to_transaction, self._groups[group]
-            has_ended = _ended_within(_GROUP_MOVED_WITHIN_S, lambda: send([moved], metadata))
-        if not has_ended:
-            self.is_lost = self._is_stuck = True
-            raise TransactionLost(
-                self.transactional_id,
-                reason=f"group {group} was not moved within {_GROUP_MOVED_WITHIN_S:g} s",
-            )
+            try:
+                # librdkafka does not keep its own limit: when the group's coordinator dies at the
+                # wrong moment, the call never returns (its issues 5456 and 5511).
+                call_within(
+                    lambda: send([moved], metadata), _GROUP_MOVED_WITHIN_S, name="move group"
+                )
+            except TimeoutError as exc:
+                self.is_lost = self._is_stuck = True
+                reason = f"group {group} was not moved within {_GROUP_MOVED_WITHIN_S:g} s"
+                raise TransactionLost(self.transactional_id, reason=reason) from exc
 
     def _metadata_of(self, group: str) -> Any:
         """Of a group without members: only a consumer gives it, and needs no broker for that."""
@@ -312,28 +315,6 @@ class Transactions:
         if is_definite(error):
             return refused(error, f"transaction of {self.transactional_id}: {action}")
         return TransactionLost(self.transactional_id, reason=f"{action}: {text_of(error)}")
-
-
-def _ended_within(seconds: float, call: Callable[[], Any]) -> bool:
-    """Whether a call has come to its end in time; its error is raised.
-
-    librdkafka does not keep the limit that it is given here: when the group's coordinator dies at the
-    wrong moment the call never returns (its issues 5456 and 5511), and is left behind in its thread.
-    """
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            call()
-        except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
-            failures.append(exc)
-
-    thread = Thread(target=work, name="move group", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failures:
-        raise failures[0]
-    return not thread.is_alive()
 
 
 def _silent() -> logging.Logger:
