@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import click
-from click.exceptions import NoArgsIsHelpError
+from click.exceptions import Exit, NoArgsIsHelpError
 
 from playhead.cli.commands import Tree
-from playhead.cli.completion_script import install, show
+from playhead.cli.completion_script import COMPLETES, install, show
 from playhead.cli.output import Output, ReaderGone, tell
 from playhead.cli.signals import Ending, Terminated
 from playhead.config import exposed_logins
@@ -91,7 +91,7 @@ def _open_what_is_closed() -> None:
 def _run(words: list[str], ending: Ending) -> int:
     try:
         return _run_command(words)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, EOFError):
         tell("interrupted")
         return EXIT_INTERRUPTED
     except Terminated:
@@ -126,14 +126,17 @@ def _run_command(words: list[str]) -> int:
             from playhead.cli.setup.config import list_properties
 
             return list_properties()
-        code = app.main(words, prog_name="playhead", standalone_mode=False)
+        if COMPLETES in os.environ:  # a shell asks what a half-typed line could be
+            app.main(words, prog_name="playhead", complete_var=COMPLETES)
+        with app.make_context("playhead", words) as context:
+            app.invoke(context)
+    except Exit as exc:
+        return exc.exit_code
     except click.ClickException as exc:
         return _fail_usage(exc)
     except ReaderGone:
         return EXIT_DONE
-    if code == EXIT_INTERRUPTED:
-        tell("interrupted")
-    return code if isinstance(code, int) else EXIT_DONE
+    return EXIT_DONE
 
 
 def _asks_for_properties(words: list[str]) -> bool:

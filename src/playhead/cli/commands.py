@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from playhead.cli.options import Group
+from playhead.cli.layout import Group
 
 SECTIONS = {
     "Replay": {

@@ -8,6 +8,8 @@ import click
 from playhead.cli.output import Output
 from playhead.errors import UsageError
 
+COMPLETES = "_PLAYHEAD_COMPLETE"
+"""The environment variable by which a shell asks."""
 # The script of each shell, the file that the shell reads when it starts, and the line in it.
 _PLACES = {
     "bash": (".bash_completions/playhead.sh", ".bashrc", "source ~/.bash_completions/playhead.sh"),
@@ -61,4 +63,4 @@ def _script(shell: str) -> str:
 
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  click knows the shells of the table
-    return kind(click.Command("playhead"), {}, "playhead", "_PLAYHEAD_COMPLETE").source()
+    return kind(click.Command("playhead"), {}, "playhead", COMPLETES).source()

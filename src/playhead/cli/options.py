@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
+from playhead.cli.layout import Command, CommandOption, Group
 from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
@@ -90,62 +91,17 @@ def end(code: int) -> Exit:
     return Exit(code)
 
 
-class Command(click.Command):
-    """A command whose help has its options under headings."""
-
-    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [each.get_help_record(ctx) for each in self.params if isinstance(each, _Argument)]
-        if rows:
-            with formatter.section("Arguments"):
-                formatter.write_dl(rows)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if isinstance(parameter, click.Option) and record is not None:
-                heading = getattr(parameter, "heading", OUTPUT.heading)
-                sections.setdefault(heading, []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
-
-
-class Group(click.Group):
-    """Commands in the order in which they are given, each with its first sentence."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.commands)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        rows = [
-            (name, " ".join((each.help or "").partition("\n\n")[0].split()))
-            for name, each in self.commands.items()
-            if not each.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-class _Argument(click.Argument):
-    pass
-
-
-class _Option(click.Option):
-    heading = ""
-
-
 def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     """The row as click knows it; values are read by the row itself, and click passes texts."""
     shared: dict[str, Any] = {
-        "type": click.Path() if row.kind == "file" else click.STRING,
+        "type": click.Path(readable=False) if row.kind == "file" else click.STRING,
         "shell_complete": _completer(row.completes) if row.completes else None,
         "required": row.required,
         "help": row.help + _extra(row),
     }
     if isinstance(row, Argument):
         many = -1 if row.repeatable else 1
-        return _Argument([row.name], nargs=many, metavar=_usage_of(row), **shared)
+        return click.Argument([row.name], nargs=many, metavar=_usage_of(row), **shared)
     if row.kind == "count":
         shared |= {"count": True, "type": None}
     elif row.kind == "switch":
@@ -155,7 +111,7 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     spellings = [*row.spellings]
     if row.off:
         spellings[-1] += f"/{row.off}"
-    option = _Option([*spellings, row.name], **shared)
+    option = CommandOption([*spellings, row.name], **shared)
     option.heading = heading
     return option
 
