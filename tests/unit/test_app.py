@@ -70,7 +70,7 @@ def test_done_is_0(run):
     [
         (["nope"], "No such command 'nope'"),
         (["context", "show", "--nope"], "No such option '--nope'"),
-        (["context", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl, csv"),
+        (["context", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl or csv"),
         (["context", "use"], "Missing argument"),
         (["demo", "--cars", "0"], "needed: a whole number from 1 to 99"),
         (["context", "show", "-X", "client.id"], "-X client.id has no value"),

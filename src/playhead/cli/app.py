@@ -126,7 +126,7 @@ def _run_command(words: list[str]) -> int:
             from playhead.cli.setup.config import list_properties
 
             return list_properties()
-        if COMPLETES in os.environ:  # a shell asks what a half-typed line could be
+        if os.environ.get(COMPLETES):  # a shell asks what a half-typed line could be
             app.main(words, prog_name="playhead", complete_var=COMPLETES)
         with app.make_context("playhead", words) as context:
             app.invoke(context)

@@ -53,7 +53,8 @@ class _Row:
         if self.kind in ("number", "decimal"):
             return self._number(given)
         if self.choices and given not in self.choices:
-            raise self._bad(given, ", ".join(self.choices))
+            *others, last = self.choices
+            raise self._bad(given, f"{', '.join(others)} or {last}")
         if self.check is not None:
             self.check(given)
         return Path(given) if self.kind == "file" else given
