@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,31 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
         SqliteTarget(str(file), "none").inspect(seen)
 
 
+def test_a_record_without_its_key_is_no_row_that_comes_again_and_again(tmp_path: Path) -> None:
+    rules = TableRules(key=("id",), on_conflict="update", create=True)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", rules)
+    written(target, b'{"id": 1}')
+    for value in (b"{}", b'{"id": null}'):
+        with pytest.raises(RecordRefused, match="it has no value for the key id"):
+            written(target, value)
+
+
+def test_fields_without_a_column_are_named_before_they_are_left_out(tmp_path: Path) -> None:
+    rows(tmp_path / "a.db", "CREATE TABLE t (a)")
+    record = Record("t", 0, 0, 1, TimestampType.CREATE_TIME, None, b'{"a": 1, "A": 2, "b": 3}')
+    seen = Look(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of([record])])
+    notes = SqliteTarget(str(tmp_path / "a.db"), "t").inspect(seen).notes
+    assert [note.code for note in notes] == ["target-unplaced", "target-left-out"]
+    assert "no column for A, b" in notes[1].text
+
+
+def test_the_folder_of_the_file_keeps_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
+    written(SqliteTarget(str(tmp_path / "mine" / "a.db"), "t", TableRules(create=True)), b"{}")
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
+
+
 def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     target = SqliteTarget(str(file), "t", TableRules(create=True))
@@ -269,6 +295,29 @@ def test_another_program_that_has_the_file_is_waited_for(
         written(target, b'{"a": 2}')
     other.close()
     written(target, b'{"a": 2}')
+
+
+def test_tasks_that_write_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    written(target, b'{"a": 1}')
+    create = TimestampType.CREATE_TIME
+
+    def task(partition: int) -> None:
+        with target.open("r") as writer:
+            for start in range(0, 200, 10):
+                account = Account(Slice("t", partition, start, start + 10))
+                records = [
+                    Record("t", partition, n, 1, create, None, b"{}")
+                    for n in range(start, start + 10)
+                ]
+                account.read = len(records)
+                writer.commit(account, [Records.of(records)])
+
+    with ThreadPoolExecutor() as tasks:
+        for done in [tasks.submit(task, partition) for partition in range(1, 5)]:
+            done.result()
+    assert rows(tmp_path / "a.db", "SELECT count(*) FROM t") == [(801,)]
+    assert len(target.entries("r")) == 81
 
 
 # --- as it is written

@@ -147,6 +147,12 @@ class Planned:
         spec, both = self.plan.request.spec, self.ends
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
+        kind = system_of(spec.target).kind
+        if kind == "table":
+            raise UsageError(
+                f"{spec.target.shown()} can be compared with what a replay has written, and not with a span",
+                hint="playhead verify ID",
+            )
         if spec.is_transformed or spec.topic.redrive:
             raise UsageError(
                 "what --where, --select or --redrive have made of records only their run can tell",
@@ -154,7 +160,7 @@ class Planned:
             )
         topics = sorted(self.plan.source.topics)
         there = as_source(spec, topics, self.configuration)
-        if system_of(spec.target).kind != "topic":
+        if kind != "topic":
             return against_archive(self.plan, both.source, there)
         names = {each: spec.target_topic(each) for each in topics}
         return against_topics(self.plan, both.source, there, names)

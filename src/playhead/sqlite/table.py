@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from playhead.errors import Refused
+from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
 from playhead.request import TableRules
@@ -46,6 +48,9 @@ class Table:
         place = record.topic, record.partition, record.offset
         known = (*place, record.timestamp_ms, _text_or_bytes(record.key), headers)
         row = dict(zip(_METADATA, known, strict=True)) | self._values(value)
+        # Null is no conflict to a unique index: such a record would be there once more each time.
+        if self.rules.on_conflict and any(row.get(name) is None for name in self.key):
+            raise ValueError(f"it has no value for the key {', '.join(self.key)}")
         return {name: row[name] for name in row if name in self.columns}
 
     def insert(self, names: Sequence[str]) -> str:
@@ -56,6 +61,25 @@ class Table:
         action = does.get(self.rules.on_conflict or "")
         conflict = f"ON CONFLICT ({', '.join(map(named, self.key))}) DO {action}" if action else ""
         return f"INSERT INTO {named(self.name)} ({columns}) VALUES ({marks}) {conflict}"  # noqa: S608 - quoted names
+
+    def refuse_unwritable(self, connection: sqlite3.Connection) -> None:
+        """SQLite itself says whether it can follow the rule, and whether it is a table at all."""
+        try:
+            values = [None] * len(self.columns)
+            connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
+        except sqlite3.OperationalError as exc:
+            hint = "a rule for conflicts needs a --key that is a primary key or a unique index"
+            raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
+
+    def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
+        """What somebody should know of the table before records go there."""
+        if not self.place:
+            text = f"{self.name} has no _partition and _offset, and so cannot be verified"
+            yield Note("target-unplaced", text)
+        fields = sampled_fields(samples) if self.rules.form == "json" else {}
+        if left_out := [name for name in fields if name not in self.columns]:
+            text = f"{self.name} has no column for {', '.join(left_out)}, and they are left out"
+            yield Note("target-left-out", text)
 
     def marking(self) -> str:
         """The statement that marks the table, so that one made in its place is known as another."""
@@ -91,19 +115,12 @@ def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> 
 
 def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[str, Any]:
     """A table for such records as a plan keeps it: names alone. Its columns take values of every type."""
-    fields: dict[str, Any] = {} if rules.form in ("json", "none") else {"value": None}
-    for value in (value for run in samples for value in run.readable if rules.form == "json"):
-        try:
-            fields |= fields_of(value)
-        except (ValueError, RecursionError):
-            continue
+    whole: Row = {} if rules.form == "none" else {"value": None}
+    fields = sampled_fields(samples) if rules.form == "json" else whole
     if lacking := [column for column in rules.key if column not in fields]:
         raise Refused(f"no sampled record has the key column {lacking[0]}", hint="another --key")
-    return {
-        "table": name,
-        "columns": [*{**fields, **dict.fromkeys(_METADATA)}],
-        "key": [*(rules.key or PLACE)],
-    }
+    columns = [*{**fields, **dict.fromkeys(_METADATA)}]
+    return {"table": name, "columns": columns, "key": [*(rules.key or PLACE)]}
 
 
 def creating(document: dict[str, Any]) -> str:
@@ -118,6 +135,15 @@ def fields_of(value: bytes | None) -> Row:
     if not isinstance(fields, dict):
         raise ValueError("the value is no JSON object")  # noqa: TRY004 - a record is refused for it
     return {name: json.dumps(v) if isinstance(v, dict | list) else v for name, v in fields.items()}
+
+
+def sampled_fields(samples: Iterable[Records]) -> Row:
+    """The fields of the sampled values; what is no JSON object is passed over."""
+    fields: Row = {}
+    for value in (value for run in samples for value in run.readable):
+        with suppress(ValueError, RecursionError):
+            fields |= fields_of(value)
+    return fields
 
 
 def _text_or_bytes(value: bytes | None) -> str | bytes | None:

@@ -40,16 +40,14 @@ class SqliteTarget(Target):
     rules: TableRules = field(default_factory=TableRules)
 
     def __post_init__(self) -> None:
-        unable = {
-            "--on-conflict newer": self.rules.on_conflict == "newer",
-            "--version-column": self.rules.version_column is not None,
-            "--tombstones delete": self.rules.tombstones == "delete",
-        }
-        for option in (name for name, is_asked in unable.items() if is_asked):
-            hint = (
-                "--on-conflict update and --tombstones skip are there; PostgreSQL can do the rest"
-            )
-            raise Refused(f"a SQLite table cannot do {option}", hint=hint)
+        for option, is_asked in (
+            ("--on-conflict newer", self.rules.on_conflict == "newer"),
+            ("--version-column", self.rules.version_column is not None),
+            ("--tombstones delete", self.rules.tombstones == "delete"),
+        ):
+            if is_asked:
+                hint = "use --on-conflict update, --tombstones skip, or a PostgreSQL table"
+                raise Refused(f"a SQLite table cannot do {option}", hint=hint)
 
     @property
     def is_ordered(self) -> bool:
@@ -64,17 +62,15 @@ class SqliteTarget(Target):
         with self._opened() as connection:
             for topic in look.partitions:
                 name, table = self._name(topic), self._find(connection, topic)
-                if table is None and not self.rules.create:
+                samples = [run for run in look.samples if run.topic == topic]
+                if table is not None:
+                    table.refuse_unwritable(connection)
+                    notes += table.notes(samples)
+                elif self.rules.create:
+                    made.setdefault(name, new_table(name, samples, self.rules))
+                else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {name} in {self.file}", hint=hint)
-                if table is None:
-                    samples = [run for run in look.samples if run.topic == topic]
-                    made.setdefault(name, new_table(name, samples, self.rules))
-                    continue
-                _refuse_without_key(connection, table)
-                if not table.place:
-                    text = f"{name} has no _partition and _offset, and so cannot be verified"
-                    notes.append(Note("target-unplaced", text))
         needs = {"tables": [*made.values()]}
         return Inspection(self.identity(), tuple(notes), self.creates(needs), needs)
 
@@ -82,16 +78,15 @@ class SqliteTarget(Target):
         return tuple(map(creating, needs.get("tables", ())))
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        return [
-            {"table": self._name(record.topic), "offset": record.offset, "value": repr(value)}
-            for record, value in zip(records, records.readable, strict=True)
-        ]
+        readable = [value and value.decode(errors="replace") for value in records.readable]
+        place = zip(records.offsets, readable, strict=True)
+        return [{"_offset": offset, "value": value} for offset, value in place]
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         file = database_file(self.file)
         if not file.exists():
             # To open and close a file that is there would end SQLite's own locks in this process.
-            private_files.folder(file.parent)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             private_files.touch(file)
             abort_point("sqlite.file_made")
         with opened(file) as connection, transaction(connection):
@@ -176,17 +171,6 @@ class SqliteTarget(Target):
                 raise Refused(f"no record goes to table {document['table']}", hint="plan again")
             if read_table(connection, document["table"], self.rules) is None:
                 connection.execute(creating(document))
-
-
-def _refuse_without_key(connection: sqlite3.Connection, table: Table) -> None:
-    """SQLite itself says whether it can follow the rule, and whether it is a table at all."""
-    try:
-        connection.execute(f"EXPLAIN {table.insert(table.columns)}", [None] * len(table.columns))
-    except sqlite3.OperationalError as exc:
-        hint = (
-            "a rule for conflicts needs --key COLS and a primary key or unique index on just these"
-        )
-        raise Refused(f"records cannot be written to {table.name}: {exc}", hint=hint) from exc
 
 
 def _whereto(name: str, table: Table | None) -> Whereto:
