@@ -23,10 +23,10 @@ _STOPPING = "stopping after this round; once more to stop at once"
 
 @command(LIVE, TRANSFORM, *_RULES, CONNECTION, REGISTRY, SPARK)
 def live(run: Run, source: str | None, target: str | None) -> None:
-    """Write what comes into SOURCE to TARGET, exactly once, until it is stopped.
+    """Write new records of SOURCE to TARGET, exactly once, until you stop it.
 
-    It goes on from the ledger in TARGET, after a kill as after a stop. While TARGET is away it waits,
-    keeps its place and catches up. Ctrl-C, SIGTERM or --stop end it after the round it is in.
+    It continues from the ledger in TARGET, after a stop or a kill. While TARGET is away, it waits and
+    then catches up. Ctrl-C, SIGTERM or --stop end it after the current round.
     """
     if run.values["status"] or run.values["stop"]:
         _ask_or_stop(run, source or run.values["name"], target)

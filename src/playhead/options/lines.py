@@ -12,10 +12,10 @@ _FORMS = f"{' '.join(PLAIN_FORMS)}; {' '.join(REGISTERED_FORMS)}"
 PRODUCE = Options(
     "Options",
     Argument("topic", "The topic.", "TOPIC", completes="topics", check=need_topic),
-    Argument("file", "Instead of stdin.", "FILE", kind="file", required=False),
+    Argument("file", "File to read; default stdin.", "FILE", kind="file", required=False),
     Option(
         "on_error",
-        "A line that is no record: fail or skip.",
+        "What to do with an invalid line: fail or skip.",
         "RULE",
         choices=("fail", "skip"),
         default="fail",
@@ -24,43 +24,53 @@ PRODUCE = Options(
 )
 LINES = Options(
     _LINES,
-    Option("format_", f"{' or '.join(FORMATS)}.", "FORM", choices=FORMATS, default="lines"),
-    Option("with_", "What a line has before its value: timestamp,partition,headers,key.", "FIELDS"),
-    Option("separator", "After each of them; \\t is a tab, and the default.", "TEXT"),
+    Option(
+        "format_",
+        f"Format of lines: {' or '.join(FORMATS)}.",
+        "FORM",
+        choices=FORMATS,
+        default="lines",
+    ),
+    Option(
+        "with_", "Fields before the value of each line: timestamp,partition,headers,key.", "FIELDS"
+    ),
+    Option("separator", "Separator after each field; default \\t, a tab.", "TEXT"),
     *SEPARATORS,
-    Option("null", "The text that means null.", "TEXT"),
-    Option("timestamp", "Time of every record.", "T"),
+    Option("null", "Text that means null.", "TEXT"),
+    Option("timestamp", "Timestamp of all records; default now.", "T"),
     *TIME,
     Option(
         "partition",
-        "Partition of every record: a number, or `auto` for that of its key.",
+        "Partition of all records: a number, or `auto` to choose by key.",
         "N",
     ),
-    Option("header", "A header of every record; repeatable.", "NAME=VALUE", repeatable=True),
+    Option("header", "Header to add to all records; repeatable.", "NAME=VALUE", repeatable=True),
 )
 """What a line is, and what all records of a run get."""
 DELIVERY = Options(
     "Delivery",
     Option(
         "acks",
-        "Who must have a record: 0, 1 or all.",
+        "Acknowledgements to wait for: 0, 1 or all.",
         "ACKS",
         choices=("0", "1", "all", "-1"),
         default="all",
     ),
     Option(
         "compression",
-        f"{', '.join(COMPRESSIONS)}.",
+        f"Compression: {', '.join(COMPRESSIONS)}.",
         "CODEC",
         choices=COMPRESSIONS,
         default="none",
     ),
-    switch("transaction", "All records in one transaction."),
-    Option("transaction_records", "A new transaction after so many.", "N", kind="number", low=1),
-    Option("transactional_id", "Its name; made up when not given.", "ID"),
+    switch("transaction", "Write all records in one transaction."),
+    Option(
+        "transaction_records", "Start a new transaction after N records.", "N", kind="number", low=1
+    ),
+    Option("transactional_id", "Transactional ID; default: a new one.", "ID"),
     Option(
         "delivery_timeout",
-        "Seconds after which a record failed.",
+        "Seconds until an unconfirmed record counts as failed.",
         "S",
         flags=("--timeout",),
         kind="decimal",
@@ -72,45 +82,51 @@ CONSUME = Options(
     "Options",
     Argument(
         "topics",
-        "Or /regex/ for all that fit.",
+        "Topics, or /regex/ for all matching topics.",
         "TOPIC",
         repeatable=True,
         completes="topics",
         check=need_topic,
     ),
-    Option("partition", "Only this one; repeatable.", "N", kind="number", low=0, repeatable=True),
-    Option("grep", "Only with this regex in the value.", "REGEX"),
-    Option("grep_key", "Only with this regex in the key.", "REGEX"),
-    Option("most", "Stop after so many records.", "N", flags=("--max",), kind="number", low=1),
+    Option(
+        "partition", "Only this partition; repeatable.", "N", kind="number", low=0, repeatable=True
+    ),
+    Option("grep", "Only records whose value matches this regular expression.", "REGEX"),
+    Option("grep_key", "Only records whose key matches this regular expression.", "REGEX"),
+    Option("most", "Stop after N records.", "N", flags=("--max",), kind="number", low=1),
 )
 CONSUME_SPAN = Options(
     SPAN.heading,
     *SPAN,
     *ZONE,
-    switch("from_beginning", "As --from start."),
-    switch("follow", "Go on as records come; alone, with new ones only.", "-f", "--follow"),
+    switch("from_beginning", "The same as --from start."),
+    switch("follow", "Keep printing new records; without a span, only new ones.", "-f", "--follow"),
 )
 SHOWN = Options(
     _LINES,
-    Option("show", "topic,timestamp,partition,offset,headers,key,value; value.", "FIELDS"),
-    Option("separator", "Between them; \\t is a tab, and the default.", "TEXT"),
+    Option(
+        "show",
+        "Fields to print: topic,timestamp,partition,offset,headers,key,value; default value.",
+        "FIELDS",
+    ),
+    Option("separator", "Separator between fields; default \\t, a tab.", "TEXT"),
     *SEPARATORS,
-    Option("null", "The text for null: null.", "TEXT"),
-    Option("line_separator", "After each record; \\n.", "TEXT"),
+    Option("null", "Text for null; default null.", "TEXT"),
+    Option("line_separator", "Text after each record; default \\n.", "TEXT"),
     Option(
         "property",
-        "As Kafka's console consumer: print.key=true, key.separator=:, …",
+        "Property of Kafka's console consumer: print.key=true, key.separator=:, …",
         "KEY=VALUE",
         repeatable=True,
     ),
 )
 DECODING = Options(
     _LINES,
-    Option("decode", f"What values are: bytes {_FORMS}.", "FORM"),
-    Option("decode_key", "What keys are, by the same words.", "FORM"),
+    Option("decode", f"Format of values: bytes {_FORMS}.", "FORM"),
+    Option("decode_key", "Format of keys, one of the same.", "FORM"),
     Option(
         "on_error",
-        "A record that cannot be decoded: fail, skip, or raw as it is.",
+        "What to do with a record that cannot be decoded: fail, skip, or print it raw.",
         "RULE",
         choices=("fail", "skip", "raw"),
         default="fail",

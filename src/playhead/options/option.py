@@ -154,5 +154,5 @@ def dry_run(help: str) -> Option:  # noqa: A002  the field's name
     return replace(DRY_RUN, help=help)
 
 
-YES = switch("yes", "Do not ask.", "-y", "--yes")
-DRY_RUN = switch("dry_run", "Show what would be done, and write nothing.")
+YES = switch("yes", "Do not ask for confirmation.", "-y", "--yes")
+DRY_RUN = switch("dry_run", "Only show what would be done, and write nothing.")

@@ -10,43 +10,51 @@ _SPAN, _RECORDS, _PACE, _TARGET, _RUN = "Span", "Records", "Pace", "Target", "Ru
 _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
 _PARTITIONS = ("auto", "keep", "key", "any")
-_AS_REPLAY: Final = "As `playhead replay` takes it."
+_AS_REPLAY: Final = "As for `playhead replay`."
 LEAST_BUCKETS, MOST_BUCKETS, USUAL_BUCKETS = 1, 2_000, 120
 
 SPAN = Options(
     _SPAN,
-    Option("from_", "First instant or `start`: 2021-08-04T12:30, now-2h, 12:30.", "T"),
-    Option("to", "End, itself not in the span; `end` is all there is.", "T"),
-    Option("for_", "Length, instead of an end: 2h, PT30M.", "DURATION"),
-    Option("last", "From so long before now to the end: 6h.", "DURATION"),
-    Option("offsets", "By offsets: TOPIC:PARTITION:FROM-TO, more by commas.", "SPEC"),
-    Option("lateness", "Read on at least so long for late records; 10 minutes.", "DURATION"),
-    Option("read_on", "Read on to the `end`, or just so long; as far as it takes.", "WHERETO"),
+    Option(
+        "from_", "Start of the span, inclusive: 2021-08-04T12:30, now-2h, 12:30 or `start`.", "T"
+    ),
+    Option("to", "End of the span, exclusive: an instant, or `end` for the end of the log.", "T"),
+    Option("for_", "Length of the span, instead of --to: 2h, PT30M.", "DURATION"),
+    Option("last", "Span from this long ago to the end of the log: 6h.", "DURATION"),
+    Option(
+        "offsets", "Offsets instead of times: TOPIC:PARTITION:FROM-TO, comma-separated.", "SPEC"
+    ),
+    Option("lateness", "How far to read past the end for late records; default 10m.", "DURATION"),
+    Option(
+        "read_on",
+        "Read past the end up to `end` or by a duration; default: as far as a check finds necessary.",
+        "WHERETO",
+    ),
 )
 ZONE = Options(_SPAN, *TIME)
 TRANSFORM = Options(
     _RECORDS,
-    Option("where", "Only records for which this SQL is true: \"value:car = 'A'\".", "SQL"),
-    Option("select", 'What of each record, as SQL: "value:car AS car".', "SQL"),
+    Option("where", "Replay only records for which this SQL is true: \"value:car = 'A'\".", "SQL"),
+    Option("select", 'Replace each record by these SQL expressions: "value:car AS car".', "SQL"),
     Option(
         "decode",
-        f"What values are: {' '.join(REPLAYED_FORMS)}.",
+        f"Format of values: {' '.join(REPLAYED_FORMS)}.",
         "FORM",
         choices=REPLAYED_FORMS,
     ),
 )
 TRAFFIC = Options(
     _RECORDS,
-    Option("filter", "Only these pairs of captured traffic: '(command IS \"Fetch\")'.", "FILTER"),
+    Option("filter", "Filter for pairs of captured traffic: '(command IS \"Fetch\")'.", "FILTER"),
     Option(
         "times",
-        "Time of a captured record: its own (record) or its pair's (pair).",
+        "Time of captured records: their own (record) or that of their pair (pair).",
         "WHOSE",
         choices=("record", "pair"),
     ),
     Option(
         "topic_map",
-        "A topic that goes elsewhere: CAPTURED=TARGET; repeatable.",
+        "Send a captured topic to another target topic: CAPTURED=TARGET; repeatable.",
         "MAP",
         repeatable=True,
     ),
@@ -55,53 +63,69 @@ ERRORS = Options(
     _RECORDS,
     Option(
         "on_error",
-        "A record that cannot be written: fail, skip or dlq:TOPIC, dlq:CONTEXT/TOPIC.",
+        "What to do with a record that cannot be written: fail, skip, dlq:TOPIC or dlq:CONTEXT/TOPIC; default fail.",
         "RULE",
     ),
 )
 PACE = Options(
     _PACE,
-    Option("pace", "max, a speed as 2x, or a rate as 5000/s.", "PACE"),
-    Option("max_gap", "Play longer silences as short as this.", "DURATION"),
+    Option(
+        "pace",
+        "Speed: max, a multiple of the recorded speed (2x), or a rate (5000/s); default max.",
+        "PACE",
+    ),
+    Option(
+        "max_gap",
+        "Cap pauses between records at this duration (needs a speed, such as --pace 1x).",
+        "DURATION",
+    ),
 )
 MACHINE = Options(
     _PACE,
     Option(
         "max_share",
-        "How much of the cores it may have, as 50%; half beside a live pipeline.",
+        "Share of the cores to use, such as 50%; default all, or half beside a live pipeline.",
         "SHARE",
     ),
 )
 INTO_TABLES = Options(
     _TARGET,
-    Option("key", "Columns that tell a table's rows apart, by commas.", "COLS"),
+    Option("key", "Key columns of the table, comma-separated.", "COLS"),
     Option(
         "on_conflict",
-        f"A row that is there already: {', '.join(_CONFLICTS)}.",
+        f"What to do if the row exists: {', '.join(_CONFLICTS)}.",
         "RULE",
         choices=_CONFLICTS,
     ),
-    Option("version_column", "What `newer` compares, if not the time.", "COL"),
+    Option("version_column", "Column that `newer` compares; default: the record's time.", "COL"),
     Option(
         "tombstones",
-        f"Records with a null value: {', '.join(_TOMBSTONES)}.",
+        f"What to do with null values (tombstones): {', '.join(_TOMBSTONES)}.",
         "RULE",
         choices=_TOMBSTONES,
     ),
-    switch("create", "Make a table that is not there, as the records are."),
+    switch(
+        "create",
+        "Create the table or topic if it does not exist; columns are inferred from a sample.",
+    ),
 )
 INTO_TOPICS = Options(
     _TARGET,
-    Option("headers", "keep, drop:NAME or add:NAME=VALUE; repeatable.", "RULE", repeatable=True),
-    switch("provenance", "Add headers that say where each record came from."),
+    Option(
+        "headers",
+        "Headers of copies: keep, drop:NAME or add:NAME=VALUE; repeatable.",
+        "RULE",
+        repeatable=True,
+    ),
+    switch("provenance", "Add headers with the origin of each record."),
     Option(
         "partition",
-        f"The target's partition: {', '.join(_PARTITIONS)}.",
+        f"How to choose the target's partition: {', '.join(_PARTITIONS)}.",
         "RULE",
         choices=_PARTITIONS,
     ),
-    switch("redrive", "Return dead letters to where they came from."),
-    switch("typed", "Parquet: columns of the JSON values, too."),
+    switch("redrive", "Return dead letters to the topics and partitions they came from."),
+    switch("typed", "Parquet: add columns for the fields of JSON values."),
 )
 RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)
 """What is done with the records of a span."""
@@ -119,13 +143,18 @@ REPLAY = Options(
     ),
     Argument(
         "target",
-        "A topic, an archive, or postgres:SCHEMA.TABLE; {topic} stands for its name.",
+        "A topic, an archive, or postgres:SCHEMA.TABLE; {topic} is replaced by the topic's name.",
         "TARGET",
     ),
-    Option("replay_id", "An id of your own; again, it goes on or is done.", "ID", flags=("--id",)),
+    Option(
+        "replay_id",
+        "Replay ID. Run again with the same ID to resume; a finished replay is left alone.",
+        "ID",
+        flags=("--id",),
+    ),
     Option(
         "plan_file",
-        "Save the plan here; when it is there, run just it.",
+        "File for the plan: saved if it does not exist, otherwise run exactly as saved.",
         "FILE",
         flags=("--plan",),
         kind="file",
@@ -133,10 +162,10 @@ REPLAY = Options(
     DRY_RUN,
     YES,
 )
-_RUNS_ID = Argument("replay_id", "Its id, or the beginning of it.", "ID", completes="replays")
+_RUNS_ID = Argument("replay_id", "Replay ID, or its beginning.", "ID", completes="replays")
 LEDGER_SOURCE = Option(
     "source",
-    "What it reads, when its plan is only in the ledger, where others may write.",
+    "Source of the replay; required if its plan is only in the target's ledger.",
     "SOURCE",
 )
 RESUME = Options(
@@ -144,26 +173,42 @@ RESUME = Options(
     _RUNS_ID,
     Argument(
         "target",
-        "Where it goes, when another machine began it: its plan is in the ledger there.",
+        "Target, if another machine began the replay; its ledger has the plan.",
         "TARGET",
         required=False,
     ),
     LEDGER_SOURCE,
-    switch("yes", "Do not ask, also where it was not asked before.", "-y", "--yes"),
+    switch(
+        "yes",
+        "Do not ask for confirmation, even for a plan not confirmed here before.",
+        "-y",
+        "--yes",
+    ),
     switch(
         "trust_ledger",
-        "Go on from a ledger with less than was committed: data and ledger were restored.",
+        "Accept a ledger with fewer entries than before, because data and ledger were restored.",
     ),
 )
 RUNS = Options(
     _RUN,
-    Argument("replay_id", "One of them, wholly.", "ID", required=False, completes="replays"),
+    Argument(
+        "replay_id",
+        "Show one replay with its plan and proof.",
+        "ID",
+        required=False,
+        completes="replays",
+    ),
 )
 CANCEL = Options(
     _RUN,
     _RUNS_ID,
     Option(
-        "wait", "Seconds to wait until it has stopped.", "S", kind="decimal", default=30.0, low=0
+        "wait",
+        "Seconds to wait until the replay has stopped.",
+        "S",
+        kind="decimal",
+        default=30.0,
+        low=0,
     ),
 )
 
@@ -173,14 +218,14 @@ VERIFY = Options(
     _RUN,
     Argument(
         "replay_id",
-        "A run's id, or the beginning of it; or a source, as for replay.",
+        "Replay ID, or its beginning; or a source, as for replay.",
         "ID|SOURCE",
         completes="replays",
     ),
     Argument(
         "target",
-        "With a source: what to hold against it. With an id: where the run's records went, when "
-        "another machine began it.",
+        "With a source: the target to compare. With an ID: the target of the run, if another "
+        "machine began it.",
         "TARGET",
         required=False,
     ),
@@ -188,24 +233,39 @@ VERIFY = Options(
 )
 GAPS = Options(
     "Gaps",
-    Argument("source", "A source, as for replay.", "SOURCE", completes="topics"),
-    Argument("target", "postgres:SCHEMA.TABLE; an archive or a topic by its ledger.", "TARGET"),
-    Option("settle", "Younger records may be on their way; 30s.", "DURATION"),
-    Option("by", "Compare by offsets, key or ledger; it chooses itself.", "WAY"),
+    Argument("source", "Source, as for replay.", "SOURCE", completes="topics"),
+    Argument(
+        "target",
+        "postgres:SCHEMA.TABLE; or an archive or a topic, compared by its ledger.",
+        "TARGET",
+    ),
+    Option(
+        "settle",
+        "Records younger than this may still arrive and are not missing; default 30s.",
+        "DURATION",
+    ),
+    Option(
+        "by", "How to compare: offsets, key or ledger; default: the first that is possible.", "WAY"
+    ),
     Option(
         "time_column",
-        "With --by key: a column of times, as part of it.",
+        "With --by key: a time column that has to match too.",
         "COL",
         flags=("--time",),
     ),
-    Option("ledger", "With --by ledger: whose, a run's id; repeatable.", "ID", repeatable=True),
-    switch("quick", "Do not look into the log for what is missing."),
-    Option("picture", "Draw topic and gaps over time, as SVG.", "FILE", kind="file"),
+    Option(
+        "ledger",
+        "With --by ledger: ID of a run whose ledger to use; repeatable.",
+        "ID",
+        repeatable=True,
+    ),
+    switch("quick", "Do not read the missing offsets in the log."),
+    Option("picture", "Save a chart of topic and gaps over time, as SVG.", "FILE", kind="file"),
 )
 CLOSING_GAPS = Options(
     _RUN,
-    switch("replay", "Replay what is missing, and look again."),
-    dry_run("With --replay: only show its plan."),
+    switch("replay", "Replay the missing records, then check again."),
+    dry_run("With --replay: only show the plan."),
     YES,
 )
 TIMELINE = Options(
@@ -218,13 +278,13 @@ TIMELINE = Options(
     ),
     Option(
         "buckets",
-        f"How many stretches of time; {USUAL_BUCKETS}, or as many as fit.",
+        f"Number of buckets; default {USUAL_BUCKETS}, or as many as fit the terminal.",
         "N",
         kind="number",
         low=LEAST_BUCKETS,
         high=MOST_BUCKETS,
     ),
-    Option("picture", "Draw it as SVG, too.", "FILE", kind="file"),
+    Option("picture", "Save the chart as SVG.", "FILE", kind="file"),
 )
 
 # --- live, standby
@@ -233,25 +293,29 @@ LIVE = Options(
     "Pipeline",
     Argument(
         "source",
-        "kafka:TOPIC, as in replay; with --status or --stop a pipeline's NAME.",
+        "kafka:TOPIC, as for replay; with --status or --stop the NAME of a pipeline.",
         "SOURCE",
         required=False,
         completes="topics",
     ),
     Argument("target", "postgres:SCHEMA.TABLE or kafka:TOPIC.", "TARGET", required=False),
-    Option("name", "Its name; else the target's.", "NAME"),
-    Option("from_", "Where a new one begins: latest, earliest, group:NAME or a time.", "START"),
+    Option("name", "Name of the pipeline; default: the target's name.", "NAME"),
+    Option(
+        "from_",
+        "Start of a new pipeline: latest, earliest, group:NAME or a time; default latest.",
+        "START",
+    ),
     Option(
         "trigger",
-        "A round every 200ms, 1s …; available-now ends when all is read.",
+        "Time between rounds: 200ms, 1s, …; available-now writes what is there and ends.",
         "EVERY",
         default="200ms",
     ),
-    Option("group", "The group that shows how far it is; else playhead.live.NAME.", "GROUP"),
-    switch("drop_when_down", "Lose what comes while the target is away."),
-    switch("accept_loss", "Go on behind records that expired unread."),
-    switch("status", "How pipelines are; all, or the one named."),
-    switch("stop", "Stop the pipeline that is named, after its round."),
+    Option("group", "Consumer group that shows the progress; default playhead.live.NAME.", "GROUP"),
+    switch("drop_when_down", "Drop records that arrive while the target is away."),
+    switch("accept_loss", "Continue after records that expired before they were read."),
+    switch("status", "Show the status of all pipelines, or of one."),
+    switch("stop", "Stop a pipeline after its current round."),
     *TIME,
     DRY_RUN,
     YES,
@@ -259,22 +323,22 @@ LIVE = Options(
 _STANDBY = Argument("name", "The standby's name.", "NAME", completes="standbys")
 STANDBY_ADD = Options(
     _RUN,
-    Argument("name", "Letters, digits, - and _.", "NAME"),
+    Argument("name", "Name of the standby: letters, digits, - and _.", "NAME"),
     Argument("source", _AS_REPLAY, "SOURCE", completes="topics"),
     Argument("target", _AS_REPLAY, "TARGET"),
-    switch("replace", "Put it in the place of one of that name."),
-    switch("no_check", "Do not ask the servers now whether it would work."),
+    switch("replace", "Replace a standby with the same name."),
+    switch("no_check", "Do not check source, target and engine now."),
     DRY_RUN,
 )
 STANDBY_NAME = Options("Options", _STANDBY)
 STANDBY_RUN = Options(
-    _RUN, _STANDBY, switch("wait", "Wait while another run of it goes on."), DRY_RUN, YES
+    _RUN, _STANDBY, switch("wait", "Wait for the end of another run of this standby."), DRY_RUN, YES
 )
 STANDBY_REMOVE = Options("Options", _STANDBY, DRY_RUN, YES)
 STANDBY_WATCH = Options(
     "Options",
-    Argument("folder", "Where files are dropped.", "FOLDER", kind="file"),
-    switch("once", "Take the files that are there, then end."),
-    dry_run("Only show what the files there would trigger."),
+    Argument("folder", "Folder to watch for trigger files.", "FOLDER", kind="file"),
+    switch("once", "Run the files that are there, then end."),
+    dry_run("Only show what the files that are there would trigger."),
     YES,
 )

@@ -5,45 +5,50 @@ from playhead.options.shared import SANDBOX, TIME
 
 _OPTIONS = "Options"
 
-UP = Options(_OPTIONS, switch("fresh", "Throw the old data away first."), DRY_RUN, YES, *SANDBOX)
+UP = Options(_OPTIONS, switch("fresh", "Delete the old data first."), DRY_RUN, YES, *SANDBOX)
 DEMO = Options(
     _OPTIONS,
-    Option("cars", "How many drive.", "N", kind="number", default=20, low=1, high=99),
+    Option("cars", "Number of cars.", "N", kind="number", default=20, low=1, high=99),
     Option(
         "rate",
-        "Datagrams a second, of all.",
+        "Datagrams per second, of all cars together.",
         "N",
         kind="number",
         default=1_200,
         low=1,
         high=20_000,
     ),
-    Option("before", "How long all goes well.", "DURATION", default="15s"),
-    Option("outage", "How long the database is away.", "DURATION", default="15s"),
-    Option("after", "How long it is back when somebody looks.", "DURATION", default="8s"),
-    Option("seed", "How the cars drive.", "N", kind="number", default=0),
-    switch("headless", "Wait for nobody, also on a terminal."),
-    Option("folder", "For transcript and pictures; else beside the data.", "DIR", kind="file"),
+    Option("before", "Time before the outage.", "DURATION", default="15s"),
+    Option("outage", "Length of the outage.", "DURATION", default="15s"),
+    Option("after", "Time between the outage and the search for gaps.", "DURATION", default="8s"),
+    Option("seed", "Seed for the cars' data.", "N", kind="number", default=0),
+    switch("headless", "Do not wait for Enter on a terminal."),
+    Option(
+        "folder",
+        "Folder for transcript and pictures; default: beside the data.",
+        "DIR",
+        kind="file",
+    ),
     *SANDBOX,
 )
 DOCTOR = Options(
     _OPTIONS,
-    Option("topic", "Also look at this topic.", "TOPIC", completes="topics"),
-    Option("group", "Also look at this consumer group.", "GROUP", completes="groups"),
+    Option("topic", "Also check this topic.", "TOPIC", completes="topics"),
+    Option("group", "Also check this consumer group.", "GROUP", completes="groups"),
 )
-CONTEXT = Options(_OPTIONS, Argument("name", "The context's name.", "NAME", completes="contexts"))
+CONTEXT = Options(_OPTIONS, Argument("name", "Name of the context.", "NAME", completes="contexts"))
 CONTEXT_ADD = Options(
     _OPTIONS,
-    Argument("name", "The context's name.", "NAME"),
-    switch("read_only", "Refuse all writing."),
-    switch("production", "Have the target's name typed before writing."),
+    Argument("name", "Name of the context.", "NAME"),
+    switch("read_only", "Refuse every command that writes."),
+    switch("production", "Ask to type the target's name before every write."),
 )
-_ORIGIN = switch("origin", "Also where each value comes from.")
+_ORIGIN = switch("origin", "Also show where each value comes from.")
 CONTEXT_SHOW = Options(
     _OPTIONS,
     Argument(
         "name",
-        "Only what this context says; without it, every setting as a command would see it.",
+        "Show only the settings of this context; default: all settings as a command uses them.",
         "NAME",
         required=False,
         completes="contexts",
@@ -54,8 +59,10 @@ CONTEXT_SHOW = Options(
 CONFIG_SHOW = Options(_OPTIONS, _ORIGIN, *TIME)
 TRUST = Options(
     _OPTIONS,
-    Argument("folder", "A project's folder; this one.", "DIR", kind="file", required=False),
-    switch("shared", "Also a file that others own or can write."),
-    switch("remove", "Trust it no longer."),
-    switch("list_", "Only list what is trusted."),
+    Argument(
+        "folder", "Folder of the project; default: this one.", "DIR", kind="file", required=False
+    ),
+    switch("shared", "Also trust a file that other users own or can write."),
+    switch("remove", "Remove the trust."),
+    switch("list_", "Only list the trusted files."),
 )

@@ -14,17 +14,23 @@ OUTPUT = Options(
     "Output",
     Option(
         "form",
-        f"Form of the data: {', '.join(FORMATS)}.",
+        f"Format of the data: {', '.join(FORMATS)}.",
         "FORM",
         flags=("-o", "--output"),
         choices=FORMATS,
         default="table",
     ),
-    switch("quiet", "Only data and errors.", "-q", "--quiet"),
-    Option("verbose", "-vv adds tracebacks.", flags=("-v", "--verbose"), kind="count", default=0),
+    switch("quiet", "Print only data and errors.", "-q", "--quiet"),
+    Option(
+        "verbose",
+        "Print more; -vv adds tracebacks.",
+        flags=("-v", "--verbose"),
+        kind="count",
+        default=0,
+    ),
     Option(
         "progress",
-        f"Form of progress: {', '.join(PROGRESS)}.",
+        f"Format of progress: {', '.join(PROGRESS)}.",
         "FORM",
         choices=PROGRESS,
         default="auto",
@@ -35,14 +41,14 @@ CONNECTION = Options(
     setting("bootstrap_servers", "HOST:PORT", "-b"),
     Option(
         "context",
-        "A context by name.",
+        "Name of the context to use.",
         "NAME",
         flags=("-c", "--context"),
         completes="contexts",
     ),
     Option(
         "assignment",
-        "A Kafka client property, key=value; repeatable; -X list names them.",
+        "Kafka client property, key=value; repeatable; -X list prints all.",
         "KEY=VALUE",
         flags=("-X",),
         repeatable=True,
@@ -60,18 +66,24 @@ SPARK = Options(
 REGISTRY = Options(SERVERS, setting("schema_registry", "URL"))
 TIME = Options("Options", setting("timezone", "ZONE"))
 SANDBOX = Options(
-    "Options", Option("directory", "The sandbox's folder.", "FOLDER", flags=("--dir",))
+    "Options", Option("directory", "Folder of the sandbox.", "FOLDER", flags=("--dir",))
 )
 SEPARATORS = Options(
     "Options",
-    Option("headers_separator", "Between headers: ','.", "TEXT"),
-    Option("header_separator", "After a header's name: ':'.", "TEXT"),
+    Option("headers_separator", "Separator between headers; default ','.", "TEXT"),
+    Option("header_separator", "Separator after a header's name; default ':'.", "TEXT"),
 )
 """How headers stand in a line, read or written."""
 OPEN_TO_OTHERS = Options(
     "Options",
-    switch("anywhere", "Allow an address that others can reach.", "--listen-anywhere"),
-    Option("allow", "Who may connect then: 10.1.0.0/16; repeatable.", "NETWORK", repeatable=True),
+    switch(
+        "anywhere",
+        "Allow an address that other machines can reach; needs --allow.",
+        "--listen-anywhere",
+    ),
+    Option(
+        "allow", "Network that may connect: 10.1.0.0/16; repeatable.", "NETWORK", repeatable=True
+    ),
 )
 """Who may come to a port of ours."""
 

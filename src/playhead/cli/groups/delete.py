@@ -10,10 +10,10 @@ from playhead.options.shared import CONNECTION
 
 @command(DELETE, WAIT, CONSENT, CONNECTION)
 def delete(run: Run, group: list[str]) -> None:
-    """Delete groups with all they have committed; `playhead groups undo` brings the offsets back.
+    """Delete groups with their committed offsets; `playhead groups undo` restores the offsets.
 
-    With --topic the groups stay, and only what they have committed for these topics goes; a topic that
-    a group reads now is refused.
+    With --topic, the groups stay, and only their offsets for these topics are deleted. A topic that a
+    member reads is refused.
     """
     from playhead.cli.groups.confirm import confirm, desk
 
@@ -39,7 +39,7 @@ def delete(run: Run, group: list[str]) -> None:
 
 @command(GROUP, TOPICS, CONSENT, CONNECTION, now="playhead groups delete --topic")
 def delete_offsets(run: Run, group: str) -> None:
-    """Delete what a group has committed for some topics; a topic that it reads now is refused."""
+    """Delete the committed offsets of a group for some topics; topics in use are refused."""
     _delete_offsets(run, [group])
 
 

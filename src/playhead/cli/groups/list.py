@@ -42,10 +42,10 @@ def list_(run: Run, state: str | None, kind: str | None) -> None:
 
 @command(rows.DESCRIBE, CONNECTION)
 def describe(run: Run, group: list[str], all_groups: bool, members: bool, no_times: bool) -> None:
-    """Show how far groups are behind: committed offset, end, lag in records and in time.
+    """Show the lag of groups: committed offset, end, lag in records and in time.
 
-    Where nothing is committed the lag is null, never 0. The time lag is how long the next record has
-    been waiting. With --members it shows who reads for them instead.
+    Where nothing is committed, the lag is null, not 0. The time lag is how long the next record has
+    been waiting. With --members, show the members instead.
     """
     if members and no_times:
         raise UsageError("--members and --no-times contradict each other")
@@ -86,7 +86,7 @@ def _show_members(
 
 @command(rows.GROUP, CONNECTION, now="playhead groups describe --members")
 def members(run: Run, group: str) -> None:
-    """Show who reads for a group: client, host, assignment, and how long its session lasts."""
+    """Show the members of a group: client, host, assignment and session timeout."""
     from playhead.kafka.admin.client import Admin
 
     connection = run.configuration().kafka()

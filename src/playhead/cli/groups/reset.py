@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @command(RESET, MODE, SCOPE, WAIT, CONSENT, TIME, CONNECTION)
 def reset(run: Run, group: list[str]) -> None:
-    """Move where groups go on: plan, question, snapshot, write, and a look back.
+    """Change the committed offsets of groups: plan, confirm, snapshot, write, check.
 
-    The plan shows before and after of every partition, how many records come again or are skipped, and
-    from which times. Only groups for which nobody reads; `playhead groups undo` takes it back.
+    The plan shows the offsets before and after for each partition, how many records will be delivered
+    again or skipped, and their times. Only groups without members can be changed. `playhead groups undo`
+    restores the offsets.
     """
     values = run.values
     if values["dry_run"] and values["execute"]:
@@ -44,7 +45,7 @@ def reset(run: Run, group: list[str]) -> None:
 
 @command(CLONE, SCOPE, WAIT, CONSENT, CONNECTION)
 def clone(run: Run, group: str, other: str, through: str | None) -> None:
-    """Give another group the offsets of GROUP; with --through, those of the copy a replay made."""
+    """Copy the offsets of GROUP to another group; with --through, for the copy of a replay."""
     from playhead.cli.groups.confirm import cloned, desk
 
     scope = scope_of(run)

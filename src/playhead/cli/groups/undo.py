@@ -12,10 +12,10 @@ from playhead.options.shared import CONNECTION
 
 @command(UNDO, WAIT, CONSENT, CONNECTION)
 def undo(run: Run, group: str, snapshot_id: str | None, list_: bool) -> None:
-    """Put back what a group had committed before its last reset, clone or deletion here.
+    """Restore the offsets from before the last reset, clone or deletion on this machine.
 
-    Partitions for which nothing was committed have nothing committed again, and a group that the change
-    had made is gone again.
+    Partitions without a committed offset have none again, and a group that the change created is
+    deleted.
     """
     from playhead.cli.groups.confirm import confirm, desk
 

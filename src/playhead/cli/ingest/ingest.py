@@ -29,10 +29,10 @@ _LETTERS_SHARE = 4
 
 @command(INGEST, RECORDS, SENDING, LISTENING, TELLING, CONNECTION)
 def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
-    """Datagrams that arrive at a port become records of a topic, until Ctrl-C.
+    """Receive UDP datagrams and write each as a record into a topic, until Ctrl-C.
 
-    All are counted: delivered, refused, dropped or failed, and those that the kernel dropped. Exit
-    code 1 when anything that reached the port is in no topic.
+    Every datagram is counted: delivered, refused, dropped, failed, or dropped by the kernel. Exit
+    code 1 if a datagram that reached the port is in no topic.
     """
     from playhead.host.networks import Networks, need_allowed
     from playhead.ingest.loop import Ingest

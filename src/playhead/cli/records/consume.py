@@ -32,10 +32,10 @@ def consume(
     grep_key: str | None,
     most: int | None,
 ) -> None:
-    """Print records: values as lines, --show for more of each; -o jsonl for whole records.
+    """Print records: values as lines, more fields with --show, whole records with -o jsonl.
 
-    Without a span, all that the topics hold now. Stops at the end of the span, and says how many
-    offsets it scanned and why it stopped. Joins no group, commits nothing, sees only what is committed.
+    Without a span, all records up to now. Stops at the end of the span, and prints how many offsets it
+    scanned and why it stopped. Joins no group, commits nothing, and shows committed records only.
     """
     from playhead.kafka.read.scan import Scan
 

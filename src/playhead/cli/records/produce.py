@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @command(PRODUCE, LINES, DELIVERY, CONNECTION)
 def produce(run: Run, topic: str, file: Path | None, on_error: str, dry_run: bool) -> None:
-    """Send lines from a file or stdin into a topic; says how many arrived, and which did not.
+    """Write lines from a file or stdin into a topic, and report which records failed.
 
-    Each line is a value; --with says what else it has. JSON Lines are whole records, as `consume -o
-    jsonl` writes them. Exit code 1 when any record failed.
+    Each line is a value; --with names fields before it. JSON Lines are whole records, as from `consume
+    -o jsonl`. Exit code 1 if a record failed.
     """
     lines = reading(run)
     configuration = run.configuration()

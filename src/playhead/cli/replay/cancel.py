@@ -11,9 +11,9 @@ _LOOK_EVERY_S = 0.1
 
 @command(CANCEL)
 def cancel(run: Run, replay_id: str, wait: float) -> None:
-    """Ask a replay that runs here to stop at its next slice boundary, and wait until it has.
+    """Stop a running replay of this machine after its current slice, and wait for it.
 
-    What is committed stays; `playhead resume` goes on from there.
+    Committed records stay; `playhead resume` continues the replay.
     """
     journal = Journal()
     found = journal.find(replay_id)

@@ -30,12 +30,12 @@ _UNSAID = unset((SPAN, *RULES))
 
 @command(GAPS, CLOSING_GAPS, _SPAN, ZONE, TRANSFORM, *_RULES, MACHINE, CONNECTION, REGISTRY, SPARK)
 def gaps(run: Run, source: str, target: str) -> None:
-    """Find the offsets of SOURCE that are not in TARGET, and with --replay close exactly these gaps.
+    """Find the offsets of SOURCE that are not in TARGET; with --replay, fill exactly these gaps.
 
-    A table with columns _partition and _offset is asked which offsets it has, in one pass; others
-    are compared by key (--by key --key COLS), or by what the ledger says was committed. Of what is
-    not there the log is asked for records and times: what is compacted, aborted or a marker is no
-    gap, and what is younger than --settle is not missing yet. Exit code 4 when something is missing.
+    A table with columns _partition and _offset is compared by offsets, in one pass; others by key
+    (--by key --key COLS) or by the ledger. Missing offsets are then read in the log: compacted and
+    aborted records and markers are not a gap, and records younger than --settle are not missing yet.
+    Exit code 4 if records are missing.
     """
     from playhead.gaps.search import Search
 

@@ -19,9 +19,9 @@ from playhead.request import Request
 def replay(run: Run, source: str, target: str) -> None:
     """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.
 
-    A time without a zone is UTC. Without a span it is all that SOURCE holds now. The plan is shown
-    and asked about first; the proof goes to stdout. Exit code 4 when the proof does not add up, 5
-    when stopped before the end.
+    Without a span, the whole log. Times without a zone are UTC. The command shows its plan and asks
+    before it writes; the proof goes to stdout. Exit code 4 if the proof does not add up, 5 if stopped
+    before the end.
     """
     asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
     replay_id = _checked(run.values["replay_id"])

@@ -12,11 +12,11 @@ from playhead.replay.journal import Journal
 def resume(
     run: Run, replay_id: str, target: str | None, source: str | None, yes: bool, trust_ledger: bool
 ) -> None:
-    """Go on with a replay: its plan minus what its target's ledger has.
+    """Continue a replay: its plan minus what is in its target's ledger.
 
-    The servers are those it was started with, unless others are named. A replay that is finished
-    reads and writes nothing and shows its proof again. One that this machine does not know goes on
-    from the ledger of its TARGET; then its servers are named here, and with --yes its source.
+    It uses the servers it was started with, unless you name others. A finished replay writes nothing
+    and shows its proof again. A replay of another machine continues from the ledger of TARGET; name its
+    servers and, with --yes, its source.
     """
     if target is None:
         resume_saved(run, Journal().find(replay_id), yes=yes, trusts_ledger=trust_ledger)

@@ -18,7 +18,8 @@ _ANSWERS_WITHIN_S = 5.0
 def runs(run: Run, replay_id: str | None) -> None:
     """List the replays of this machine, the latest first; or show one with its plan and proof.
 
-    Of one that is not done, the ledger in its target is asked how far it is; the list asks nobody.
+    For an unfinished replay, the progress comes from the ledger in its target; the list connects to no
+    server.
     """
     journal = History()
     triggers = journal.triggers()

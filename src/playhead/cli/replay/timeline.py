@@ -17,12 +17,12 @@ _BY_TIME = SPAN.only("from_", "to", "for_", "last")
 
 @command(TIMELINE, _BY_TIME, ZONE, CONNECTION)
 def timeline(run: Run, topic: str, buckets: int | None, picture: Path | None) -> None:
-    """Count the records of TOPIC by their time, and draw the counts, without reading them all.
+    """Draw the number of records of TOPIC over time, without reading them all.
 
-    Kafka is asked at which offset each bucket begins in each partition. So the counts are
-    approximate: a transaction's marker counts as a record, what was compacted away may count, and a
-    record out of order counts where it stands; a short look says when clocks disagree. Without a span
-    it is from the first record to the last.
+    Kafka returns the offset at which each bucket begins in each partition, so the counts are
+    approximate: transaction markers count as records, compacted records may count, and a record out of
+    order counts at its position in the log. A note says if clocks disagree. Without a span, from the
+    first record to the last.
     """
     found = _asked(run, _endpoint(topic), _checked(run, buckets))
     _show(run, found)

@@ -22,15 +22,14 @@ _UNSAID = unset(RULES)
 def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 
-    Each record is the same, different, or one of which it cannot be told; dead letters are read back
-    too. "verified" is said only when all are the same, else the exit code is 4. Nothing is written.
+    Each record is the same, different or unknown; dead letters are compared too. The verdict is
+    "verified" only if all are the same, otherwise the exit code is 4. Nothing is written.
 
-    A run that this machine does not know is verified with ID and TARGET, by the plan in the ledger
-    there; its servers are named here, and with --source what it reads.
+    To verify a run of another machine, pass ID, TARGET and --source; the plan comes from the ledger in
+    TARGET, the servers from your settings.
 
-    Without a run, with SOURCE and TARGET: archives are compared record by record, tables row by row
-    (rows that no record of the span accounts for are not looked for), copies of topics by counts and
-    a checksum of each topic.
+    Without a run, pass SOURCE and TARGET: archives are compared record by record, tables row by row
+    (except rows that belong to no record of the span), copies of topics by counts and a checksum.
     """
     if source is not None and (target is None or ":" in replay_id):
         raise UsageError("--source goes with ID and TARGET", hint="playhead verify SOURCE TARGET")

@@ -18,16 +18,16 @@ _READ = re.compile(r"""file:[^"';]*|\$\{\w+\}""")
 
 @command(CONFIG_SHOW, CONNECTION, SPARK, now="playhead context show")
 def show(run: Run, origin: bool) -> None:
-    """Print every setting as a command with the same options would see it; secrets are hidden."""
+    """Print every setting as a command with the same options uses it; secrets are hidden."""
     show_settings(run, origin=origin)
 
 
 @command(TRUST)
 def trust(run: Run, folder: Path | None, shared: bool, remove: bool, list_: bool) -> None:
-    """Let a project's playhead.toml name servers, logins and engines, as it is now.
+    """Allow a project's playhead.toml, in its present form, to name servers, logins and engines.
 
-    It comes with a clone, from anybody: read it first. Untrusted it may set no more than timezone,
-    spark_memory, read_only and production. When it changes, it has to be trusted again.
+    Read it first: it comes with the clone, from its author. Without trust it may set only timezone,
+    spark_memory, read_only and production. After a change it has to be trusted again.
     """
     if list_:
         _list_trusted(run)

@@ -24,7 +24,7 @@ _BARE_KEY = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-
 
 @command()
 def list_(run: Run) -> None:
-    """List the contexts; * marks the one that counts when none is named."""
+    """List the contexts; * marks the one that commands use by default."""
     chosen = configure({}).context
     rows = [
         {
@@ -43,10 +43,10 @@ def list_(run: Run) -> None:
 
 @command(CONTEXT_SHOW, CONNECTION, SPARK)
 def show(run: Run, name: str | None, origin: bool) -> None:
-    """Print every setting as a command with the same options would see it, or what a context says.
+    """Print every setting as a command with the same options uses it, or those of a context.
 
-    Secrets are hidden. Strongest first: flag, -X, environment, playhead.toml of the project, context,
-    default. Without NAME, exit code 2 when commands would refuse what is set.
+    Secrets are hidden. Strongest first: option, -X, environment, playhead.toml of the project, context,
+    default. Without NAME, exit code 2 if commands would refuse the settings.
     """
     if name is None:
         show_settings(run, origin=origin)
@@ -74,7 +74,7 @@ def show_settings(run: Run, *, origin: bool) -> None:
 
 @command(CONTEXT)
 def use(run: Run, name: str) -> None:
-    """Choose the context that counts when none is named."""
+    """Choose the context that commands use by default."""
     known = contexts()
     if name not in known:
         raise UnknownContext(name, chosen_by="the command line", known=sorted(known))
@@ -86,7 +86,7 @@ def use(run: Run, name: str) -> None:
 
 @command(CONTEXT_ADD, CONNECTION)
 def add(run: Run, name: str, read_only: bool, production: bool) -> None:
-    """Write a new context to the end of the user's config.toml; keep secrets as ${ENV} or file:."""
+    """Add a context at the end of the user's config.toml; write secrets as ${ENV} or file:."""
     if not set(name) <= _BARE_KEY or not name:
         raise UsageError(f"{name!r} cannot be a context's name", hint="letters, digits, - and _")
     if name == SANDBOX:

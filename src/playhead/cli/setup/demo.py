@@ -29,8 +29,8 @@ Tell = Callable[[str], None]
 def demo(run: Run) -> None:
     """Cars send, a pipeline writes, the database loses power: find the gap, fill it, prove it.
 
-    All on real servers in a folder of their own, so a sandbox that is up is not touched, and by the
-    very commands that it prints. Exit code 4 when in the end a row is missing, or there twice.
+    Runs real servers in a folder of its own, and the commands that it prints; a running sandbox is not
+    touched. Exit code 4 if at the end a row is missing or duplicated.
     """
     from playhead.demo.afternoon import Afternoon
 

@@ -32,9 +32,9 @@ def fetch_jars(run: Run) -> None:
 
 @command(UP)
 def up(run: Run, fresh: bool, dry_run: bool, yes: bool) -> None:
-    """Start what does not run; data and addresses stay from run to run.
+    """Start the servers that are not running; data and addresses stay from run to run.
 
-    While it is up it is the context `sandbox`, and the one that counts when no other is chosen.
+    While it is up, it is the context `sandbox`, which commands use if no other is chosen.
     """
     sandbox = chosen(run)
     if dry_run:
@@ -70,7 +70,7 @@ def _say_what_up_would_do(run: Run, sandbox: Sandbox, fresh: bool) -> None:
 
 @command(SANDBOX)
 def down(run: Run) -> None:
-    """Stop the servers; the data stay."""
+    """Stop the servers, and keep their data."""
     sandbox = chosen(run)
     stopped = sandbox.down(say=run.output.say)
     run.output.say(f"stopped {' and '.join(stopped)}" if stopped else "nothing was running")
@@ -78,7 +78,7 @@ def down(run: Run) -> None:
 
 @command(SANDBOX)
 def status(run: Run) -> None:
-    """Say which servers run and where; exit code 1 when not both do."""
+    """Show which servers run, and their addresses; exit code 1 unless both run."""
     found = chosen(run).status()
     _emit(run, found)
     if not found.is_up:
@@ -87,7 +87,7 @@ def status(run: Run) -> None:
 
 @command(SANDBOX)
 def env(run: Run) -> None:
-    """Print shell exports that lead any program to the sandbox: eval "$(playhead sandbox env)"."""
+    """Print shell exports with the sandbox's addresses: eval "$(playhead sandbox env)"."""
     found = chosen(run).status()
     if found.endpoints is None or not found.is_up:
         raise SandboxError(

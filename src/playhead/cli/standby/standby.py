@@ -40,10 +40,10 @@ _WORDS = SPAN.without("lateness", "read_on")
 def add(
     run: Run, name: str, source: str, target: str, replace: bool, no_check: bool, dry_run: bool
 ) -> None:
-    """Keep a replay under NAME, with every rule of `playhead replay` and without a span.
+    """Save a replay under NAME, with all rules of `playhead replay` and without a span.
 
-    The replay is planned once over all that is there, and what would refuse it refuses it now. A
-    context is kept by its name; a secret never is.
+    The replay is planned once over the whole log, so that errors appear now. A context is saved by its
+    name; secrets are never saved.
     """
     standbys = Standbys()
     if name in standbys.names() and not replace:
@@ -66,7 +66,7 @@ def add(
 
 @command()
 def list_(run: Run) -> None:
-    """List the standbys, and how the last run of each ended."""
+    """List the standbys, with the outcome of the last run of each."""
     standbys, rows = Standbys(), []
     runs = Counter(standby for standby, _ in History().triggers().values())
     for name in standbys.names():
@@ -81,7 +81,7 @@ def list_(run: Run) -> None:
 
 @command(STANDBY_NAME)
 def show_(run: Run, name: str) -> None:
-    """Print a standby: its ends, its rules, and how its servers are named."""
+    """Print a standby: source, target, rules and settings of its servers."""
     found = Standbys().get(name).as_document()
     told = {**found, **found["request"], **found["servers"]}
     for nested in ("request", "servers", "version"):
@@ -94,8 +94,9 @@ def show_(run: Run, name: str) -> None:
 def run_(run: Run, name: str, wait: bool, dry_run: bool, yes: bool) -> None:
     """Run a standby over a span.
 
-    The plan is shown and asked about first; the proof goes to stdout. Each run has an id and a consumer
-    group of its own, and one goes on at a time. `playhead resume ID` goes on with one that stopped.
+    The command shows its plan and asks before it writes; the proof goes to stdout. Each run has an ID
+    and a consumer group of its own. Only one run is active at a time. `playhead resume ID` continues a
+    stopped run.
     """
     found = Standbys().get(name)
     words = {row.name.rstrip("_"): run.values[row.name] for row in _WORDS}
@@ -117,7 +118,7 @@ def run_(run: Run, name: str, wait: bool, dry_run: bool, yes: bool) -> None:
 
 @command(STANDBY_NAME)
 def history(run: Run, name: str) -> None:
-    """List a standby's runs, the latest first: trigger, span and outcome of each."""
+    """List the runs of a standby, the latest first: trigger, span and outcome of each."""
     found = History().of(name)
     if not found:
         Standbys().get(name)  # one that was removed still has its history

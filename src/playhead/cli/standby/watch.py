@@ -29,8 +29,8 @@ def watch(run: Run, folder: Path, once: bool, dry_run: bool, yes: bool) -> None:
     """Run a standby for each file that appears in FOLDER.
 
     NAME.json or NAME-anything.json, with {"from": …, "to": …}, {"last": "2h"} or {"offsets": …} in it,
-    triggers NAME and goes to done/ or failed/ with its outcome beside it. What a killed watcher has left
-    is resumed. Ctrl-C stops at a slice boundary, with exit code 5 when a run is under way.
+    triggers NAME and moves to done/ or failed/ with its outcome beside it. Runs of a killed watcher are
+    resumed. Ctrl-C stops after the current slice, with exit code 5 if a run is active.
     """
     if dry_run:
         rows = [_meant(file) for file in dropped_files(folder)]

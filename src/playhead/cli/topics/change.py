@@ -30,7 +30,7 @@ def create(
     if_not_exists: bool,
     dry_run: bool,
 ) -> None:
-    """Make a topic, and return when it can be written to. What is not said, the brokers decide."""
+    """Create a topic, and return when it can be written to. The brokers decide missing settings."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.topics import NewShape, TopicExists, describe_topics
     from playhead.kafka.admin.topics import create as make
@@ -89,10 +89,9 @@ def alter(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Add partitions, change settings: shows before and after, then asks.
+    """Add partitions or change settings: show before and after, then ask.
 
-    More partitions move keys: records of a key that come later may be in another partition than
-    those before.
+    More partitions move keys: later records of a key may be in another partition than earlier ones.
     """
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.offsets import NoSuchTopic
@@ -126,9 +125,9 @@ def alter(
 
 @command(rows.DELETE, CONNECTION)
 def delete(run: Run, topics: list[str], if_exists: bool, dry_run: bool, yes: bool) -> None:
-    """Delete topics with all that is in them: shows what goes, has each name typed.
+    """Delete topics with all their records: show them, and ask to type each name.
 
-    In a script --yes stands in for the name, but not where the context is marked production.
+    In a script, --yes replaces the name, but not in a context marked production.
     """
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.offsets import bounds_of, describe, describe_those, places_of

@@ -45,11 +45,11 @@ def _need_pattern(pattern: str | None) -> None:
 
 @command(rows.DESCRIBE, CONNECTION)
 def describe(run: Run, topics: list[str]) -> None:
-    """Show leaders, replicas and in-sync replicas of each partition; settings, and who set them.
+    """Show leaders, replicas and in-sync replicas of each partition; settings and their origin.
 
-    A table shows the settings that were set on the topic; --configs, and -o json, all of them. With
-    --sizes it shows bytes on disk, with --offsets each partition's ends: an end is the offset that the
-    next record gets, and at the last stable one the first open transaction begins.
+    The table has the settings of the topic; --configs and -o json have all. --sizes shows bytes on
+    disk. --offsets shows start and end of each partition: the end is the offset of the next record, and
+    the last stable offset is the start of the first open transaction.
     """
     values = run.values
     kinds = [f"--{name}" for name in ("configs", "sizes", "offsets") if values[name]]
@@ -173,7 +173,7 @@ def _sums(rows: list[dict[str, object]], columns: tuple[str, ...]) -> list[dict[
 
 @command(rows.OFFSETS, CONNECTION, now="playhead topics describe --offsets")
 def offsets(run: Run, topics: list[str], at: str | None) -> None:
-    """Show the offsets at which each partition begins and ends, and that of a time."""
+    """Show start and end offset of each partition, and the offset of a time."""
     _show_offsets(run, topics, at)
 
 

@@ -20,9 +20,9 @@ _PATIENCE_S = 60.0
 def trim(
     run: Run, topic: str, to: str | None, offsets: str | None, dry_run: bool, yes: bool
 ) -> None:
-    """Delete the oldest records, Kafka's delete-records: shows which offsets go, then asks.
+    """Delete the oldest records (Kafka's delete-records): show the offsets, then ask.
 
-    A topic that is only compacted refuses it. Reads the new starts back and compares.
+    A topic that is only compacted refuses it. The new start offsets are read again and compared.
     """
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.offsets import bounds_of, describe, places_of

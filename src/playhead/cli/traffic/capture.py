@@ -34,10 +34,10 @@ _SEVERAL = list[str] | None
 
 @command(CAPTURE, PLACES, COPYING, TELLING)
 def capture(run: Run, dry_run: bool) -> None:
-    """A proxy before Kafka that writes down what passes through it, until Ctrl-C.
+    """Run a proxy in front of Kafka that records the traffic, until Ctrl-C.
 
-    Clients that use its address see the same cluster, each broker behind a port here. Requests and
-    responses go into FOLDER/raw.jsonl, records decoded. Exit code 1 when a pair is missing there.
+    Clients that use its address see the same cluster, each broker behind a port of the proxy. Requests
+    and responses go into FOLDER/raw.jsonl, with decoded records. Exit code 1 if a pair is missing there.
     """
     from playhead.capture.proxy import Proxy
     from playhead.capture.snapshot_writer import claim

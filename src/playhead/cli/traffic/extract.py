@@ -26,11 +26,11 @@ def extract(
     all_records: bool,
     snapshot_option: str | None,
 ) -> None:
-    """Take values out of SNAPSHOT: one row for each pair that has something at every --path.
+    """Extract values from SNAPSHOT: one row for each pair with a value at every --path.
 
-    A path goes through base64 and JSON in texts; `#` and `*` give all elements as JSON. The last
-    column is the pair's UUID. With --all-records a row is a record of Kafka: topic, partition, offset,
-    times, key, value, headers; as JSON Lines `playhead produce --format jsonl` takes them.
+    A path can continue inside base64 and JSON texts; `#` and `*` return all elements as JSON. The last
+    column is the pair's UUID. With --all-records, a row is a record: topic, partition, offset, times,
+    key, value, headers. `playhead produce --format jsonl` accepts them as JSON Lines.
     """
     name = _one_snapshot(snapshot, snapshot_option)
     if all_records:
