@@ -79,8 +79,12 @@ class Engine:
         driver.mourners.append(die)
         for work in works:
             work.start()
+
+        def has_news() -> bool:
+            return is_cancelled() or any(map(Work.has_news, works))
+
         while not all(work.is_over for work in works):
-            one.wait(lambda: is_cancelled() or any(work.has_news() for work in works), None)
+            one.wait(has_news, None)
             failure: BaseException | None = TaskLost("cancelled") if is_cancelled() else None
             for work in works:
                 failure = failure or work.heed()

@@ -28,13 +28,19 @@ class _Answer:
         return self._value
 
 
+class _Description(SimpleNamespace):
+    """One and the same object is one and the same answer."""
+
+    __hash__ = object.__hash__
+
+
 @lru_cache(maxsize=1024)
-def _description(name: str, topic_id: str, count: int) -> SimpleNamespace:
+def _description(name: str, topic_id: str, count: int) -> _Description:
     leader = SimpleNamespace(id=1, host="broker", port=9092)
     partitions = [
         SimpleNamespace(id=n, leader=leader, replicas=[leader], isr=[leader]) for n in range(count)
     ]
-    return SimpleNamespace(name=name, topic_id=topic_id, partitions=partitions, is_internal=False)
+    return _Description(name=name, topic_id=topic_id, partitions=partitions, is_internal=False)
 
 
 _DEFAULTS = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, wraps
 from json.encoder import c_make_encoder, encode_basestring, encode_basestring_ascii
@@ -72,7 +73,11 @@ def _manager_of(real: Any) -> Any:
 
 def _as_dict(it: Any) -> dict[str, Any]:
     """A dataclass with all that is in it; only lists and the like are copied."""
-    return {name: _plain(getattr(it, name)) for name in _names(type(it)) or ()}
+    found = {name: getattr(it, name) for name in _names(type(it)) or ()}
+    for name, held in found.items():
+        if type(held) not in _ATOMS:
+            found[name] = _plain(held)
+    return found
 
 
 def _replaced(it: Any, /, **changes: Any) -> Any:
@@ -85,10 +90,13 @@ def _plain(held: Any) -> Any:
     kind = type(held)
     if kind in _ATOMS:
         return held
-    if kind in (tuple, list):
-        return kind(map(_plain, held))
+    if kind is tuple or kind is list:
+        return kind([each if type(each) in _ATOMS else _plain(each) for each in held])
     if kind is dict:
-        return {_plain(name): _plain(each) for name, each in held.items()}
+        return {
+            name if type(name) in _ATOMS else _plain(name): _plain(each)
+            for name, each in held.items()
+        }
     if hasattr(kind, "_fields"):
         return kind(*map(_plain, held))
     return copy.deepcopy(held) if _names(kind) is None else _as_dict(held)
@@ -115,8 +123,12 @@ def remember(owner: Any, *names: str) -> None:
         held = owner.__dict__[name]
         if isinstance(held, classmethod):
             setattr(owner, name, classmethod(lru_cache(maxsize=512)(held.__func__)))
-        else:
-            setattr(owner, name, lru_cache(maxsize=512)(held))
+            continue
+        kept = lru_cache(maxsize=512)(held)
+        for module in [owner, *sys.modules.values()]:
+            # Others have imported it by its name.
+            if vars(module).get(name) is held:
+                setattr(module, name, kept)
 
 
 _said: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -158,4 +170,19 @@ def _dumps(document: Any, *, indent: Any = None, **how: Any) -> str:
     return "".join(_encoder(*how.items())(document, 0))
 
 
-JSON = SimpleNamespace(**{**vars(json), "dumps": _dumps})
+_DECODER = json.JSONDecoder()
+
+
+def _loads(text: Any, **how: Any) -> Any:
+    """At once what is a document and nothing else; all the rest takes the long way."""
+    if type(text) is str and not how:
+        try:
+            document, end = _DECODER.scan_once(text, 0)
+        except StopIteration:
+            end = -1
+        if end == len(text):
+            return document
+    return json.loads(text, **how)
+
+
+JSON = SimpleNamespace(**{**vars(json), "dumps": _dumps, "loads": _loads})

@@ -34,7 +34,8 @@ from playhead import secrets
 from playhead.config.context import Configuration
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import Endpoint
-from playhead.kafka.admin import clients
+from playhead.kafka.admin import clients, offsets
+from playhead.kafka.write import ledger_keys
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.replay.journal import Journal as RealJournal
@@ -90,6 +91,8 @@ def _lighten() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("playhead.") and module.__dict__.get("json") is json:
             module.json = lighten.JSON  # type: ignore[attr-defined]
+    # Whom it would warn that nothing is encrypted is not here.
+    clients._warn = lambda _: None
     lighten.keep(Plan, "as_document", "as_json", "digest")
     lighten.keep(Request, "said", "as_document")
     lighten.keep(Configuration, "kafka")
@@ -98,6 +101,8 @@ def _lighten() -> None:
     lighten.remember(Entry, "from_json")
     lighten.remember(Endpoint, "parse")
     lighten.remember(secrets, "passwords_in", "without_password")
+    lighten.remember(offsets, "_description", "check_topic")
+    lighten.remember(ledger_keys, "terms_key", "names_key", "parsed", "prefix_of")
 
 
 def _read_json(held: Any, read_options: Any, parse_options: Any) -> Any:

@@ -110,8 +110,14 @@ class Scheduler:
         """Let tasks run; to be called by none of them. It is over by tasks that end, and timers that fire."""
         is_changed = True
         while not (is_changed and is_over()):
-            is_changed, now_ns = self._fire(), self.now_ns
-            ready = [each for each in self._tasks if each.is_ready(now_ns)]
+            timers = self._timers
+            is_changed = bool(timers) and timers[0][0] <= self.now_ns and self._fire()
+            now_ns = self.now_ns
+            ready = [
+                each
+                for each in self._tasks
+                if (each.until is None and each.deadline_ns is None) or each.is_ready(now_ns)
+            ]
             if not ready:
                 if not (is_changed and is_over()):
                     self._advance()
@@ -191,7 +197,7 @@ class Scheduler:
             raise Killed
         if self.switches and len(self._tasks) > 1 and choices.happens(self.switches):
             self._leave(task)
-        elif self._timers:
+        elif self._timers and self._timers[0][0] <= self.now_ns:
             self._fire()
 
     def sleep(self, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """The statements by which staged rows come into a table."""
 
 import re
+from functools import lru_cache
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ def value_of(text: str, row: Row, alias: str = "s") -> Any:
     return compiled(text)({alias: row, "": row})
 
 
-def _listed(text: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _listed(text: str) -> tuple[str, ...]:
     """Parts between commas that stand in no parentheses."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(text):
@@ -36,7 +38,7 @@ def _listed(text: str) -> list[str]:
         if char == "," and depth == 0:
             parts.append(text[start:at].strip())
             start = at + 1
-    return [*parts, text[start:].strip()]
+    return (*parts, text[start:].strip())
 
 
 def _first_names(text: str) -> list[str]:

@@ -19,7 +19,7 @@ def need_kinds(held: Any, where: str) -> None:
 
 
 def _fits(value: Any, hint: Any, where: str) -> bool:
-    origin, inner = get_origin(hint), get_args(hint)
+    origin, inner = _parts(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, each, where) for each in inner)
     if origin is Literal:
@@ -52,6 +52,11 @@ def _fits_all(value: Any, origin: Any, inner: tuple[Any, ...], where: str) -> bo
             _fits(each, hint, where) for each, hint in zip(value, inner, strict=True)
         )
     return all(_fits(each, inner[0], f"{where}[{n}]") for n, each in enumerate(value))
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
 
 
 @cache

@@ -12,7 +12,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import OffsetSpec, TopicDescription
 
 from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
@@ -101,14 +101,19 @@ def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
                 if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
                 raise
-            numbers = sorted(partition.id for partition in said.partitions)
-            leaders = {
-                partition.id: (leader.id, f"{leader.host}:{leader.port}")
-                for partition in said.partitions
-                if (leader := partition.leader) is not None and leader.id >= 0
-            }
-            found[topic] = Described(str(said.topic_id), tuple(numbers), leaders)
+            found[topic] = _description(said)
     return found
+
+
+def _description(said: TopicDescription) -> Described:
+    leaders = {
+        partition.id: (leader.id, f"{leader.host}:{leader.port}")
+        for partition in said.partitions
+        if (leader := partition.leader) is not None and leader.id >= 0
+    }
+    return Described(
+        str(said.topic_id), tuple(sorted(each.id for each in said.partitions)), leaders
+    )
 
 
 def places_of(described: Mapping[str, Described]) -> list[Place]:
