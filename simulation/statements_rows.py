@@ -1,8 +1,8 @@
 """The statements by which staged rows come into a table."""
 
 import re
-from functools import lru_cache
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from simulation.database import Link, Row, Table, refusal
