@@ -76,7 +76,7 @@ def test_the_session_of_another_thread_is_taken_as_it_is(spark: "SparkSession") 
 def start(program: str, **more: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", program],
-        env=os.environ | {"PLAYHEAD_AOT_CACHE": "off"} | more,
+        env=os.environ | more,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -134,7 +134,8 @@ def test_a_command_that_ends_while_its_jvm_boots_leaves_nothing_behind(tmp_path:
         "Thread(target=launched.wait, daemon=True).start()\n"
         "print(launched.process.pid)\n"
     )
-    out, err = start(program, TMPDIR=str(tmp_path)).communicate(timeout=WITHIN_S)
+    without_cache = {"PLAYHEAD_AOT_CACHE": "off", "TMPDIR": str(tmp_path)}
+    out, err = start(program, **without_cache).communicate(timeout=WITHIN_S)
     assert out, err
     assert eventually(lambda: not is_running(int(out)))
     assert not list(tmp_path.iterdir()), "a JVM would write a secret there"
@@ -146,7 +147,7 @@ def test_a_jvm_that_cannot_start_is_said_with_its_own_words(servers_folder: Path
         "try:\n    session.session('x', memory='1x')\n"
         "except Exception as exc:\n    print(type(exc).__name__, exc, '|', exc.hint)\n"
     )
-    out, _ = start(program).communicate(timeout=WITHIN_S)
+    out, _ = start(program, PLAYHEAD_AOT_CACHE="off").communicate(timeout=WITHIN_S)
     assert "EngineDidNotStart" in out
     assert "Invalid maximum heap size" in out
     assert "engine-" in out, "the log is named"
