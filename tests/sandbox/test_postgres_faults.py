@@ -133,8 +133,9 @@ def test_raised_at(table: Table, point: str) -> None:
     assert assert_whole_slices(table) == 3
 
 
-@pytest.mark.torture
-@pytest.mark.parametrize("passing", [1, 2, 3])
+@pytest.mark.parametrize(
+    "passing", [1, *(pytest.param(later, marks=pytest.mark.torture) for later in (2, 3))]
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(table: Table, point: str, passing: int) -> None:
     dead = killed_at(table, f"{point}#{passing}")
