@@ -114,7 +114,8 @@ def _closing(text: str) -> list[str]:
 def main(words: list[str]) -> int:
     board, begun = Board(), time.monotonic()
     lanes = [Lane(word.split(), board.report) for word in words]
-    sys.stdout.reconfigure(errors="replace")  # a terminal may know fewer characters than the targets
+    # A terminal may know fewer characters than the targets print.
+    sys.stdout.reconfigure(errors="replace")
     # A CI that gives up sends SIGTERM; what was started has to end then, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor(len(lanes)) as pool:
