@@ -32,6 +32,7 @@ class Lane:
     process: "subprocess.Popen[bytes] | None" = None
     output: "IO[bytes] | None" = None
     is_ended: threading.Event = field(default_factory=threading.Event)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         for target in self.targets:
@@ -42,13 +43,16 @@ class Lane:
     def _run_one(self, target: str) -> None:
         with tempfile.TemporaryFile() as output:
             begun = time.monotonic()
-            self.process = subprocess.Popen(
-                [os.environ.get("MAKE", "make"), "--no-print-directory", target],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
+            with self._starting:  # or a signal could miss a target that is about to be known
+                if self.is_ended.is_set():
+                    return
+                self.process = subprocess.Popen(
+                    [os.environ.get("MAKE", "make"), "--no-print-directory", target],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    process_group=0,
+                )
             self.output = output
             code = self.process.wait()
             self.output = None
@@ -59,17 +63,21 @@ class Lane:
     def interrupt(self) -> None:
         """End the running target as Ctrl-C does, so that it stops the servers it has started."""
         self.is_ended.set()
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGINT)
+        with self._starting:
+            if self.process is not None and self.process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGINT)
 
     def status(self) -> str | None:
         """The last line of output, or `None` when no target runs."""
         output = self.output
         if output is None:
             return None
-        size = os.fstat(output.fileno()).st_size
-        last = os.pread(output.fileno(), _LAST_BYTES, max(0, size - _LAST_BYTES))
+        try:
+            size = os.fstat(output.fileno()).st_size
+            last = os.pread(output.fileno(), _LAST_BYTES, max(0, size - _LAST_BYTES))
+        except ValueError:  # the target has ended just now
+            return None
         lines = last.decode("utf-8", "replace").split("\n")
         return next((line.strip()[-80:] for line in reversed(lines) if line.strip()), "started")
 
@@ -116,16 +124,18 @@ def main(words: list[str]) -> int:
     lanes = [Lane(word.split(), board.report) for word in words]
     # A terminal may know fewer characters than the targets print.
     sys.stdout.reconfigure(errors="replace")
-    # A CI that gives up sends SIGTERM; what was started has to end then, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def interrupt(*_: object) -> None:
+        for lane in lanes:
+            lane.interrupt()
+
+    # A CI that gives up sends SIGTERM.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     with ThreadPoolExecutor(len(lanes)) as pool:
         running = [pool.submit(lane.run) for lane in lanes]
-        try:
-            while wait(running, _STATUS_EVERY_S).not_done:
-                board.status(lanes, time.monotonic() - begun)
-        except KeyboardInterrupt:
-            for lane in lanes:
-                lane.interrupt()
+        while wait(running, _STATUS_EVERY_S).not_done:
+            board.status(lanes, time.monotonic() - begun)
     for future in running:
         future.result()  # an error of this tool is no success
     code = board.summary()
