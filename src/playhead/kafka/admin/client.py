@@ -1,6 +1,6 @@
 """Asks and tells a Kafka cluster, with deadlines, and in errors that name the broker."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import wait_until
 from playhead.kafka.admin import clients
-from playhead.kafka.admin.errors import Meaning, meaning_of, translated
+from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of, translated
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -102,9 +102,8 @@ class Admin:
                 return all(answer.result(self._timeout_s) for answer in asked.values())
             except KafkaException as exc:
                 error = exc.args[0]
-                if meaning_of(error) not in (Meaning.AWAY, Meaning.NOT_READY) and (
-                    error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
-                ):
+                is_early = meaning_of(error) in (Meaning.AWAY, Meaning.NOT_READY)
+                if not is_early and not is_unknown_topic(error):
                     raise
                 return False
 
@@ -119,6 +118,15 @@ class Admin:
     def _why(self, otherwise: str) -> str:
         self._client.poll(0)
         return self._said[0] if self._said else otherwise
+
+    def answer(self, future: Any, *, none_if: Callable[[KafkaError], bool]) -> Any:
+        """Return the answer of one part of a request, or None where this is its error."""
+        try:
+            return future.result(self._timeout_s)
+        except KafkaException as exc:
+            if none_if(exc.args[0]):
+                return None
+            raise
 
     @property
     def timeout_s(self) -> float:

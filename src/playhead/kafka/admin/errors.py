@@ -113,6 +113,16 @@ def meaning_of(error: KafkaError) -> Meaning:
     return _MEANINGS.get(error.code(), Meaning.OTHER)
 
 
+def is_not_authorized(error: KafkaError) -> bool:
+    """Return whether an ACL is missing."""
+    return meaning_of(error) is Meaning.NOT_AUTHORIZED
+
+
+def is_unknown_topic(error: KafkaError) -> bool:
+    """Return whether a broker does not know the topic."""
+    return bool(error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
 def is_definite(error: KafkaError) -> bool:
     """Return whether another attempt of a writer would fail, too."""
     return meaning_of(error) in (Meaning.REFUSED, Meaning.NOT_AUTHORIZED, Meaning.MISSING)

@@ -7,8 +7,6 @@ from difflib import get_close_matches
 
 from confluent_kafka import (
     IsolationLevel,
-    KafkaError,
-    KafkaException,
     TopicCollection,
     TopicPartition,
 )
@@ -17,6 +15,7 @@ from confluent_kafka.admin import OffsetSpec, TopicDescription
 from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import is_unknown_topic
 from playhead.source import Bounds, Place
 
 _INTERNAL = "__"
@@ -95,13 +94,9 @@ def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
             TopicCollection(list(topics)), request_timeout=admin.timeout_s
         )
         for topic, answer in asked.items():
-            try:
-                said = answer.result(admin.timeout_s)
-            except KafkaException as exc:
-                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                raise
-            found[topic] = _description(said)
+            said = admin.answer(answer, none_if=is_unknown_topic)
+            if said is not None:
+                found[topic] = _description(said)
     return found
 
 

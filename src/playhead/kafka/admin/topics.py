@@ -21,7 +21,13 @@ from playhead.endpoint import check_topic
 from playhead.errors import BadValue, BrokerUnavailable, PlayheadError, UnknownKey
 from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import KafkaRefused, Meaning, Need, meaning_of, needing
+from playhead.kafka.admin.errors import (
+    KafkaRefused,
+    Need,
+    is_not_authorized,
+    is_unknown_topic,
+    needing,
+)
 from playhead.kafka.admin.offsets import NoSuchTopic, describe_those, stable_ends
 
 _INTERNAL = "__"
@@ -127,13 +133,9 @@ def describe_topics(admin: Admin, names: Sequence[str]) -> list[TopicState]:
     found: dict[str, Any] = {}
     for name, answer in _ask_for(admin, names).items():
         with needing(Need("Describe", "topic", name)), admin.asking(f"describing topic {name}"):
-            try:
-                found[name] = answer.result(admin.timeout_s)
-            except KafkaException as exc:
-                if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
+            found[name] = admin.answer(answer, none_if=is_unknown_topic)
     for name in names:
-        if name not in found:
+        if found[name] is None:
             raise NoSuchTopic(name, existing=[each.name for each in list_topics(admin)])
     settings = settings_with_source(admin, names)
     return [_state(found[name], settings[name]) for name in names]
@@ -184,21 +186,19 @@ def settings_with_source(
     with admin.asking("reading the settings of topics") as client:
         asked = client.describe_configs(wanted, request_timeout=admin.timeout_s)
         for resource, answer in asked.items():
-            try:
-                said = answer.result(admin.timeout_s)
-            except KafkaException as exc:
-                if meaning_of(exc.args[0]) is not Meaning.NOT_AUTHORIZED:
-                    raise
-                found[resource.name] = None
-            else:
-                found[resource.name] = tuple(
+            said = admin.answer(answer, none_if=is_not_authorized)
+            found[resource.name] = (
+                None
+                if said is None
+                else tuple(
                     TopicSetting(
-                        each.name,
-                        None if each.is_sensitive else each.value,
-                        _SOURCES.get(each.source, "unknown"),
+                        entry.name,
+                        None if entry.is_sensitive else entry.value,
+                        _SOURCES.get(entry.source, "unknown"),
                     )
-                    for each in sorted(said.values(), key=lambda each: each.name)
+                    for entry in sorted(said.values(), key=lambda entry: entry.name)
                 )
+            )
     return found
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaException
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka import ConsumerGroupState
 
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, meaning_of
 from playhead.kafka.admin.offsets import Described
+from playhead.kafka.admin.topics import settings_with_source
 from playhead.note import Note
 from playhead.source import TopicFacts
 
@@ -31,22 +31,12 @@ _TAKEN_OVER: Mapping[str, str | None] = {
 
 def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | None]:
     """The settings of topics; None for one whose settings we may not read."""
-    found: dict[str, Settings | None] = {}
-    wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-    with admin.asking("asking for the settings of topics") as client:
-        asked = client.describe_configs(wanted, request_timeout=admin.timeout_s)
-        for resource, answer in asked.items():
-            try:
-                entries = answer.result(admin.timeout_s)
-            except KafkaException as exc:
-                if meaning_of(exc.args[0]) is not Meaning.NOT_AUTHORIZED:
-                    raise
-                found[resource.name] = None
-            else:
-                found[resource.name] = {
-                    name: entry.value for name, entry in entries.items() if entry.value is not None
-                }
-    return found
+    return {
+        topic: None
+        if settings is None
+        else {setting.name: setting.value for setting in settings if setting.value is not None}
+        for topic, settings in settings_with_source(admin, topics).items()
+    }
 
 
 def topic_facts(
@@ -108,13 +98,11 @@ def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
         asked = client.describe_consumer_groups(names, request_timeout=admin.timeout_s)
         found = {}
         for name, answer in asked.items():
-            try:
-                found[name] = answer.result(admin.timeout_s).members
-            except KafkaException as exc:
-                # Gone meanwhile, of a kind that the client does not know, or not ours to see:
-                # this is only said to people, and no reason to fail.
-                if meaning_of(exc.args[0]) is Meaning.AWAY:
-                    raise
+            # Gone meanwhile, of a kind that the client does not know, or not ours to see:
+            # this is only said to people, and no reason to fail.
+            group = admin.answer(answer, none_if=lambda e: meaning_of(e) is not Meaning.AWAY)
+            if group is not None:
+                found[name] = group.members
     return {name: _by_topic(members) for name, members in found.items()}
 
 
