@@ -6,7 +6,7 @@ from playhead.cli.options import Run, command, end
 from playhead.cli.replay.charts import paper_for_talk, save_picture
 from playhead.cli.replay.render import proof_lines
 from playhead.cli.replay.replay_options import request, share
-from playhead.cli.replay.run_replay import run_with_progress, show, show_and_ask
+from playhead.cli.replay.run_replay import run_shown, show
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gaps.gap import Gap, Gaps, touching
@@ -106,8 +106,7 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
     if run.values["dry_run"]:
         show(run, planned)
         raise end(EXIT_DIFFERENT)
-    show_and_ask(run, planned, yes=run.values["yes"])
-    proof = run_with_progress(run, planned)
+    proof = run_shown(run, planned, yes=run.values["yes"])
     for line in proof_lines(proof):
         run.output.say(line)
     _look_again(run, search, before, proof)

@@ -47,8 +47,7 @@ def show(run: Run, planned: Planned) -> None:
 
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
     """Show, ask, run, prove; ends with the exit code that the proof deserves."""
-    show_and_ask(run, planned, yes=yes)
-    report(run, run_with_progress(run, planned))
+    report(run, run_shown(run, planned, yes=yes))
 
 
 def _servers(planned: Planned) -> Iterator[str]:
@@ -58,8 +57,8 @@ def _servers(planned: Planned) -> Iterator[str]:
         yield f"  servers  {told}"
 
 
-def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
-    """Return when the plan that is shown may be run."""
+def run_shown(run: Run, planned: Planned, *, yes: bool) -> Proof:
+    """Show the plan, ask, and run it with its progress; the first Ctrl-C stops at a slice boundary."""
     if planned.is_begun:
         replay_id = planned.plan.replay_id
         run.output.say(
@@ -68,11 +67,8 @@ def show_and_ask(run: Run, planned: Planned, *, yes: bool) -> None:
     for line in (*plan_lines(planned.plan), *_servers(planned)):
         run.output.say(line)
     planned.agree(answer(yes=yes))
-
-
-def run_with_progress(run: Run, planned: Planned) -> Proof:
-    """Run it, telling how far it is; Ctrl-C stops it gently."""
-    with stopping_gently(run, planned.journal, planned.plan):
+    told = "stopping at the next slice boundary; once more to stop at once"
+    with stopping(run, planned.journal, planned.plan.replay_id, told):
         return run_aloud(run, planned)
 
 
@@ -96,14 +92,6 @@ def report(run: Run, proof: Proof) -> None:
     run.output.emit(proof.as_document(), proof.rows())
     if not proof.adds_up:
         raise end(EXIT_DIFFERENT)
-
-
-@contextmanager
-def stopping_gently(run: Run, journal: Journal, plan: Plan) -> Iterator[None]:
-    """The first Ctrl-C, or SIGTERM, stops at a slice boundary; the second stops hard."""
-    told = "stopping at the next slice boundary; once more to stop at once"
-    with stopping(run, journal, plan.replay_id, told):
-        yield
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 from playhead.cli.confirm import ask_plainly
 from playhead.cli.options import Run, command, group
 from playhead.cli.replay.replay_options import request
-from playhead.cli.replay.run_replay import report, run_with_progress, show, show_and_ask
+from playhead.cli.replay.run_replay import report, run_shown, show
 from playhead.cli.standby.watch import watch
 from playhead.config.saved_servers import not_kept
 from playhead.endpoint import Endpoint
@@ -24,8 +24,6 @@ from playhead.options.replays import (
     ZONE,
 )
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
-from playhead.proof import Proof
-from playhead.replay.api import Planned
 from playhead.standby import create, runner
 from playhead.standby.history import History
 from playhead.standby.runner import Face
@@ -105,12 +103,11 @@ def run_(run: Run, name: str, wait: bool, dry_run: bool, yes: bool) -> None:
     if dry_run:
         show(run, runner.plan(found, span))
         return
-
-    def play(planned: Planned) -> Proof:
-        show_and_ask(run, planned, yes=yes)
-        return run_with_progress(run, planned)
-
-    face = Face(play=play, keep_waiting=lambda: wait, warm=yes)
+    face = Face(
+        play=lambda planned: run_shown(run, planned, yes=yes),
+        keep_waiting=lambda: wait,
+        warm=yes,
+    )
     if wait and runner.is_held(name):
         run.output.say(f"waiting for the end of another run of standby {name}")
     report(run, runner.run(name, span, trigger="command", face=face))
