@@ -72,7 +72,7 @@ def test_done_is_0(run):
         (["context", "show", "--nope"], "No such option '--nope'"),
         (["context", "show", "-o", "xml"], "'xml'; needed: table, json, jsonl or csv"),
         (["context", "use"], "Missing argument"),
-        (["demo", "--cars", "0"], "needed: a whole number from 1 to 99"),
+        (["demo", "--cars", "0"], "needed: a whole number, 1 to 99"),
         (["context", "show", "-X", "client.id"], "-X client.id has no value"),
         *(
             ([*words, ""], "the topic's name is ''; needed: letters")

@@ -31,7 +31,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
         (["--listen", "nowhere"], 2, "not HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
-        (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "1,048,576 bytes or more"),
+        (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "at least 1,048,576 bytes"),
         (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not begin with $"),
         (["--listen", "127.0.0.1:0", "--rotate", "soon"], 2, "--rotate"),
         (["--listen", "127.0.0.1:0", "--rotate", "0B"], 2, "more than nothing"),

@@ -107,7 +107,7 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     elif row.kind == "switch":
         shared |= {"is_flag": True, "type": None, "default": row.default}
     else:
-        shared |= {"multiple": row.repeatable, "metavar": row.metavar}
+        shared |= {"multiple": row.repeatable, "metavar": row.shown_value}
     spellings = [*row.spellings]
     if row.off:
         spellings[-1] += f"/{row.off}"

@@ -73,7 +73,8 @@ RESET = Options(
     switch("execute", "The same as --yes."),
 )
 WAIT = Options(
-    _OPTIONS, Option("wait", "How long to wait until the group has no members: 45s.", "DURATION")
+    _OPTIONS,
+    Option("wait", "How long to wait until the group has no members: 45s.", kind="duration"),
 )
 CONSENT = Options(_OPTIONS, dry_run("Only show the plan, and write nothing."), YES)
 CLONE = Options(

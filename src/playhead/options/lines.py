@@ -12,7 +12,7 @@ _FORMS = f"{' '.join(PLAIN_FORMS)}; {' '.join(REGISTERED_FORMS)}"
 PRODUCE = Options(
     "Options",
     Argument("topic", "The topic.", "TOPIC", completes="topics", check=need_topic),
-    Argument("file", "File to read; default stdin.", "FILE", kind="file", required=False),
+    Argument("file", "File to read; default stdin.", kind="file", required=False),
     Option(
         "on_error",
         "What to do with an invalid line: fail or skip.",
@@ -39,11 +39,7 @@ LINES = Options(
     Option("null", "Text that means null.", "TEXT"),
     Option("timestamp", "Timestamp of all records; default now.", "T"),
     *TIME,
-    Option(
-        "partition",
-        "Partition of all records: a number, or `auto` to choose by key.",
-        "N",
-    ),
+    Option("partition", "Partition of all records: a number, or `auto` to choose by key.", "N"),
     Option("header", "Header to add to all records; repeatable.", "NAME=VALUE", repeatable=True),
 )
 """What a line is, and what all records of a run get."""
@@ -64,9 +60,7 @@ DELIVERY = Options(
         default="none",
     ),
     switch("transaction", "Write all records in one transaction."),
-    Option(
-        "transaction_records", "Start a new transaction after N records.", "N", kind="number", low=1
-    ),
+    Option("transaction_records", "Start a new transaction after N records.", kind="number", low=1),
     Option("transactional_id", "Transactional ID; default: a new one.", "ID"),
     Option(
         "delivery_timeout",
@@ -88,9 +82,7 @@ CONSUME = Options(
         completes="topics",
         check=need_topic,
     ),
-    Option(
-        "partition", "Only this partition; repeatable.", "N", kind="number", low=0, repeatable=True
-    ),
+    Option("partition", "Only this partition; repeatable.", kind="number", low=0, repeatable=True),
     Option("grep", "Only records whose value matches this regular expression.", "REGEX"),
     Option("grep_key", "Only records whose key matches this regular expression.", "REGEX"),
     Option("most", "Stop after N records.", "N", flags=("--max",), kind="number", low=1),

@@ -8,9 +8,15 @@ from typing import Any, Literal, Self
 
 from playhead.config.settings import BY_NAME
 from playhead.errors import BadValue
+from playhead.grammar.duration import parse_duration_ms
+from playhead.grammar.size import parse_size_bytes
 
-Kind = Literal["text", "number", "decimal", "file", "switch", "count"]
+Kind = Literal["text", "number", "decimal", "duration", "size", "file", "switch", "count"]
+"""What a value is: a duration becomes milliseconds, a size bytes, and a file its path."""
 Completion = Literal["contexts", "properties", "topics", "groups", "replays", "standbys"]
+
+_METAVARS = {"number": "N", "duration": "DURATION", "size": "SIZE", "file": "FILE"}
+_NUMBERS = {"number": "a whole number", "decimal": "a number", "size": "a size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class _Row:
     @property
     def unset(self) -> Any:
         """Its value when nobody gives one."""
-        return [] if self.repeatable else self.default
+        if self.repeatable:
+            return []
+        return None if self.default is None else self._value_of_one(self.default)
 
     def value(self, given: Any) -> Any:
         """What was given at a face, as a value of its kind."""
@@ -50,7 +58,9 @@ class _Row:
         return self._value_of_one(given)
 
     def _value_of_one(self, given: Any) -> Any:
-        if self.kind in ("number", "decimal"):
+        if self.kind == "duration":
+            return parse_duration_ms(given, where=self.shown_name)
+        if self.kind in _NUMBERS:
             return self._number(given)
         if self.choices and given not in self.choices:
             *others, last = self.choices
@@ -61,7 +71,7 @@ class _Row:
 
     def _number(self, given: Any) -> float:
         try:
-            number: float = int(given) if self.kind == "number" else float(given)
+            number = self._parsed(given)
         except ValueError:
             raise self._bad(given, self._bounds()) from None
         is_low = self.low is not None and number < self.low
@@ -70,16 +80,22 @@ class _Row:
             raise self._bad(given, self._bounds())
         return number
 
+    def _parsed(self, given: Any) -> float:
+        if self.kind == "size":
+            return parse_size_bytes(given, where=self.shown_name)
+        return int(given) if self.kind == "number" else float(given)
+
     def _bounds(self) -> str:
-        what = "a whole number" if self.kind == "number" else "a number"
-        return f"{what} {self.bounds}" if self.bounds else what
+        what = _NUMBERS[self.kind]
+        return f"{what}, {self.bounds}" if self.bounds else what
 
     @property
     def bounds(self) -> str:
         """The numbers that it takes, in words; empty when it takes all."""
-        if self.low is not None and self.high is not None:
-            return f"from {self.low:,} to {self.high:,}"
-        return "" if self.low is None else f"of at least {self.low:,}"
+        if self.low is None:
+            return ""
+        least = f"at least {self.low:,}" if self.high is None else f"{self.low:,} to {self.high:,}"
+        return f"{least} bytes" if self.kind == "size" else least
 
     def _bad(self, given: object, needed: str) -> BadValue:
         return BadValue(self.shown_name, found=given, needed=needed)
@@ -94,6 +110,10 @@ class Option(_Row):
     """How the command line spells it; made of the name when empty."""
     off: str | None = None
     """The flag that switches it off, where not saying it means something else."""
+
+    @property
+    def shown_value(self) -> str | None:
+        return self.metavar or _METAVARS.get(self.kind)
 
     @property
     def spellings(self) -> tuple[str, ...]:

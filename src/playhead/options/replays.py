@@ -24,7 +24,9 @@ SPAN = Options(
     Option(
         "offsets", "Offsets instead of times: TOPIC:PARTITION:FROM-TO, comma-separated.", "SPEC"
     ),
-    Option("lateness", "How far to read past the end for late records; default 10m.", "DURATION"),
+    Option(
+        "lateness", "How far to read past the end for late records; default 10m.", kind="duration"
+    ),
     Option(
         "read_on",
         "Read past the end up to `end` or by a duration; default: as far as a check finds necessary.",
@@ -37,10 +39,7 @@ TRANSFORM = Options(
     Option("where", "Replay only records for which this SQL is true: \"value:car = 'A'\".", "SQL"),
     Option("select", 'Replace each record by these SQL expressions: "value:car AS car".', "SQL"),
     Option(
-        "decode",
-        f"Format of values: {' '.join(REPLAYED_FORMS)}.",
-        "FORM",
-        choices=REPLAYED_FORMS,
+        "decode", f"Format of values: {' '.join(REPLAYED_FORMS)}.", "FORM", choices=REPLAYED_FORMS
     ),
 )
 TRAFFIC = Options(
@@ -77,7 +76,7 @@ PACE = Options(
     Option(
         "max_gap",
         "Cap pauses between records at this duration (needs a speed, such as --pace 1x).",
-        "DURATION",
+        kind="duration",
     ),
 )
 MACHINE = Options(
@@ -164,9 +163,7 @@ REPLAY = Options(
 )
 _RUNS_ID = Argument("replay_id", "Replay ID, or its beginning.", "ID", completes="replays")
 LEDGER_SOURCE = Option(
-    "source",
-    "Source of the replay; required if its plan is only in the target's ledger.",
-    "SOURCE",
+    "source", "Source of the replay; required if its plan is only in the target's ledger.", "SOURCE"
 )
 RESUME = Options(
     _RUN,
@@ -242,7 +239,7 @@ GAPS = Options(
     Option(
         "settle",
         "Records younger than this may still arrive and are not missing; default 30s.",
-        "DURATION",
+        kind="duration",
     ),
     Option(
         "by", "How to compare: offsets, key or ledger; default: the first that is possible.", "WAY"
@@ -260,7 +257,7 @@ GAPS = Options(
         repeatable=True,
     ),
     switch("quick", "Do not read the missing offsets in the log."),
-    Option("picture", "Save a chart of topic and gaps over time, as SVG.", "FILE", kind="file"),
+    Option("picture", "Save a chart of topic and gaps over time, as SVG.", kind="file"),
 )
 CLOSING_GAPS = Options(
     _RUN,
@@ -279,12 +276,11 @@ TIMELINE = Options(
     Option(
         "buckets",
         f"Number of buckets; default {USUAL_BUCKETS}, or as many as fit the terminal.",
-        "N",
         kind="number",
         low=LEAST_BUCKETS,
         high=MOST_BUCKETS,
     ),
-    Option("picture", "Save the chart as SVG.", "FILE", kind="file"),
+    Option("picture", "Save the chart as SVG.", kind="file"),
 )
 
 # --- live, standby

@@ -8,20 +8,21 @@ _OPTIONS = "Options"
 UP = Options(_OPTIONS, switch("fresh", "Delete the old data first."), DRY_RUN, YES, *SANDBOX)
 DEMO = Options(
     _OPTIONS,
-    Option("cars", "Number of cars.", "N", kind="number", default=20, low=1, high=99),
+    Option("cars", "Number of cars.", kind="number", default=20, low=1, high=99),
     Option(
         "rate",
         "Datagrams per second, of all cars together.",
-        "N",
         kind="number",
         default=1_200,
         low=1,
         high=20_000,
     ),
-    Option("before", "Time before the outage.", "DURATION", default="15s"),
-    Option("outage", "Length of the outage.", "DURATION", default="15s"),
-    Option("after", "Time between the outage and the search for gaps.", "DURATION", default="8s"),
-    Option("seed", "Seed for the cars' data.", "N", kind="number", default=0),
+    Option("before", "Time before the outage.", default="15s", kind="duration"),
+    Option("outage", "Length of the outage.", default="15s", kind="duration"),
+    Option(
+        "after", "Time between the outage and the search for gaps.", default="8s", kind="duration"
+    ),
+    Option("seed", "Seed for the cars' data.", kind="number", default=0),
     switch("headless", "Do not wait for Enter on a terminal."),
     Option(
         "folder",

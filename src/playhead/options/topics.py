@@ -17,7 +17,7 @@ _ALL_OR_SOME = Argument(
 )
 _SIZES_BY = Option("by", f"With --sizes: sum by {', '.join(_BY)}.", "WHAT", choices=_BY)
 _OFFSETS_AT = Option("at", "With --offsets: the first offset at or after this time.", "T")
-_PARTITIONS = Option("partitions", "Number of partitions.", "N", kind="number", low=1)
+_PARTITIONS = Option("partitions", "Number of partitions.", kind="number", low=1)
 _DRY_RUN = dry_run("Show what would change, and change nothing.")
 _IF_EXISTS = switch("if_exists", "Do not fail if a topic does not exist.")
 
@@ -44,7 +44,7 @@ CREATE = Options(
     _OPTIONS,
     Argument("topic", "Name of the topic.", "TOPIC", check=need_topic),
     _PARTITIONS,
-    Option("replication", "Number of replicas of each partition.", "N", kind="number", low=1),
+    Option("replication", "Number of replicas of each partition.", kind="number", low=1),
     switch("if_not_exists", "Do not fail if the topic exists; leave it unchanged."),
     _DRY_RUN,
 )

@@ -6,8 +6,8 @@ from playhead.options.option import Argument, Option, Options, dry_run, switch
 from playhead.options.shared import COMPRESSIONS, OPEN_TO_OTHERS, OUTPUT, TIME
 
 _FIGURES, _ENDS = (
-    Option("stats_every", "Time between statistics on stderr.", "DURATION", default="5s"),
-    Option("for_", "Stop after this time.", "DURATION"),
+    Option("stats_every", "Time between statistics on stderr.", default="5s", kind="duration"),
+    Option("for_", "Stop after this time.", kind="duration"),
 )
 TELLING = Options("Options", _FIGURES, _ENDS)
 
@@ -50,14 +50,15 @@ SENDING = Options(
     Option(
         "max_memory",
         "Memory for records that wait for the broker; more are dropped.",
-        "SIZE",
         default="64MiB",
+        kind="size",
+        low=1 << 20,
     ),
     Option(
         "flush",
         "On shutdown, wait this long for outstanding deliveries.",
-        "DURATION",
         default="30s",
+        kind="duration",
     ),
 )
 LISTENING = Options(
@@ -65,10 +66,18 @@ LISTENING = Options(
     Option(
         "receive_buffer",
         "Socket receive buffer to request from the kernel, which may grant less.",
-        "SIZE",
         default="8MiB",
+        kind="size",
+        low=1,
     ),
-    Option("max_datagram", "Longest datagram; longer ones are refused.", "SIZE", default="65535"),
+    Option(
+        "max_datagram",
+        "Longest datagram; longer ones are refused.",
+        default="65535",
+        kind="size",
+        low=1,
+        high=65_535,
+    ),
     *OPEN_TO_OTHERS,
 )
 
@@ -96,7 +105,11 @@ COPYING = Options(
         default="block",
     ),
     Option(
-        "max_memory", "Memory for captured pairs that are not on disk yet.", "SIZE", default="64MiB"
+        "max_memory",
+        "Memory for captured pairs that are not on disk yet.",
+        default="64MiB",
+        kind="size",
+        low=1 << 20,
     ),
     Option("topics", "Record only these topics, comma-separated: orders,pay*.", "NAMES"),
     Option(
@@ -115,10 +128,7 @@ COPYING = Options(
 EXTRACT = Options(
     "Options",
     Argument(
-        "snapshot",
-        "raw.jsonl, a folder, or the ID of a snapshot.",
-        "SNAPSHOT",
-        required=False,
+        "snapshot", "raw.jsonl, a folder, or the ID of a snapshot.", "SNAPSHOT", required=False
     ),
     Option(
         "path",

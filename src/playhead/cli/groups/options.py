@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playhead.cli.options import Run
-from playhead.grammar.duration import parse_duration_ms
 from playhead.kafka.groups.offsets_csv import ByGroup, NoPlanInFile, read_file
 from playhead.kafka.groups.position import ByPartition, Mode, need_one_mode, read_mode
 from playhead.kafka.groups.scope import Scope
@@ -20,8 +19,7 @@ def scope_of(run: Run) -> Scope:
 
 def wait_s(run: Run) -> float:
     """How long to wait for members to go."""
-    written = run.values["wait"]
-    return 0.0 if written is None else parse_duration_ms(written, where="--wait") / 1000
+    return float(run.values["wait"] or 0) / 1000
 
 
 class Modes:

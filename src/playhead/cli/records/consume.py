@@ -7,7 +7,7 @@ from playhead.cli.options import Run, command
 from playhead.cli.output import ReaderGone, tell
 from playhead.cli.records.decode import decoders
 from playhead.cli.records.record_output import Picked, Printer, printer
-from playhead.cli.replay.replay_options import read_on, span
+from playhead.cli.replay.replay_options import lateness_ms, read_on, span
 from playhead.errors import BadValue, UsageError
 from playhead.grammar.instant import show_ms
 from playhead.options.lines import CONSUME, CONSUME_SPAN, DECODING, SHOWN
@@ -137,21 +137,20 @@ def _resolved(run: Run) -> "Resolved":
 def _stretches(
     run: Run, source: "KafkaSource", resolved: "Resolved"
 ) -> "tuple[list[Stretch], tuple[Note, ...]]":
-    from playhead.grammar.duration import parse_duration_ms
     from playhead.kafka.admin.errors import Need, needing
     from playhead.kafka.read.scan import from_now, stretches
-    from playhead.time_span import LATENESS_MS, ReadOn
+    from playhead.time_span import ReadOn
 
     values = run.values
-    late = values["lateness"]
-    lateness_ms = LATENESS_MS if late is None else parse_duration_ms(late, where="--lateness")
     asked = ReadOn.parse(read_on(run))
     topics = source.topics or (source.pattern or "",)
     with needing(*(Need("Read", "topic", topic) for topic in topics)):
         if values["follow"] and not _says_from(run):
             return from_now(source), ()
         is_open = values["follow"]
-        return stretches(source, resolved, lateness_ms=lateness_ms, read_on=asked, is_open=is_open)
+        return stretches(
+            source, resolved, lateness_ms=lateness_ms(run), read_on=asked, is_open=is_open
+        )
 
 
 def _says_from(run: Run) -> bool:

@@ -10,7 +10,6 @@ from playhead.cli.replay.run_replay import run_shown, show
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gaps.gap import Gap, Gaps, touching
-from playhead.grammar.duration import parse_duration_ms
 from playhead.options.option import unset
 from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, TRANSFORM, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
@@ -66,7 +65,7 @@ def _question(run: Run, asked: Any) -> Any:
     settle = values["settle"]
     return Question(
         asked,
-        SETTLE_MS if settle is None else parse_duration_ms(settle, where="--settle"),
+        SETTLE_MS if settle is None else settle,
         values["by"],
         values["time_column"],
         tuple(values["ledger"] or ()),

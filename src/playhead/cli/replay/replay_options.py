@@ -6,7 +6,6 @@ from typing import Any
 from playhead.cli.options import Run
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
-from playhead.grammar.duration import parse_duration_ms
 from playhead.replay.pipelines import Pipelines
 from playhead.request import Request
 from playhead.span import Span
@@ -40,9 +39,9 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
         "headers": tuple(values["headers"] or ()),
-        "lateness_ms": _duration("--lateness", values.get("lateness"), LATENESS_MS),
+        "lateness_ms": lateness_ms(run),
         "read_on": read_on(run),
-        "max_gap_ms": _duration("--max-gap", values.get("max_gap"), None),
+        "max_gap_ms": values.get("max_gap"),
         "on_conflict": values["on_conflict"],
         "tombstones": values["tombstones"],
     }
@@ -94,5 +93,7 @@ def span(run: Run) -> Span:
     )
 
 
-def _duration(flag: str, found: str | None, otherwise: int | None) -> int | None:
-    return otherwise if found is None else parse_duration_ms(found, where=flag)
+def lateness_ms(run: Run) -> int:
+    """How far is read at least for late records."""
+    given: int | None = run.values.get("lateness")
+    return LATENESS_MS if given is None else given

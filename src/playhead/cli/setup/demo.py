@@ -12,7 +12,6 @@ from playhead.cli.options import Run, command, end
 from playhead.cli.output import prompt, spoken
 from playhead.cli.setup.sandbox import fetch_jars
 from playhead.errors import EXIT_DIFFERENT
-from playhead.grammar.duration import parse_duration_ms
 from playhead.host import paths, private_files
 from playhead.options.setup import DEMO
 from playhead.sandbox import Sandbox
@@ -55,10 +54,7 @@ def _script(run: Run, *, reads_for_s: float) -> "Script":
     from playhead.demo.afternoon import Script
 
     values = run.values
-    before_s, outage_s, after_s = (
-        parse_duration_ms(values[name], where=f"--{name}") / 1_000
-        for name in ("before", "outage", "after")
-    )
+    before_s, outage_s, after_s = (values[name] / 1_000 for name in ("before", "outage", "after"))
     return Script(
         values["cars"], values["rate"], before_s, outage_s, after_s, reads_for_s, values["seed"]
     )

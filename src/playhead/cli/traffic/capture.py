@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from playhead.capture.recorder_queue import OnSlow
 
 _LOOK_EVERY_S = 0.2
-_LEAST_MEMORY_BYTES = 1 << 20
 _OFTEN_ENOUGH_S = 0.2
 # Of all figures, what a person asks first; the other forms have all.
 _IN_A_TABLE = (
@@ -74,13 +73,6 @@ def _setting(run: Run) -> "Setting":
             hint="--advertise names the host that they use",
         )
     rules = [parse_rule(text).text for text in values["redact"] or ()]
-    memory_bytes = parse_size_bytes(values["max_memory"], where="--max-memory")
-    if memory_bytes < _LEAST_MEMORY_BYTES:
-        raise BadValue(
-            "--max-memory",
-            found=values["max_memory"],
-            needed=f"{_LEAST_MEMORY_BYTES:,} bytes or more",
-        )
     topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
     order = Order(
         str(Path(values["out"]).absolute()), *_rotation(values["rotate"] or ()), topics, rules
@@ -90,7 +82,7 @@ def _setting(run: Run) -> "Setting":
         parse_place("--upstream", values["upstream"]),
         order,
         cast("OnSlow", values["on_slow"]),
-        memory_bytes,
+        values["max_memory"],
         values["advertise"],
         None if listen.is_loopback else networks,
     )
@@ -136,13 +128,9 @@ def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
 def _watch(run: Run, proxy: "Proxy") -> None:
     from playhead.capture.counts import Teller
 
-    every_s = max(
-        parse_duration_ms(run.values["stats_every"], where="--stats-every") / 1000, _OFTEN_ENOUGH_S
-    )
-    for_ = run.values["for_"]
-    ends_s = (
-        None if for_ is None else time.monotonic() + parse_duration_ms(for_, where="--for") / 1000
-    )
+    every_s = max(run.values["stats_every"] / 1000, _OFTEN_ENOUGH_S)
+    for_ms = run.values["for_"]
+    ends_s = None if for_ms is None else time.monotonic() + for_ms / 1000
     teller, is_json = Teller(every_s), run.output.progress_form == "json"
     while not proxy.ended.wait(_LOOK_EVERY_S):
         now_s = time.monotonic()
