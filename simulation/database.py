@@ -202,7 +202,7 @@ class Database:
 
 
 class Link:
-    """A connection, with the interface of `playhead.postgres.adbc.Link`."""
+    """A connection, with the interface of `playhead.postgres.adbc.ArrowConnection`."""
 
     def __init__(
         self, base: Database, statements: "Callable[[Link, str, Sequence[Any]], Any]"

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from playhead.errors import PlayheadError
-from playhead.live.pipeline_spec import Wish
+from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.runner import Runner
 from playhead.replay.api import Planned
 from playhead.replay.assemble import ends
@@ -127,7 +127,7 @@ class _Live:
         pipeline = world.case.pipeline
         assert pipeline is not None
         request = Request(**world.case.request)
-        wish = Wish(
+        wish = PipelineSpec(
             name=_NAME,
             request=request,
             group=_GROUP,

@@ -58,7 +58,7 @@ def _nothing() -> Iterator[None]:
 def wire() -> None:
     """Once for this process: no thread, no clock, no server is real from now on."""
     threads.put_in()
-    told = playhead.live.backoff.Told.__init__
+    told = playhead.live.backoff.RepeatedNotice.__init__
     told.__defaults__ = (threads.TIME.monotonic,)
     playhead.task.job.keep_memory = playhead.task.job.give_back = lambda: None  # type: ignore[assignment]
     playhead.task.job.seldom_collecting = _nothing
@@ -127,7 +127,7 @@ def _settings(servers: str) -> dict[str, Any]:
 
 def use(kafka: Any, base: Any, sizes: Any) -> None:
     """Have the product meet these servers, cut slices so long, and split lanes so far."""
-    playhead.postgres.session.Link = of_session(base)  # type: ignore[assignment, misc]
+    playhead.postgres.session.ArrowConnection = of_session(base)  # type: ignore[assignment, misc]
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
     lighten.forget()

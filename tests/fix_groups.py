@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from py4j.java_gateway import JavaGateway
 
@@ -18,9 +19,9 @@ from playhead.host.runtimes import find_java, find_spark_home
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.commit import commit
 from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.sandbox import Endpoints
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.testing.fixtures import MakeTopic
 
 T0_MS = 1_628_080_200_000
@@ -92,14 +93,14 @@ class Readers:
     def name(self) -> str:
         return f"group-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
-    def group(self, offsets: Mapping[Place, int], name: str | None = None) -> str:
+    def group(self, offsets: Mapping[TopicPartition, int], name: str | None = None) -> str:
         """A group without members that has committed these."""
         group = name or self.name()
         with Admin(self.connection) as admin:
-            commit(admin, group, {place: Committed(at) for place, at in offsets.items()})
+            commit(admin, group, {place: CommittedOffset(at) for place, at in offsets.items()})
         return group
 
-    def offsets(self, group: str) -> dict[Place, int]:
+    def offsets(self, group: str) -> dict[TopicPartition, int]:
         """What it has committed."""
         with Admin(self.connection) as admin:
             return {place: each.offset for place, each in committed(admin, group).items()}
@@ -151,7 +152,7 @@ def tape(make_topic: MakeTopic, kafka: KafkaConnection) -> str:
         producer.produce(topic, b"v", partition=3, timestamp=at_ms)
     assert producer.flush(_WITHIN_S) == 0
     client = AdminClient(kafka.for_librdkafka("client"))
-    for future in client.delete_records([TopicPartition(topic, 1, 30)]).values():
+    for future in client.delete_records([ClientPartition(topic, 1, 30)]).values():
         future.result(_WITHIN_S)
     return topic
 

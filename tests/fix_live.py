@@ -16,12 +16,12 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.describe import committed
 from playhead.ledger import Entry
 from playhead.live import api
-from playhead.live.pipeline_spec import Wish, group_for, start_of, trigger_of
+from playhead.live.pipeline_spec import PipelineSpec, group_for, start_of, trigger_of
 from playhead.live.runner import Runner
 from playhead.replay.assemble import ends
 from playhead.replay.pipelines import RUNNING, Pipelines, pipeline_id
 from playhead.request import Request
-from playhead.source import Place
+from playhead.source import TopicPartition
 from tests.fix_replay import Deck, Ended, Performance, ended, lap, new_name, within
 
 COLUMNS = "car text, seq int, _partition int, _offset bigint"
@@ -34,7 +34,7 @@ class Playing:
     deck: Deck
     name: str
     pipelines: Pipelines
-    wish: Wish
+    wish: PipelineSpec
     configuration: Configuration
     said: list[str] = field(default_factory=list)
     done: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class Playing:
         both = ends(self.wish.request, self.configuration)
         return list(both.target.entries(pipeline_id(self.name)))
 
-    def group(self) -> dict[Place, int]:
+    def group(self) -> dict[TopicPartition, int]:
         with Admin(self.deck.connection) as admin:
             return {place: each.offset for place, each in committed(admin, self.wish.group).items()}
 
@@ -184,7 +184,7 @@ def live(deck: Deck, tmp_path: Path) -> Iterator[Live]:
     ) -> Playing:
         own = name or new_name("p")
         group = group_for(None, own)
-        wish = Wish(
+        wish = PipelineSpec(
             name=own,
             request=Request(source=source, target=target, **asked),
             group=group,
@@ -215,9 +215,9 @@ def _configuration(deck: Deck, database_url: str | None) -> Configuration:
         return configure({})
 
 
-def whole(entries: list[Entry]) -> dict[Place, tuple[int, int]]:
+def whole(entries: list[Entry]) -> dict[TopicPartition, tuple[int, int]]:
     """Of each partition the first and the last offset of its entries, which follow one another."""
-    found: dict[Place, tuple[int, int]] = {}
+    found: dict[TopicPartition, tuple[int, int]] = {}
     for each in sorted(entries, key=lambda entry: entry.slice):
         place = each.slice.topic, each.slice.partition
         start, end = found.get(place, (each.slice.from_offset, each.slice.from_offset))

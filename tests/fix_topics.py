@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import SystemClock, wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of, stable_ends
 from playhead.record import Record, TimestampType
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _SILENCE_S = 10.0
 
@@ -19,7 +20,7 @@ def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
     with Admin(connection) as admin:
         known = admin.cluster().topics
     places = [
-        TopicPartition(topic, partition, 0)
+        ClientPartition(topic, partition, 0)
         for topic in topics
         for partition in range(known.get(topic, 0))
     ]
@@ -43,7 +44,9 @@ def records_in(connection: KafkaConnection, *topics: str) -> list[Record]:
         consumer.close()
 
 
-def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> dict[Place, int]:
+def _await_markers(
+    connection: KafkaConnection, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
     """A commit is answered before its markers stand in every partition; an open one is not waited for long.
 
     Whoever writes on and on always has one open: what was there when we came is what counts.
@@ -59,7 +62,7 @@ def _await_markers(connection: KafkaConnection, places: Sequence[Place]) -> dict
     return wanted
 
 
-def _read(consumer: Consumer, ends: Mapping[Place, int]) -> list[Record]:
+def _read(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> list[Record]:
     found: list[Record] = []
     left = {place for place, end in ends.items() if end}
     while left:

@@ -9,7 +9,7 @@ from playhead.capture.frames import framed
 from playhead.capture.protocol import (
     API_VERSIONS,
     Field,
-    Shape,
+    ProtocolShape,
     Side,
     apis,
     as_varint,
@@ -66,7 +66,7 @@ def _value(field: Field, rng: random.Random, tagged: float) -> Any:
     }[kind]()
 
 
-def encoded(shape: Shape, values: Values) -> bytes:
+def encoded(shape: ProtocolShape, values: Values) -> bytes:
     """The body."""
     return _struct(shape.fields, values, shape.is_flexible)
 

@@ -55,7 +55,7 @@ class DeadLetter:
     reason: str
 
 
-Bury = Callable[[Slice, Sequence[DeadLetter]], int | None]
+WriteDeadLetters = Callable[[Slice, Sequence[DeadLetter]], int | None]
 """Buries what of a slice is not buried yet, and says how many others of it are; None when it cannot say."""
 
 
@@ -71,7 +71,7 @@ class Account:
         self,
         slice_: Slice,
         rule: ErrorRule | None = None,
-        bury: Bury | None = None,
+        bury: WriteDeadLetters | None = None,
         *,
         is_endless: bool = False,
     ) -> None:

@@ -16,7 +16,7 @@ _FULL = (1 << BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Words:
+class BitmapWords:
     """The words `[first, end)`, which are all the same: bit n of word w is for offset 64 w + n."""
 
     first: int
@@ -44,7 +44,7 @@ class Words:
         return (self.end - self.first) * self.bits.bit_count()
 
 
-def missing(spans: Iterable[Slice], words: Iterable[Words]) -> list[Slice]:
+def missing(spans: Iterable[Slice], words: Iterable[BitmapWords]) -> list[Slice]:
     """The offsets of one partition's spans that are not there, in order; nothing outside of them counts."""
     there = [*_joined(run for each in sorted(words) for run in each.runs())]
     ends = [end for _, end in there]
@@ -62,7 +62,7 @@ def missing(spans: Iterable[Slice], words: Iterable[Words]) -> list[Slice]:
     return found
 
 
-def pieces(words: Iterable[Words]) -> int:
+def pieces(words: Iterable[BitmapWords]) -> int:
     """How many runs there are at most, told without making them."""
     return sum(
         (each.end - each.first) * (each.bits & ~(each.bits << 1)).bit_count()

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from playhead.errors import UsageError
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 from playhead.schedule import (
     AtRate,
     AtSpeed,
@@ -65,7 +65,7 @@ class Pace:
 
     @classmethod
     def parse(cls, text: str, *, max_gap_ms: int | None = None) -> "Pace":
-        phrase = Phrase.of(text, "the pace")
+        phrase = Cursor.of(text, "the pace")
         if phrase.text == "max":
             return cls(max_gap_ms=max_gap_ms)
         number = _NUMBER.match(phrase.text)

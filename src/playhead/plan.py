@@ -14,7 +14,7 @@ from playhead.note import Note
 from playhead.printable import json_text
 from playhead.record import Slice
 from playhead.request import Request
-from playhead.source import Place, SourceFacts, TopicFacts
+from playhead.source import SourceFacts, TopicFacts, TopicPartition
 from playhead.target import Inspection
 from playhead.terms import Terms
 
@@ -60,7 +60,7 @@ class PartitionPlan:
             )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return (self.topic, self.partition)
 
     @property
@@ -118,11 +118,11 @@ class Plan:
         """What each partition has to give, in order."""
         return [slice_ for each in self.partitions if (slice_ := each.slice()) is not None]
 
-    def places(self) -> set[Place]:
+    def places(self) -> set[TopicPartition]:
         """The partitions of which something is planned, or might have been."""
         return {each.place for each in self.partitions}
 
-    def span_ends(self) -> dict[Place, int]:
+    def span_ends(self) -> dict[TopicPartition, int]:
         """Where the span ends in each partition; of several runs it is the last one's end."""
         return {each.place: each.span_end for each in self.partitions}
 

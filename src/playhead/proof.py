@@ -18,7 +18,7 @@ from playhead.ledger import (
 )
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
-from playhead.source import UNREAD, Place
+from playhead.source import UNREAD, TopicPartition
 from playhead.time_span import LOOKED, READ_ON, SAMPLED
 
 _NEAR_THE_EDGE = 0.8
@@ -191,7 +191,7 @@ def prove(
     pace: Mapping[str, Any] | None = None,
 ) -> Proof:
     """Hold the ledger against the plan."""
-    by_place: dict[Place, list[Entry]] = {}
+    by_place: dict[TopicPartition, list[Entry]] = {}
     for entry in entries:
         by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
     runs = _runs_of(plan)
@@ -218,8 +218,8 @@ def prove(
     )
 
 
-def _runs_of(plan: Plan) -> dict[Place, list[PartitionPlan]]:
-    runs: dict[Place, list[PartitionPlan]] = {}
+def _runs_of(plan: Plan) -> dict[TopicPartition, list[PartitionPlan]]:
+    runs: dict[TopicPartition, list[PartitionPlan]] = {}
     for each in plan.partitions:
         runs.setdefault(each.place, []).append(each)
     return runs
@@ -257,7 +257,7 @@ def _partition(planned: PartitionPlan, entries: Sequence[Entry]) -> PartitionPro
     )
 
 
-def _stranger(place: Place, entries: Sequence[Entry]) -> PartitionProof:
+def _stranger(place: TopicPartition, entries: Sequence[Entry]) -> PartitionProof:
     """Entries of a partition that the plan does not know."""
     first = min(entry.slice.from_offset for entry in entries)
     empty = PartitionPlan(*place, first, first, first, first, first, first)
@@ -312,7 +312,7 @@ def _absent_notes(entries: Sequence[Entry]) -> Iterator[Note]:
 
 
 def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
-    by_place: dict[Place, list[Entry]] = {}
+    by_place: dict[TopicPartition, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.slice):
         if entry.unexplained:
             by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
@@ -330,7 +330,7 @@ def absent_note(topic: str, absences: Mapping[str, int]) -> Note:
     return Note("absent", f"{topic}: {count:,} offsets hold no record: {said}", "info")
 
 
-def unexplained_note(place: Place, count: int, blanks: Sequence[Blank]) -> Note:
+def unexplained_note(place: TopicPartition, count: int, blanks: Sequence[Blank]) -> Note:
     """Where offsets gave no record, for no known reason; the first of them."""
     named = ", ".join(f"{start}-{end}" for start, end in blanks[:MOST_BLANKS])
     text = f"{place[0]}:{place[1]}: {count:,} offsets gave no record, and no reason was found"

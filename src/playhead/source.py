@@ -13,7 +13,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A topic and one of its partitions."""
 
 _LOOKS_AGAIN = 2
@@ -57,7 +57,9 @@ class OutOfBounds(PlayheadError):
 class TimesDisagree(Unavailable):
     """A later time led to an earlier offset, which no log can mean."""
 
-    def __init__(self, place: Place, *, sooner: tuple[int, int], later: tuple[int, int]) -> None:
+    def __init__(
+        self, place: TopicPartition, *, sooner: tuple[int, int], later: tuple[int, int]
+    ) -> None:
         self.place, self.sooner, self.later = place, sooner, later
         super().__init__(
             f"{place[0]}:{place[1]} was asked where {show_ms(sooner[0])} is, and said {sooner[1]}; "
@@ -116,7 +118,7 @@ class Source(Protocol):
     of one offset never change.
     """
 
-    def bounds(self) -> Mapping[Place, Bounds]:
+    def bounds(self) -> Mapping[TopicPartition, Bounds]:
         """The bounds of every partition, by topic and partition, empty partitions included."""
         ...
 
@@ -124,7 +126,7 @@ class Source(Protocol):
         """What a plan has to know beside the bounds."""
         ...
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         """Of every partition the first offset whose record is not before the instant, else its stable end."""
         ...
 
@@ -154,7 +156,7 @@ class LazyExplainer:
         self._stack = ExitStack()
         self._open: Explainer | None = None
 
-    def explain(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+    def explain(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
         """See `playhead.absence.Explainer`; without blanks nobody is asked."""
         if not blanks:
             return Explained()
@@ -170,7 +172,7 @@ class LazyExplainer:
         self._stack.close()
 
 
-def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[Place, int]]:
+def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[TopicPartition, int]]:
     """Where each of some rising instants is; of None, an open side of a span, nothing is asked or said.
 
     Whatever is appended to a log or removed from it meanwhile, the answers rise with the instants:
@@ -187,13 +189,13 @@ def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[Place, 
 
 def _looked_up(
     source: Source, instants_ms: Sequence[int | None]
-) -> tuple[list[Mapping[Place, int]], TimesDisagree | None]:
+) -> tuple[list[Mapping[TopicPartition, int]], TimesDisagree | None]:
     found = [{} if each is None else source.offsets_at(each) for each in instants_ms]
     known = [(at, where) for at, where in zip(instants_ms, found, strict=True) if at is not None]
     return found, _falling(known)
 
 
-def _falling(known: Sequence[tuple[int, Mapping[Place, int]]]) -> TimesDisagree | None:
+def _falling(known: Sequence[tuple[int, Mapping[TopicPartition, int]]]) -> TimesDisagree | None:
     for (sooner_ms, sooner), (later_ms, later) in pairwise(known):
         for place in sorted(sooner.keys() & later.keys()):
             if sooner[place] > later[place]:

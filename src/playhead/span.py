@@ -11,14 +11,14 @@ from itertools import pairwise
 from typing import Final
 
 from playhead.errors import UsageError
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 from playhead.grammar.duration import MS, duration_ns, show_duration_ns
 from playhead.grammar.instant import (
     ClockTime,
     FromNow,
     Instant,
     Point,
-    Written,
+    WrittenTime,
     read_point,
     show_ms,
     show_ns,
@@ -118,7 +118,7 @@ class Span:
     @classmethod
     def parse(cls, text: str, *, timezone: str = "UTC") -> "Span":
         """`A..B`, `last 2h`, or offsets; `timezone` counts where a time has no zone."""
-        phrase = Phrase.of(text, "the span")
+        phrase = Cursor.of(text, "the span")
         zone = zone_name(timezone, where="timezone")
         between = phrase.text.find("..")
         is_offsets = _OFFSETS.match(phrase.text) or (between < 0 and ":" in phrase.text)
@@ -148,13 +148,13 @@ class Span:
         zone = zone_name(timezone, where="timezone")
         _need_agreement({"from": from_, "to": to, "for": for_, "last": last, "offsets": offsets})
         if offsets is not None:
-            return cls(offsets=_read_offsets(Phrase.of(offsets, "offsets")))
+            return cls(offsets=_read_offsets(Cursor.of(offsets, "offsets")))
         if last is not None:
-            return cls(FromNow(-duration_ns(Phrase.of(last, "last"))))
+            return cls(FromNow(-duration_ns(Cursor.of(last, "last"))))
         start, end = _option(from_, "from"), _option(to, "to")
         if for_ is None:
             return _between(start, end, zone)
-        length = Lasting(duration_ns(Phrase.of(for_, "for")))
+        length = Lasting(duration_ns(Cursor.of(for_, "for")))
         if start is not None:
             return _checked(_side(start, zone, "start"), length)
         return _checked(length, _side(end, zone, "end") if end is not None else None)
@@ -188,8 +188,8 @@ class Span:
 # --- sides
 
 
-def _option(text: str | None, name: str) -> Phrase | None:
-    return None if text is None else Phrase.of(text, name)
+def _option(text: str | None, name: str) -> Cursor | None:
+    return None if text is None else Cursor.of(text, name)
 
 
 def _need_agreement(given: dict[str, str | None]) -> None:
@@ -207,16 +207,16 @@ def _need_agreement(given: dict[str, str | None]) -> None:
         raise ContradictorySpan("for needs from, or to", hint="the time up to now is last 2h")
 
 
-def _between(from_: Phrase | None, to: Phrase | None, zone: str) -> Span:
+def _between(from_: Cursor | None, to: Cursor | None, zone: str) -> Span:
     start = _side(from_, zone, "start") if from_ is not None else None
     end = _side(to, zone, "end", beside=start) if to is not None else None
     return _checked(start, end)
 
 
-Read = Written | Lasting | None
+Read = WrittenTime | Lasting | None
 
 
-def _side(phrase: Phrase, zone: str, open_end: str, *, beside: Read = None) -> Read:
+def _side(phrase: Cursor, zone: str, open_end: str, *, beside: Read = None) -> Read:
     """One side: its own word for the open end, a duration, or a point of time."""
     other = {"start": "end", "end": "start"}[open_end]
     if phrase.text == open_end:
@@ -229,15 +229,15 @@ def _side(phrase: Phrase, zone: str, open_end: str, *, beside: Read = None) -> R
     if _DURATION.match(phrase.text):
         return Lasting(duration_ns(phrase))
     written = read_point(phrase, zone)
-    point = written.beside(beside if isinstance(beside, Written) else None, phrase)
-    return Written(point, written.zone, written.zone_is_written)
+    point = written.beside(beside if isinstance(beside, WrittenTime) else None, phrase)
+    return WrittenTime(point, written.zone, written.zone_is_written)
 
 
 def _checked(from_: Read, to: Read) -> Span:
     """The span of two sides, when they can be told to fit without knowing the time."""
-    if isinstance(from_, Lasting) and not isinstance(to, Written):
+    if isinstance(from_, Lasting) and not isinstance(to, WrittenTime):
         raise ContradictorySpan(f"the {from_} before what? The other side is no time", hint=_SIDES)
-    if isinstance(to, Lasting) and not isinstance(from_, Written):
+    if isinstance(to, Lasting) and not isinstance(from_, WrittenTime):
         raise ContradictorySpan(f"{to} from when? The other side is no time", hint=_SIDES)
     span = Span(_bare(from_), _bare(to))
     if _is_backwards(span.from_, span.to):
@@ -246,7 +246,7 @@ def _checked(from_: Read, to: Read) -> Span:
 
 
 def _bare(side: Read) -> Point | Lasting | None:
-    return side.point if isinstance(side, Written) else side
+    return side.point if isinstance(side, WrittenTime) else side
 
 
 def _is_backwards(from_: Point | Lasting | None, to: Point | Lasting | None) -> bool:
@@ -274,7 +274,7 @@ def _ceil_ms(ns: int | None) -> int | None:
 # --- offsets
 
 
-def _read_offsets(phrase: Phrase) -> tuple[OffsetSpan, ...]:
+def _read_offsets(phrase: Cursor) -> tuple[OffsetSpan, ...]:
     """Parts joined by commas, in the order of their places; none may overlap another."""
     found, at = [], 0
     for text in phrase.text.split(","):
@@ -285,7 +285,7 @@ def _read_offsets(phrase: Phrase) -> tuple[OffsetSpan, ...]:
     return tuple(spans)
 
 
-def _read_offset_span(phrase: Phrase) -> OffsetSpan:
+def _read_offset_span(phrase: Cursor) -> OffsetSpan:
     text = phrase.text
     place, colon, offsets = text.rpartition(":")
     if not colon:
@@ -307,7 +307,7 @@ def _read_offset_span(phrase: Phrase) -> OffsetSpan:
     return OffsetSpan(topic if has_topic else None, partition, from_, to)
 
 
-def _number(phrase: Phrase, most: int) -> int:
+def _number(phrase: Cursor, most: int) -> int:
     text = phrase.text
     wrong = next((i for i, c in enumerate(text) if c not in "0123456789"), None)
     if wrong is not None or not text:

@@ -9,10 +9,10 @@ from playhead.account import Account
 from playhead.errors import PlayheadError, Refused
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.offset_bitmap import Words
+from playhead.offset_bitmap import BitmapWords
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place, SourceFacts
+from playhead.source import SourceFacts, TopicPartition
 from playhead.terms import Terms, Whereto
 
 
@@ -62,7 +62,7 @@ class InUse(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InspectRequest:
     """What a target is shown of a replay before it says whether it can take it."""
 
     source: SourceFacts
@@ -102,7 +102,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class SliceComparison:
     """A slice of the source held against the target; the checksums do not depend on order.
 
     Each record that was expected is the same, different, or one of which it cannot be told. Each
@@ -134,7 +134,7 @@ def at_once() -> None:
 class Writer(Protocol):
     """An open target; belongs to one thread and to one replay."""
 
-    def expect(self, place: Place, /) -> Callable[[], None]:
+    def expect(self, place: TopicPartition, /) -> Callable[[], None]:
         """Slices of this partition come next: begin what their first commit would have to wait for.
 
         What it gives waits until that is done. A `commit` without it is no less right.
@@ -157,14 +157,14 @@ class Writer(Protocol):
         """
         ...
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings | None:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         """Hold what a commit of these records should have left against what the target has now.
 
         None when that can be said only after all slices of the replay, by `conclude`.
         """
         ...
 
-    def conclude(self) -> Sequence[Findings]:
+    def conclude(self) -> Sequence[SliceComparison]:
         """What `compare` could not say yet: the findings of all slices for which it gave None."""
         return ()
 
@@ -189,7 +189,7 @@ class Target(Protocol):
         """As `Inspection.identity`: what stays the same however it is addressed."""
         ...
 
-    def inspect(self, look: Look, /) -> Inspection:
+    def inspect(self, look: InspectRequest, /) -> Inspection:
         """Say what a replay would do here; refuse what cannot work. Writes nothing."""
         ...
 
@@ -267,7 +267,7 @@ class LiveTarget(Protocol):
 class HeldOffsets:
     """Which offsets of some spans a table has."""
 
-    words: dict[Place, list[Words]] = field(default_factory=dict)
+    words: dict[TopicPartition, list[BitmapWords]] = field(default_factory=dict)
     rows: int = 0
     unplaced: list[str] = field(default_factory=list)
     """Tables with rows that do not say which offset they are."""

@@ -13,9 +13,9 @@ from playhead.errors import BadValue, Refused
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.note import Note
-from playhead.source import Bounds, Place, Source, TopicFacts, offsets_of
+from playhead.source import Bounds, Source, TopicFacts, TopicPartition, offsets_of
 from playhead.span import Resolved
-from playhead.time_span_tail import WHOLE_OFFSETS, Sought, Stray, Tail, look
+from playhead.time_span_tail import WHOLE_OFFSETS, SearchedEnd, StrayRecord, Tail, look
 
 LATENESS_MS: Final = 600_000
 SAMPLED, READ_ON, LOOKED = "looked-in-part", "read-on", "looked"
@@ -62,14 +62,14 @@ class PartitionSpan:
 class TimeSpan:
     """A span by time in offsets of each partition, and what has to be said of it."""
 
-    partitions: Mapping[Place, PartitionSpan]
+    partitions: Mapping[TopicPartition, PartitionSpan]
     notes: tuple[Note, ...] = ()
 
 
 class SpanGoesOn(Refused):
     """Records of a span stand behind the end to which it was to be read on, and no further."""
 
-    def __init__(self, place: Place, end: int, stray: Stray) -> None:
+    def __init__(self, place: TopicPartition, end: int, stray: StrayRecord) -> None:
         self.place, self.end, self.stray = place, end, stray
         super().__init__(
             f"{place[0]}:{place[1]} is to be read up to offset {end}, and offset {stray.offset} behind it "
@@ -84,7 +84,7 @@ class SpanGoesOn(Refused):
 
 def time_span(
     source: Source,
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     resolved: Resolved,
     *,
     lateness_ms: int = LATENESS_MS,
@@ -123,11 +123,11 @@ def _ending(span_: PartitionSpan, end: int | None) -> PartitionSpan:
 
 def _by_index(
     source: Source,
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     resolved: Resolved,
     late: Mapping[str, int],
     asked: ReadOn,
-) -> dict[Place, PartitionSpan]:
+) -> dict[TopicPartition, PartitionSpan]:
     """By Kafka's answers alone."""
     to_ms = resolved.to_ms
     shifts = sorted({0, *late.values()}) if to_ms is not None and not asked.is_to_end else [0]
@@ -151,7 +151,7 @@ def _clamped(offset: int, held: Bounds) -> int:
 
 
 def _lateness(
-    bounds: Mapping[Place, Bounds], lateness_ms: int, facts: Mapping[str, TopicFacts]
+    bounds: Mapping[TopicPartition, Bounds], lateness_ms: int, facts: Mapping[str, TopicFacts]
 ) -> dict[str, int]:
     """How long is read on in each topic: as it was asked for, and as long as its settings let clocks differ."""
     found = {}
@@ -170,7 +170,7 @@ def _bounded_ms(facts: TopicFacts | None) -> int | None:
     return total_ms if total_ms <= _BOUNDED_MS else None
 
 
-def _is_ordered(place: Place, facts: Mapping[str, TopicFacts]) -> bool:
+def _is_ordered(place: TopicPartition, facts: Mapping[str, TopicFacts]) -> bool:
     """Whether the topic itself sees to it that nothing comes later than is waited for."""
     known = facts.get(place[0])
     return known is not None and (known.sets_log_append_time or _bounded_ms(known) is not None)
@@ -180,8 +180,8 @@ def _is_ordered(place: Place, facts: Mapping[str, TopicFacts]) -> bool:
 
 
 def _tails(
-    partitions: Mapping[Place, PartitionSpan],
-    bounds: Mapping[Place, Bounds],
+    partitions: Mapping[TopicPartition, PartitionSpan],
+    bounds: Mapping[TopicPartition, Bounds],
     resolved: Resolved,
     late: Mapping[str, int],
     *,
@@ -194,13 +194,13 @@ def _tails(
         start = its.span_end if is_least else its.to_offset
         reached_ms = to_ms if is_least else to_ms + lateness_ms
         if start < held.stable_end:
-            sought = Sought(resolved.from_ms, to_ms, lateness_ms, reached_ms)
+            sought = SearchedEnd(resolved.from_ms, to_ms, lateness_ms, reached_ms)
             yield Tail(place, start, held.stable_end, sought)
 
 
 def _short(
     tails: Sequence[Tail],
-    partitions: Mapping[Place, PartitionSpan],
+    partitions: Mapping[TopicPartition, PartitionSpan],
     facts: Mapping[str, TopicFacts],
 ) -> list[Tail]:
     """Those that cost less to read than it is worth to doubt, where not all can be looked at wholly."""
@@ -217,7 +217,7 @@ def _short(
 def _seen(
     source: Source,
     tails: Sequence[Tail],
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     facts: Mapping[str, TopicFacts],
 ) -> list[Tail]:
     """The tails, looked at. A topic that has had the broker's times only of late is looked at as any other."""
@@ -239,11 +239,11 @@ def _is_as_set(tail: Tail, facts: Mapping[str, TopicFacts]) -> bool:
 
 
 def _sizes(
-    bounds: Mapping[Place, Bounds], facts: Mapping[str, TopicFacts]
-) -> Callable[[Place], float]:
+    bounds: Mapping[TopicPartition, Bounds], facts: Mapping[str, TopicFacts]
+) -> Callable[[TopicPartition], float]:
     """About how many bytes an offset of each partition takes; 0 where nobody knows."""
 
-    def per_offset(place: Place) -> float:
+    def per_offset(place: TopicPartition) -> float:
         held, known = bounds[place], facts.get(place[0])
         size = known.bytes_by_partition.get(place[1], 0) if known else 0
         return size / max(1, held.high_watermark - held.earliest)
@@ -257,7 +257,7 @@ def _refuse_more(tails: Sequence[Tail]) -> None:
             raise SpanGoesOn(tail.place, tail.start, tail.first)
 
 
-def _ends(tails: Sequence[Tail]) -> dict[Place, int]:
+def _ends(tails: Sequence[Tail]) -> dict[TopicPartition, int]:
     """Where reading ends instead. Where clocks were seen to lie, samples of the topic are not believed."""
     lying = {tail.place[0] for tail in tails if not tail.is_in_order}
     ends = {}
@@ -272,7 +272,7 @@ def _ends(tails: Sequence[Tail]) -> dict[Place, int]:
 # --- what is said of it
 
 
-def _on_looked(tails: Sequence[Tail], ends: Mapping[Place, int]) -> Iterator[Note]:
+def _on_looked(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Iterator[Note]:
     whole = [each for each in tails if each.is_whole]
     sampled = [each for each in tails if not each.is_whole and each.place not in ends]
     by_broker = [each for each in sampled if each.by_broker and each.looked_at]
@@ -301,7 +301,7 @@ def _counted(tails: Sequence[Tail]) -> str:
     return f"{looked:,}{of} offsets in {len(tails)} partition{'s' if len(tails) > 1 else ''}"
 
 
-def _on_read(tails: Sequence[Tail], ends: Mapping[Place, int]) -> Iterator[Note]:
+def _on_read(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Iterator[Note]:
     read = [each for each in tails if ends.get(each.place, each.start) > each.start]
     for tail in sorted(read, key=lambda each: each.is_in_order)[:_MOST_SAID]:
         place, end = f"{tail.place[0]}:{tail.place[1]}", ends[tail.place]

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
-from playhead.source import Place, Reader, Source
+from playhead.source import Reader, Source, TopicPartition
 
 WHOLE_OFFSETS, WHOLE_BYTES = 250_000, 48 << 20
 """Tails are read wholly as long as there are no more offsets and bytes in them, all together."""
@@ -45,7 +45,7 @@ class Glancing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SearchedEnd:
     """Records of which times are looked for, and by how much clocks may differ without a word."""
 
     from_ms: int | None
@@ -59,7 +59,7 @@ class Sought:
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class StrayRecord:
     """A record where no record of its time should stand."""
 
     offset: int
@@ -70,17 +70,17 @@ class Stray:
 class Tail:
     """The offsets `[start, end)` behind the end of a span in one partition, and what was seen of them."""
 
-    place: Place
+    place: TopicPartition
     start: int
     end: int
-    sought: Sought
+    sought: SearchedEnd
     looked_at: int = 0
     """How many offsets."""
-    first: Stray | None = None
+    first: StrayRecord | None = None
     """The first record of the span that was seen."""
     last: int | None = None
     """The offset of the last."""
-    earlier: Stray | None = None
+    earlier: StrayRecord | None = None
     """A record whose time is earlier, by more than the lateness, than that of a record before it."""
     by_broker: bool = True
     """Whether all records that were seen have the broker's time."""
@@ -129,19 +129,19 @@ class Tail:
             self._level_ms = time_ms
             return
         if self.sought.has(time_ms):
-            self.first = self.first or Stray(offset, time_ms)
+            self.first = self.first or StrayRecord(offset, time_ms)
             self.last = offset
         is_late = time_ms < self._level_ms - self.sought.lateness_ms
         if self.earlier is None and is_late and is_timed:
-            self.earlier = Stray(offset, time_ms)
+            self.earlier = StrayRecord(offset, time_ms)
 
 
 def look(
     source: Source,
     tails: Sequence[Tail],
     *,
-    bytes_per_offset: Callable[[Place], float] = lambda _: 0.0,
-    few: Callable[[Place], bool] = lambda _: False,
+    bytes_per_offset: Callable[[TopicPartition], float] = lambda _: 0.0,
+    few: Callable[[TopicPartition], bool] = lambda _: False,
 ) -> None:
     """Look at the tails: wholly at the shortest, and at samples of those that are too long for that.
 
@@ -232,7 +232,7 @@ def _times(records: Records) -> Times:
 # --- samples
 
 
-def _sample(source: Source, tails: Sequence[Tail], few: Callable[[Place], bool]) -> None:
+def _sample(source: Source, tails: Sequence[Tail], few: Callable[[TopicPartition], bool]) -> None:
     strides = max(_FEW, min(_STRIDES, _MOST_PROBES // len(tails)))
     planned = {
         tail.place: probes(
@@ -243,7 +243,7 @@ def _sample(source: Source, tails: Sequence[Tail], few: Callable[[Place], bool])
     # The nearest of all, then the last of all, and so on: should the time not do, what matters was seen.
     waves = max(map(len, planned.values()))
     ordered = [each[wave] for wave in range(waves) for each in planned.values() if wave < len(each)]
-    seen: dict[Place, list[tuple[Slice, Times]]] = {tail.place: [] for tail in tails}
+    seen: dict[TopicPartition, list[tuple[Slice, Times]]] = {tail.place: [] for tail in tails}
     for part, times in _glanced(source, ordered):
         seen[part.topic, part.partition].append((part, times))
     for tail in tails:

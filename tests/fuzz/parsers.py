@@ -25,11 +25,11 @@ from playhead.errors import PlayheadError
 from playhead.files.formats.csv_format import CsvCodec
 from playhead.files.formats.jsonl import JsonCodec
 from playhead.grammar import instant
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes
 from playhead.host import networks
-from playhead.ingest.record_shape import Shape
+from playhead.ingest.record_shape import RecordShape
 from playhead.ingest.udp_address import Address
 from playhead.kafka.admin.scram import NotScram, Scram
 from playhead.kafka.groups import offsets_csv
@@ -48,7 +48,7 @@ from playhead.traffic.build_catalog import Part
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import goreplay, har, rrpair
 from playhead.traffic.formats.http import parse_request
-from playhead.traffic.json_numbers import Strange
+from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.pair_path import Path as TrafficPath
 from playhead.traffic.snapshot import find_file, find_snapshot
 from playhead.transform import tokens
@@ -189,7 +189,7 @@ def _dropped(file: Path) -> None:
 
 
 def _shape(data: bytes) -> None:
-    Shape.parse("$.a[0].b", "$.ts", "UTC").of(data, 1)
+    RecordShape.parse("$.a[0].b", "$.ts", "UTC").of(data, 1)
 
 
 def _avro(data: bytes) -> Any:
@@ -290,7 +290,7 @@ PARSERS = {
         parse_request,
         [b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
          b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\nok"],
-        (Strange,),
+        (UnknownShape,),
     ),
     "ingest-shape": Parser(_shape, [b'{"a":[{"b":"k"}],"ts":"2021-08-04T12:00:00Z"}', *_values()]),
     "jaas": Parser(
@@ -326,7 +326,7 @@ PARSERS = {
     "size": Parser(_text(parse_size_bytes), [b"64MB", b"1GiB", b"512", *_words()]),
     "span": Parser(_text(_span), [*_SPANS.split(b"|"), *_words()]),
     "time": Parser(
-        _text(lambda text: instant.read_point(Phrase.of(text, "time"), "Europe/Berlin")),
+        _text(lambda text: instant.read_point(Cursor.of(text, "time"), "Europe/Berlin")),
         [b"2021-08-04T12:30:00.123456789+02:00", b"12:30", b"now-2h", b"1628080200000", *_words()],
         (PlayheadError, NotUnderstood),
     ),

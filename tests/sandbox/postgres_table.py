@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from playhead.account import Account, Bury, DeadLetter, ErrorRule, RecordRefused
+from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.ledger import Entry
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.target import Findings, Inspection
+from playhead.target import Inspection, SliceComparison
 from playhead.testing.target_case import terms
 
 NOON_MS = 1_628_080_200_000
@@ -84,7 +84,7 @@ class Table:
         rows: Sequence[Record],
         *,
         rule: str = "fail",
-        bury: Bury | None = None,
+        bury: WriteDeadLetters | None = None,
         replay: str = REPLAY,
     ) -> Entry:
         """The records as one slice; says what the ledger then says of it."""
@@ -100,7 +100,7 @@ class Table:
         shown = [each for found in findings for each in found.differences]
         return [(each.kind, each.offset) for each in shown if each.kind != "unknown"]
 
-    def compared(self, *slices: tuple[Entry, Sequence[Record]]) -> list[Findings]:
+    def compared(self, *slices: tuple[Entry, Sequence[Record]]) -> list[SliceComparison]:
         """What a comparison of all of them finds."""
         with self.target.open(REPLAY) as writer:
             found = [writer.compare(entry, [Records.of(rows)]) for entry, rows in slices]
@@ -120,7 +120,7 @@ class Table:
 
 
 def account_of(
-    slice_: Slice, rows: Sequence[Record], rule: str = "fail", bury: Bury | None = None
+    slice_: Slice, rows: Sequence[Record], rule: str = "fail", bury: WriteDeadLetters | None = None
 ) -> Account:
     account = Account(slice_, ErrorRule.parse(rule), bury)
     account.read = len(rows)

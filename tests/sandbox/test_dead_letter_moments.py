@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from playhead.account import Account, Bury, DeadLetter, ErrorRule
+from playhead.account import Account, DeadLetter, ErrorRule, WriteDeadLetters
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.faults import Aborted
-from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.ledger_keys import (
     LEDGER_TOPIC,
     burial_id,
@@ -29,7 +29,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import InUse, Look
+from playhead.target import InspectRequest, InUse
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.sandbox.postgres_table import REPLAY, Table, account_of, records
@@ -62,7 +62,7 @@ def new_id() -> str:
 
 
 def test_each_moment_buries_who_is_not_buried_yet(kafka: KafkaConnection, topic: str) -> None:
-    with Graveyard(kafka, topic).open(new_id()) as bury:
+    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         assert bury(WHOLE, []) == 0
         assert bury(WHOLE, letters(3)) == 0
         assert bury(WHOLE, letters(3, 20)) == 0
@@ -75,7 +75,7 @@ def test_each_moment_buries_who_is_not_buried_yet(kafka: KafkaConnection, topic:
 def test_a_later_run_knows_who_was_buried_however_it_cuts(
     kafka: KafkaConnection, topic: str
 ) -> None:
-    replay_id, graveyard = new_id(), Graveyard(kafka, topic)
+    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
     with graveyard.open(replay_id) as bury:
         bury(Slice("laps", 0, 0, 20), letters(*range(0, 20, 3)))
     with graveyard.open(replay_id) as bury:
@@ -88,7 +88,7 @@ def test_a_later_run_knows_who_was_buried_however_it_cuts(
 def test_a_burial_whose_answer_is_lost(
     kafka: KafkaConnection, topic: str, cut: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay_id, graveyard = new_id(), Graveyard(kafka, topic)
+    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
     real = Transactions.commit
 
     def losing(self: Transactions) -> None:
@@ -108,7 +108,7 @@ def test_a_burial_whose_answer_is_lost(
 
 def test_what_the_version_before_has_buried(kafka: KafkaConnection, topic: str) -> None:
     replay_id = new_id()
-    with Graveyard(kafka, topic).open(new_id()):
+    with DeadLetterTopic(kafka, topic).open(new_id()):
         pass
     former_id = former_burial_id(replay_id)
     old = Transactions(kafka, former_id, former_transactional_id(former_id, ("laps", 0)))
@@ -117,7 +117,7 @@ def test_what_the_version_before_has_buried(kafka: KafkaConnection, topic: str) 
     old.begin()
     old.note(LEDGER_TOPIC, f"{former_id}|laps|0|0".encode(), entry.as_json().encode())
     old.commit()
-    with Graveyard(kafka, topic).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
         assert bury(WHOLE, letters(3, 5)) == 1, "4 was buried"
     assert buried(kafka, topic) == [5]
     old.close()
@@ -133,7 +133,7 @@ def test_a_replay_that_is_called_as_burials_were_has_nothing_to_do_with_them(
         account = Account(Slice("laps", 0, 0, 30))
         account.read = 30
         writer.commit(account, [Records.of([record(at) for at in range(30)])])
-    with Graveyard(kafka, dlq).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
         assert bury(WHOLE, letters(3)) == 0
     assert buried(kafka, dlq) == [3]
     assert [each.slice for each in target.entries(other)] == [Slice("laps", 0, 0, 30)]
@@ -141,9 +141,9 @@ def test_a_replay_that_is_called_as_burials_were_has_nothing_to_do_with_them(
 
 def test_more_dead_letters_than_an_entry_could_list(kafka: KafkaConnection, topic: str) -> None:
     replay_id, whole = new_id(), Slice("laps", 0, 0, 60_000)
-    with Graveyard(kafka, topic).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
         bury(whole, letters(*range(0, 20_000, 2)))
-    with Graveyard(kafka, topic).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
         assert bury(whole, letters(*range(0, 20_000, 2), 1)) == 0
     assert len(buried(kafka, topic)) == 10_001
 
@@ -155,7 +155,7 @@ def test_more_dead_letters_than_an_entry_could_list(kafka: KafkaConnection, topi
 class Looked:
     """Buries, and remembers at how many moments."""
 
-    bury: Bury
+    bury: WriteDeadLetters
     moments: list[list[int]] = field(default_factory=list)
 
     def __call__(self, slice_: Slice, found: Sequence[DeadLetter]) -> int | None:
@@ -173,7 +173,7 @@ def test_a_tombstone_and_a_key_that_only_the_commit_refuses(
     )
     table = Table.made(sandbox.database_url, schema, columns)
     rows = records({"id": 1}, None, {"id": 2, "up": 9}, {"id": 3, "up": 1})
-    with Graveyard(kafka, topic).open(new_id()) as bury:
+    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         looked = Looked(bury)
         entry = table.commit(rows, rule=f"dlq:{topic}", bury=looked)
     assert looked.moments == [[1], [1, 2]]
@@ -191,7 +191,7 @@ def test_who_was_buried_and_is_written_after_all_is_counted(
     rows = records({"v": 1}, {"v": 20}, {"v": 30}, {"v": "x"})
 
     def dying(slice_: Slice, found: Sequence[DeadLetter]) -> None:
-        with Graveyard(kafka, topic).open(REPLAY + topic) as bury:
+        with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as bury:
             bury(slice_, found)
         raise Aborted("died")
 
@@ -200,7 +200,7 @@ def test_who_was_buried_and_is_written_after_all_is_counted(
         writer.commit(account, [Records.of(rows)])
     assert buried(kafka, topic) == [1, 2, 3]
     table.run("ALTER TABLE {table} DROP CONSTRAINT small")
-    with Graveyard(kafka, topic).open(REPLAY + topic) as bury:
+    with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as bury:
         entry = table.commit(rows, rule=f"dlq:{topic}", bury=bury)
     assert (entry.written, entry.dead, entry.details["also_buried"]) == (3, 1, 2)
     assert buried(kafka, topic) == [1, 2, 3]
@@ -254,7 +254,7 @@ def test_a_refusal_of_a_way_that_was_undone_is_none(
     close = module.PostgresWriter._close
     monkeypatch.setattr(module.PostgresWriter, "_apart", apart)
     values = [{"id": n, "v": 50 if n == 2 else 5} for n in range(1, 7)]
-    with Graveyard(kafka, topic).open(new_id()) as bury:
+    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         entry = table.commit(records(*values, start=10), rule=f"dlq:{topic}", bury=bury)
     assert undone == [frozenset({11})], "the way apart was tried, and has refused"
     assert (entry.written, entry.dead, entry.details["also_buried"]) == (6, 0, 1)
@@ -263,7 +263,7 @@ def test_a_refusal_of_a_way_that_was_undone_is_none(
 
 
 def prepare(target: KafkaTarget, replay_id: str) -> None:
-    look = Look(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
+    look = InspectRequest(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
     target.prepare(replay_id, target.inspect(look), terms(*look.partitions))
 
 
@@ -278,7 +278,7 @@ def test_a_topic_that_refuses_more_at_the_second_attempt(
     kind = TimestampType.CREATE_TIME
     odd[4] = Record("laps", 0, 4, 0, kind, b"k", b"a time that no client can send")
     odd[7] = Record("laps", 0, 7, 1_007, kind, b"k", os.urandom(16_000))
-    with Graveyard(kafka, dlq).open(replay_id) as bury, target.open(replay_id) as writer:
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury, target.open(replay_id) as writer:
         account = Account(Slice("laps", 0, 0, 10), ErrorRule.parse(f"dlq:{dlq}"), bury)
         account.read = 10
         writer.commit(account, [Records.of(odd)])
@@ -291,7 +291,7 @@ def test_a_burial_that_a_dead_run_has_left_open_is_not_waited_for(
     kafka: KafkaConnection, make_topic: Callable[..., str]
 ) -> None:
     replay_id, dlq = new_id(), make_topic()
-    with Graveyard(kafka, dlq).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
         bury(WHOLE, letters(3))
     own_id = burial_id(replay_id)
     dead = Transactions(kafka, own_id, transactional_id(own_id, ("laps", 0)))
@@ -300,7 +300,7 @@ def test_a_burial_that_a_dead_run_has_left_open_is_not_waited_for(
     dead.note(LEDGER_TOPIC, key_of(own_id, WHOLE, new_writer()), b"never committed")
     dead.flush()
     began = time.monotonic()
-    with Graveyard(kafka, dlq).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
         assert bury(WHOLE, []) == 1
         assert bury(WHOLE, letters(3, 4)) == 0
     assert time.monotonic() - began < 20

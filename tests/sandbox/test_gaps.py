@@ -13,7 +13,7 @@ import pytest
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Refused
 from playhead.gaps.gap import Gaps
-from playhead.gaps.search import Question, Search
+from playhead.gaps.search import GapFinder, GapQuery
 from playhead.postgres import offsets_held
 from playhead.postgres.offsets_held import NoOffsets, TooManyGaps
 from playhead.record import Slice
@@ -44,7 +44,7 @@ def tape(servers: Deck) -> str:
 def look(deck: Deck, topic: str, table: str, span: str = "start..end", **more: Any) -> Gaps:
     how = {name: more.pop(name) for name in ("settle_ms", "by", "is_quick") if name in more}
     asked = Request(source=f"kafka:{topic}", target=f"postgres:{table}", span=span, **more)
-    return Search(Question(asked, **how), deck.configuration()).find()
+    return GapFinder(GapQuery(asked, **how), deck.configuration()).find()
 
 
 def fill(deck: Deck, table: str, topic: str, per_partition: dict[int, Iterable[int]]) -> None:
@@ -285,7 +285,7 @@ def test_the_bounds_are_those_of_the_first_look(store: Deck, servers: Deck) -> N
     topic = servers.laps(10)
     table = store.table(COLUMNS)
     asked = Request(source=f"kafka:{topic}", target=f"postgres:{table}")
-    search = Search(Question(asked), store.configuration())
+    search = GapFinder(GapQuery(asked), store.configuration())
     assert places(search.find()) == [(0, 0, 10)]
     log = Log(servers.connection, topic)
     log.write(0, (T0_MS, None, b"later", ()))

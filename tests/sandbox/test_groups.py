@@ -16,10 +16,10 @@ from playhead.host.faults import abort_points
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.commit import JoinedMeanwhile, commit
 from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.testing import LinkProxy
 from playhead.testing.fixtures import MakeTopic
 from tests.fix_commands import Playhead
@@ -49,12 +49,14 @@ def groups(playhead: Playhead, sandbox: Endpoints) -> Groups:
     return lambda *words, **more: playhead("groups", *words, **(address_of(sandbox) | more))
 
 
-def everything(kafka: KafkaConnection, group: str) -> dict[Place, Committed]:
+def everything(kafka: KafkaConnection, group: str) -> dict[TopicPartition, CommittedOffset]:
     with Admin(kafka) as admin:
         return committed(admin, group)
 
 
-def set_up(kafka: KafkaConnection, group: str, offsets: dict[Place, Committed]) -> None:
+def set_up(
+    kafka: KafkaConnection, group: str, offsets: dict[TopicPartition, CommittedOffset]
+) -> None:
     with Admin(kafka) as admin:
         commit(admin, group, offsets)
 
@@ -133,9 +135,9 @@ def test_undo_restores_everything_exactly(
 ) -> None:
     group = readers.name()
     stood = {
-        (tape, 0): Committed(50, "noted", 0),
-        (tape, 1): Committed(0),
-        (tape, 3): Committed(20, None, 0),
+        (tape, 0): CommittedOffset(50, "noted", 0),
+        (tape, 1): CommittedOffset(0),
+        (tape, 3): CommittedOffset(20, None, 0),
     }
     set_up(kafka, group, stood)
     assert everything(kafka, group) == stood
@@ -264,7 +266,7 @@ def test_who_joins_after_the_look_is_not_overwritten(
     group = readers.group({(tape, 0): 50})
     readers.reader(group, tape)
     with Admin(kafka) as admin, pytest.raises(JoinedMeanwhile, match="has members now"):
-        commit(admin, group, {(tape, 0): Committed(1)})
+        commit(admin, group, {(tape, 0): CommittedOffset(1)})
     assert readers.offsets(group) == {(tape, 0): 50}
 
 
@@ -363,7 +365,7 @@ def test_a_clone_has_the_same_offsets(
     tape: str, kafka: KafkaConnection, readers: Readers, groups: Groups
 ) -> None:
     group, other = readers.name(), readers.name()
-    set_up(kafka, group, {(tape, 0): Committed(50, "noted"), (tape, 3): Committed(20)})
+    set_up(kafka, group, {(tape, 0): CommittedOffset(50, "noted"), (tape, 3): CommittedOffset(20)})
     done = groups("clone", group, other, "--yes")
     assert done.returncode == 0, done.stderr
     assert everything(kafka, other) == everything(kafka, group)

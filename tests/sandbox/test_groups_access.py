@@ -20,7 +20,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import SystemClock, wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.commit import commit
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.sandbox import Sandbox
 from playhead.sandbox.folder import LOOPBACK, free_port
 from tests.fix_capture import StartCapture
@@ -58,7 +58,7 @@ def guarded(servers_folder: Path, playhead: Playhead) -> Iterator[Guarded]:
             producer = Producer(connection.for_librdkafka("producer") | {"log_level": 0})
             producer.produce(TOPIC, b"v")
             producer.flush(WITHIN_S)
-            commit(admin, GROUP, {(TOPIC, 0): Committed(1)})
+            commit(admin, GROUP, {(TOPIC, 0): CommittedOffset(1)})
         yield connection, f"{LOOPBACK}:{port}", first
 
 

@@ -12,13 +12,13 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, origin_of
-from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.target import KafkaTarget
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in, write
 
@@ -41,7 +41,7 @@ def letters(*records: Record) -> list[DeadLetter]:
 
 def test_a_letter_keeps_everything_and_says_why(kafka: KafkaConnection) -> None:
     topic, dead = f"dlq-{new_id()}", record(5)
-    with Graveyard(kafka, topic).open("7f3a-" + topic) as bury:
+    with DeadLetterTopic(kafka, topic).open("7f3a-" + topic) as bury:
         bury(Slice("orders", 2, 0, 10), letters(dead))
     [found] = records_in(kafka, topic)
     assert content(replace(found, headers=HEADERS)) == content(dead)
@@ -59,7 +59,7 @@ def test_a_letter_keeps_everything_and_says_why(kafka: KafkaConnection) -> None:
 
 
 def test_a_slice_is_buried_once_however_it_is_cut(kafka: KafkaConnection, topic: str) -> None:
-    replay_id, graveyard = new_id(), Graveyard(kafka, topic)
+    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
     with graveyard.open(replay_id) as bury:
         bury(Slice("orders", 2, 10, 20), letters(record(15)))
         bury(Slice("orders", 2, 10, 20), letters(record(15)))
@@ -73,7 +73,7 @@ def test_a_slice_is_buried_once_however_it_is_cut(kafka: KafkaConnection, topic:
 
 def test_what_cannot_be_sent_as_it_is_can_be_buried(kafka: KafkaConnection, topic: str) -> None:
     dead = record(5, timestamp_ms=0, headers=(("a\0", b"1"), ("\ud800", b"2")))
-    with Graveyard(kafka, topic).open(new_id()) as bury:
+    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         bury(Slice("orders", 2, 0, 10), letters(dead))
     [found] = records_in(kafka, topic)
     origin = origin_of(found)
@@ -136,7 +136,9 @@ def redrive(
         runs = list(reader.read(whole))
     with Admin(kafka) as admin:
         identity = admin.cluster().cluster_id
-    inspection = target.inspect(Look(SourceFacts(identity, {dlq: TopicFacts()}), {dlq: 1}, runs))
+    inspection = target.inspect(
+        InspectRequest(SourceFacts(identity, {dlq: TopicFacts()}), {dlq: 1}, runs)
+    )
     target.prepare(replay_id, inspection, terms(dlq))
     account = Account(whole, ErrorRule.parse(rule))
     account.read = sum(map(len, runs))
@@ -250,7 +252,7 @@ def test_there_and_back_and_dead_again(
     orders, dlq = make_topic(3), make_topic()
     dead = record(5, orders)
     for count in (b"1", b"2"):
-        with Graveyard(kafka, dlq).open(new_id()) as bury:
+        with DeadLetterTopic(kafka, dlq).open(new_id()) as bury:
             bury(Slice(orders, 2, 0, 10), letters(dead))
         buried = records_in(kafka, dlq)[-1]
         assert dict(buried.headers)[COUNT_HEADER] == count
@@ -280,11 +282,11 @@ def test_a_replay_reads_its_letters_back(kafka: KafkaConnection) -> None:
         record(6, key=None, value=None, headers=()),
         record(7, timestamp_ms=0, headers=(("a\0", b"1"), ("\ud800", None))),
     ]
-    with Graveyard(kafka, topic).open(replay_id) as bury:
+    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
         bury(Slice("orders", 2, 0, 10), letters(*odd))
-    with Graveyard(kafka, topic).open(new_id()) as bury:
+    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         bury(Slice("orders", 2, 0, 10), letters(record(8)))
-    graveyard = Graveyard(kafka, topic)
+    graveyard = DeadLetterTopic(kafka, topic)
     found = graveyard.letters(replay_id)
     assert (found.is_whole, found.where) == (True, f"topic {topic}")
     assert found.of(("orders", 2)) == {each.offset: [found.digest(each)] for each in odd}
@@ -299,4 +301,4 @@ def test_a_replay_reads_its_letters_back(kafka: KafkaConnection) -> None:
     left = graveyard.letters(replay_id)
     assert not left.is_whole
     assert left.of(("orders", 2))[5] == [found.digest(odd[0])]
-    assert Graveyard(kafka, f"none-{new_id()}").letters(replay_id).of(("orders", 2)) == {}
+    assert DeadLetterTopic(kafka, f"none-{new_id()}").letters(replay_id).of(("orders", 2)) == {}

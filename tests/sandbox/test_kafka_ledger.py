@@ -18,8 +18,8 @@ from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.topics import Alteration, TopicSetting, alter, describe_topics
 from playhead.kafka.write import ledger_topic
-from playhead.kafka.write.dead_letters import Graveyard
-from playhead.kafka.write.inspect import Wish, inspect_copy
+from playhead.kafka.write.dead_letters import DeadLetterTopic
+from playhead.kafka.write.inspect import CopySpec, inspect_copy
 from playhead.kafka.write.ledger import Ledger, LedgerShort
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, former_transactional_id
 from playhead.kafka.write.ledger_topic import ForgetfulLedger, SplitLedger, make_ledger
@@ -30,7 +30,7 @@ from playhead.proof import prove
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import AlreadyCommitted, InUse, Look
+from playhead.target import AlreadyCommitted, InspectRequest, InUse
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.unit.replaying import partition_plan, plan_of
@@ -40,7 +40,7 @@ PLANNED = [Slice("laps", 0, at, at + 10) for at in range(0, 50, 10)]
 
 def prepared(target: KafkaTarget) -> str:
     replay_id = uuid.uuid4().hex[:8]
-    look = Look(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
+    look = InspectRequest(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
     target.prepare(replay_id, target.inspect(look), terms(*look.partitions))
     return replay_id
 
@@ -242,7 +242,7 @@ def test_replays_whose_ids_and_topics_run_together_do_not_fence_each_other(
     end = uuid.uuid4().hex[:8]
     one, other = (f"x{end}", "y-z"), (f"x{end}-y", "z")
     for replay_id, _ in (one, other):
-        look = Look(SourceFacts("elsewhere", {}), {"y-z": 1, "z": 1}, [])
+        look = InspectRequest(SourceFacts("elsewhere", {}), {"y-z": 1, "z": 1}, [])
         target.prepare(replay_id, target.inspect(look), terms(*look.partitions))
     with target.open(one[0]) as first, target.open(other[0]) as second:
         for at in range(2):
@@ -277,7 +277,7 @@ def test_a_ledger_that_forgets_is_refused_with_the_way_to_mend_it(
 ) -> None:
     target = KafkaTarget(kafka, topic)
     replay_id = prepared(target)
-    look = Look(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
+    look = InspectRequest(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
     inspection = target.inspect(look)
     with ledger_with(kafka, cleanup_policy=policy):
         with pytest.raises(ForgetfulLedger, match=f"cleanup.policy={policy}") as told:
@@ -287,8 +287,8 @@ def test_a_ledger_that_forgets_is_refused_with_the_way_to_mend_it(
             target.prepare(replay_id, inspection, terms("laps"))
         # Of a replay into a table whose dead letters go to a topic, the plan asks the same.
         with pytest.raises(ForgetfulLedger):
-            Graveyard(kafka, topic).inspect()
-    assert Graveyard(kafka, topic).inspect() == ()
+            DeadLetterTopic(kafka, topic).inspect()
+    assert DeadLetterTopic(kafka, topic).inspect() == ()
     target.prepare(replay_id, inspection, terms("laps"))
 
 
@@ -312,8 +312,8 @@ def test_a_ledger_that_is_less_safe_than_the_target_is_noted(
     topic = make_topic()
     prepared(KafkaTarget(kafka, topic))
     with Admin(kafka) as admin:
-        wish = Wish({"laps": topic}, None, False, "auto")
-        look = Look(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
+        wish = CopySpec({"laps": topic}, None, False, "auto")
+        look = InspectRequest(SourceFacts("elsewhere", {"laps": TopicFacts()}), {"laps": 1}, [])
         codes = {each.code for each in inspect_copy(admin, wish, look).notes}
         assert not codes & {"ledger-replication", "ledger-in-sync"}
 

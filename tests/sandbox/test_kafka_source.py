@@ -7,7 +7,7 @@ from confluent_kafka import Consumer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.read.time_lookup import first_records_at
 from playhead.record import Slice
@@ -223,7 +223,7 @@ def test_a_partition_that_gives_no_record_is_looked_at_twice(kafka, make_topic, 
     log = Log(kafka, make_topic(partitions=3))
     for partition in range(3):
         log.write(partition, *rows(10))
-    wait, looked = Intake.wait, []
+    wait, looked = PartitionConsumer.wait, []
 
     def lossy(intake, purpose):
         found = wait(intake, purpose)
@@ -234,7 +234,7 @@ def test_a_partition_that_gives_no_record_is_looked_at_twice(kafka, make_topic, 
             each for each in found if not (is_lost and each.partition() == 1 and not each.error())
         ]
 
-    monkeypatch.setattr(Intake, "wait", lossy)
+    monkeypatch.setattr(PartitionConsumer, "wait", lossy)
     found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
     assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 5}
     assert len(looked) == 2
@@ -267,9 +267,11 @@ def test_records_that_nobody_committed_are_read_twice_at_the_end(
     log.commit(0, *rows(3))
     if aborted:
         log.abort(0, *rows(aborted, first=3))
-    stand, stood = Intake.stand, []
+    stand, stood = PartitionConsumer.stand, []
     monkeypatch.setattr(
-        Intake, "stand", lambda intake, places: (stood.append(places), stand(intake, places))[1]
+        PartitionConsumer,
+        "stand",
+        lambda intake, places: (stood.append(places), stand(intake, places))[1],
     )
     end = log.bounds().stable_end
     with source.open() as reader:

@@ -23,7 +23,7 @@ from playhead.kafka.write.target_topics import TargetReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Findings, InUse, Look
+from playhead.target import InspectRequest, InUse, SliceComparison
 from playhead.testing import exercise_target
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
@@ -36,9 +36,13 @@ def record(offset: int, partition: int = 0, **more: object) -> Record:
     return replace(plain, **more)
 
 
-def look(partitions: int = 1, *, source: str = "elsewhere", samples=(), oldest_ms=None) -> Look:
+def look(
+    partitions: int = 1, *, source: str = "elsewhere", samples=(), oldest_ms=None
+) -> InspectRequest:
     facts = SourceFacts(source, {"laps": TopicFacts()})
-    return Look(facts, {"laps": partitions}, [Records.of(samples)] if samples else [], oldest_ms)
+    return InspectRequest(
+        facts, {"laps": partitions}, [Records.of(samples)] if samples else [], oldest_ms
+    )
 
 
 def new_id() -> str:
@@ -70,7 +74,7 @@ def commit(
     return account
 
 
-def compare(target: KafkaTarget, replay_id: str, records: list[Record]) -> Findings:
+def compare(target: KafkaTarget, replay_id: str, records: list[Record]) -> SliceComparison:
     [entry] = target.entries(replay_id)
     with target.open(replay_id) as writer:
         return writer.compare(entry, [Records.of(records)])
@@ -253,7 +257,7 @@ def test_a_group_shows_the_progress_within_one_cluster(
         identity = admin.cluster().cluster_id
     facts = SourceFacts(identity, {source: TopicFacts()})
     replay_id = new_id()
-    target.prepare(replay_id, target.inspect(Look(facts, {source: 1}, [])), terms(source))
+    target.prepare(replay_id, target.inspect(InspectRequest(facts, {source: 1}, [])), terms(source))
     commit(target, replay_id, [record(n, topic=source) for n in range(3, 9)])
     client = AdminClient(kafka.for_librdkafka("client"))
     group = f"playhead.{replay_id}"
@@ -267,7 +271,7 @@ def test_a_group_shows_the_progress_within_one_cluster(
 # --- what is said before ----------------------------------------------------------------------
 
 
-def codes(target: KafkaTarget, asked: Look) -> set[str]:
+def codes(target: KafkaTarget, asked: InspectRequest) -> set[str]:
     return {note.code for note in target.inspect(asked).notes}
 
 
@@ -310,7 +314,7 @@ def test_a_topic_that_is_made_takes_and_keeps_what_its_source_does(
     name = f"made-{new_id()}"
     target = KafkaTarget(kafka, name, create=True)
     samples = [Records.of([record(0, topic=source)])]
-    inspection = target.inspect(Look(facts, {source: 1}, samples))
+    inspection = target.inspect(InspectRequest(facts, {source: 1}, samples))
     # Said although the topic is still to be made.
     assert {note.code for note in inspection.notes} == {"target-retention", "target-compacted"}
     target.prepare(new_id(), inspection, terms(source))

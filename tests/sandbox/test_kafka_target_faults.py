@@ -27,7 +27,7 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import LedgerWaits
 from playhead.kafka.admin.offsets import stable_ends
 from playhead.kafka.write import compare, partition_writer, transactions
-from playhead.kafka.write.dead_letters import Graveyard
+from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
 from playhead.kafka.write.offset_map import OffsetMap
 from playhead.kafka.write.target import KafkaTarget
@@ -36,7 +36,7 @@ from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts
-from playhead.target import AlreadyCommitted, InUse, Look
+from playhead.target import AlreadyCommitted, InspectRequest, InUse
 from playhead.terms import OtherTerms
 from playhead.testing import Aborted, armed
 from playhead.testing.link_proxy import LinkProxy
@@ -82,7 +82,7 @@ def prepared(target: KafkaTarget, *, within_one_cluster: bool = False) -> str:
             # Its offsets are moved, so it has to be there; what it holds is nobody's business.
             admin.create_topic("laps", partitions=1)
             identity = admin.cluster().cluster_id
-    look = Look(SourceFacts(identity, {}), {"laps": 1}, [])
+    look = InspectRequest(SourceFacts(identity, {}), {"laps": 1}, [])
     target.prepare(replay_id, target.inspect(look), terms("laps"))
     return replay_id
 
@@ -97,7 +97,7 @@ def commit_all(
     """Commit slices; where there is no place for dead letters, they are skipped."""
     rule = ErrorRule.parse(f"dlq:{dlq}" if dlq else "skip")
     with (
-        Graveyard(target.connection, dlq or "unused").open(replay_id) as bury,
+        DeadLetterTopic(target.connection, dlq or "unused").open(replay_id) as bury,
         target.open(replay_id) as writer,
     ):
         for slice_ in slices:
@@ -210,7 +210,7 @@ def test_dead_while_the_terms_are_written(
 ) -> None:
     """Those that were committed count; of others nobody hears, and nobody waits for them."""
     target, replay_id = KafkaTarget(kafka, make_topic()), new_id()
-    look = Look(SourceFacts("elsewhere", {}), {"laps": 1}, [])
+    look = InspectRequest(SourceFacts("elsewhere", {}), {"laps": 1}, [])
     first, second = terms("laps", digest="first"), terms("laps", digest="second")
     with armed(f"{point}=raise"), pytest.raises(Aborted):
         target.prepare(replay_id, target.inspect(look), first)

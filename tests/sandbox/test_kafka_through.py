@@ -13,7 +13,7 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.target import KafkaTarget
 from playhead.record import Headers, Record, Slice
 from playhead.source import OutOfBounds
-from playhead.target import Look
+from playhead.target import InspectRequest
 from playhead.task.job import Job, play
 from playhead.task.slicer import Filter, Limits
 from playhead.testing.target_case import terms
@@ -46,7 +46,9 @@ def odd_rows(seed: int) -> list[Row]:
 def job_of(source: KafkaSource, target: KafkaTarget, limits: Limits) -> Job:
     facts, bounds = source.facts(), source.bounds()
     replay_id, [topic] = new_id(), facts.topics
-    target.prepare(replay_id, target.inspect(Look(facts, {topic: len(bounds)}, [])), terms(topic))
+    target.prepare(
+        replay_id, target.inspect(InspectRequest(facts, {topic: len(bounds)}, [])), terms(topic)
+    )
     works = tuple(
         ((Slice(*place, held.earliest, held.stable_end),),)
         for place, held in sorted(bounds.items())

@@ -14,7 +14,7 @@ from playhead.postgres.target import PostgresTarget
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import Table, record
 
@@ -26,7 +26,7 @@ SAMPLES = [
 
 def inspected(table: Table, *samples: Any) -> Inspection:
     rows = [Records.of(samples or SAMPLES)]
-    return table.target.inspect(Look(SourceFacts("elsewhere", {}), {"cars": 1}, rows))
+    return table.target.inspect(InspectRequest(SourceFacts("elsewhere", {}), {"cars": 1}, rows))
 
 
 def codes(table: Table, *samples: Any) -> list[str]:
@@ -190,7 +190,7 @@ class TestNames:
         table = made.with_options(url=url, table="CARS_here")
         table.commit([record(0, {"id": 1})])
         assert made.rows("id") == [(1,)]
-        look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [Records.of(SAMPLES)])
+        look = InspectRequest(SourceFacts("elsewhere", {}), {"cars": 1}, [Records.of(SAMPLES)])
         making = PostgresTarget(url, "made_here", create=True, ledger_table=f"{schema}.ledger")
         inspection = making.inspect(look)
         making.prepare("7f3b", inspection, terms("cars"))

@@ -15,7 +15,7 @@ from playhead.postgres.target import PostgresTarget
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
-from playhead.target import Inspection, Look, OutOfOrder
+from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.task.commit_order import OrderBroken
 from playhead.task.job import Job, play
 from playhead.testing import ListSource
@@ -69,7 +69,7 @@ def test_each_row_is_the_last_of_its_records(table: Table, tmp_path: Path, run_j
 
 
 def inspected(table: Table, source: ListSource) -> Inspection:
-    return table.target.inspect(Look(source.facts(), {"cars": 1}, ()))
+    return table.target.inspect(InspectRequest(source.facts(), {"cars": 1}, ()))
 
 
 def test_what_depends_on_the_order_is_ordered() -> None:

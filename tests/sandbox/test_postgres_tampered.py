@@ -11,7 +11,7 @@ from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
-from playhead.target import Findings
+from playhead.target import SliceComparison
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record
 
 PLACED = (
@@ -42,7 +42,7 @@ class Played:
         self.slices.append((entry, rows))
         return entry
 
-    def found(self) -> list[Findings]:
+    def found(self) -> list[SliceComparison]:
         return self.table.compared(*self.slices)
 
     def told(self) -> tuple[int, int, int]:

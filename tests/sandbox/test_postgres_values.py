@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from playhead.postgres.session import Place, open_session
+from playhead.postgres.session import TableName, open_session
 from playhead.postgres.table import read_table
 from playhead.sandbox import Endpoints
 from tests.sandbox.postgres_table import Table, record, records
@@ -186,7 +186,7 @@ def test_the_catalog_says_which_types_hold_times(sandbox: Endpoints, schema: str
     kinds = ["stint", "outer_stint", "shift", "word", "day", "price", "numeric(8,2)", "int"]
     made(sandbox, schema, kinds)
     with open_session(sandbox.database_url, grant="") as session:
-        table = read_table(session.run, Place(schema, "cars"))
+        table = read_table(session.run, TableName(schema, "cars"))
     assert table is not None
     found = dict(zip(["_offset", *kinds], table.columns, strict=True))
     assert [name for name in kinds if found[name].holds_times] == ["stint", "outer_stint", "shift"]

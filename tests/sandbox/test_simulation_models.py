@@ -35,7 +35,7 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.describe import committed, described
 from playhead.kafka.groups.progress import GroupMover
 from playhead.postgres import session
-from playhead.postgres.adbc import Link
+from playhead.postgres.adbc import ArrowConnection
 from playhead.postgres.ledger import _TABLE as _LEDGER
 from playhead.postgres.target import PostgresTarget
 from playhead.postgres.terms import _TABLE as _REPLAYS
@@ -64,7 +64,7 @@ class Twin:
     """A link to both; what one answers, the other has to answer, too."""
 
     def __init__(self, uri: str, base: Database) -> None:
-        self._real, self._model = Link(uri), ModelLink(base, execute)
+        self._real, self._model = ArrowConnection(uri), ModelLink(base, execute)
 
     def close(self) -> None:
         self._real.close()
@@ -157,7 +157,7 @@ def _twins(
     table = base.create((schema, name), dict(_KINDS), tuple(key.split(", ")))
     assert found is not None
     table.oid, table.orphans = found[0], frozenset({1} if refers else ())
-    monkeypatch.setattr(session, "Link", lambda uri: Twin(uri, base))
+    monkeypatch.setattr(session, "ArrowConnection", lambda uri: Twin(uri, base))
     return base, name
 
 

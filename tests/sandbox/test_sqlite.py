@@ -18,7 +18,7 @@ from playhead.records import Records
 from playhead.request import TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite.target import SqliteTarget
-from playhead.target import InUse, Look
+from playhead.target import InspectRequest, InUse
 from playhead.testing.target_case import terms
 from tests.fix_commands import RunBytes
 from tests.unit.test_sqlite import everything, rows
@@ -40,7 +40,7 @@ def run(file: str) -> None:
     """The replay, from the start or on from where it died."""
     rules = TableRules(tombstones="null", form="bytes", create=True)
     target = SqliteTarget(file, "kept", rules)
-    look = Look(SourceFacts("contract", {"t": TopicFacts()}), {"t": 2}, [])
+    look = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 2}, [])
     target.prepare("r", target.inspect(look), terms("t"))
     with target.hold("r"), target.open("r") as writer:
         for slice_ in remaining(SLICES, [entry.slice for entry in target.entries("r")]):

@@ -17,14 +17,14 @@ from playhead.errors import PlayheadError, Refused
 from playhead.files.target import FilesTarget
 from playhead.postgres.create_table import NewTable
 from playhead.postgres.own_table import NoLedger
-from playhead.postgres.session import Place
+from playhead.postgres.session import TableName
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.replay import api
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 from playhead.terms import NO_TERMS, OtherTerms
 from playhead.testing.target_case import terms
 from tests.fix_archives import commit
@@ -245,7 +245,7 @@ def test_a_pipeline_needs_to_change_its_ledger(table):
     url = psycopg.conninfo.make_conninfo(table.url, user=user, password="x")
     table.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     place = f'"{table.schema}"'
-    look = Look(SourceFacts("elsewhere", {}), {"cars": 1}, [])
+    look = InspectRequest(SourceFacts("elsewhere", {}), {"cars": 1}, [])
     try:
         table.run(f"GRANT USAGE ON SCHEMA {place} TO {role}")
         table.run(f"GRANT INSERT, SELECT ON ALL TABLES IN SCHEMA {place} TO {role}")
@@ -273,7 +273,7 @@ def test_no_statement_of_a_plan_is_run(table, replay_id):
             replay_id, Inspection("", needs={"statements": [statement]}), terms("cars")
         )
     evil, cars = (
-        NewTable(Place(table.schema, name), tuple(there), ("id",)) for name in ("evil", "cars")
+        NewTable(TableName(table.schema, name), tuple(there), ("id",)) for name in ("evil", "cars")
     )
     needs = {"tables": [each.as_document() for each in (cars, evil)]}
     with pytest.raises(Refused, match="no record goes there"):

@@ -8,7 +8,7 @@ import pytest
 
 from playhead import time_span, time_span_tail
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.gaps.search import Question, Search
+from playhead.gaps.search import GapFinder, GapQuery
 from playhead.grammar.instant import show_ms
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.read.timeline import timeline
@@ -177,7 +177,7 @@ def test_gaps_are_found_behind_a_record_that_is_ahead(
         [offset for _, offset in there],
     )
     wanted = Request(source=f"kafka:{topic}", target=f"postgres:{table}", span=IN_TEXT)
-    found = Search(Question(wanted), deck.configuration()).find()
+    found = GapFinder(GapQuery(wanted), deck.configuration()).find()
     missing = [(each.slice.partition, each.slice.from_offset) for each in found.of("missing")]
     assert missing == [(1, 3_000), (2, 2_000)]
     assert sum(each.records or 0 for each in found.found) == 3

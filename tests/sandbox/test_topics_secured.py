@@ -30,7 +30,7 @@ from playhead.kafka.admin.log_dirs import sizes, sizes_at_leaders
 from playhead.kafka.admin.offsets import describe
 from playhead.kafka.groups.commit import commit, forget_offsets
 from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.kafka.produce.console_lines import Outgoing
 from playhead.kafka.produce.sender import Sender
 from playhead.kafka.read.source import KafkaSource
@@ -182,7 +182,7 @@ def test_offsets_are_deleted_by_every_way_in(guarded: Guarded, way: str) -> None
     group = f"forgetful-{way.lower()}"
     connection = guarded.by_certificate(inlined=True) if "cert" in way else guarded.by(way)
     with Admin(guarded.plain) as admin:
-        commit(admin, group, {(TOPIC, 0): Committed(1), (TOPIC, 1): Committed(0)})
+        commit(admin, group, {(TOPIC, 0): CommittedOffset(1), (TOPIC, 1): CommittedOffset(0)})
     guarded.allow(AclOperation.DESCRIBE, ResourceType.GROUP, group)
     guarded.allow(AclOperation.READ, ResourceType.TOPIC, TOPIC)
     with Admin(connection) as admin:
@@ -191,7 +191,7 @@ def test_offsets_are_deleted_by_every_way_in(guarded: Guarded, way: str) -> None
         assert caught.value.needs == (Need("Delete", "group", group),)
         guarded.allow(AclOperation.DELETE, ResourceType.GROUP, group)
         forget_offsets(admin, connection, group, [(TOPIC, 0), ("laps", 7)])
-        assert committed(admin, group) == {(TOPIC, 1): Committed(0)}
+        assert committed(admin, group) == {(TOPIC, 1): CommittedOffset(0)}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

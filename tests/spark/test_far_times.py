@@ -7,7 +7,7 @@ import pytest
 
 from playhead.errors import PlayheadError
 from playhead.record import Record, TimestampType
-from playhead.source import Place
+from playhead.source import TopicPartition
 from tests.fix_live import Live, whole
 from tests.fix_replay import T0_MS, Deck, contents, totals
 
@@ -100,7 +100,7 @@ def test_a_pipeline_copies_every_time_that_the_topic_takes(
     assert it.group() == {place(far): len(TIMES)}
 
 
-def place(topic: str) -> Place:
+def place(topic: str) -> TopicPartition:
     return topic, 0
 
 

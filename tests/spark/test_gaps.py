@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from playhead.cli.app import app
 from playhead.errors import PlayheadError, Refused
 from playhead.gaps.gap import Gaps
-from playhead.gaps.search import Question, Search
+from playhead.gaps.search import GapFinder, GapQuery
 from playhead.record import Record, Slice, TimestampType
 from playhead.request import Request
 from tests.fix_replay import T0_MS, Deck, ran, small_slices
@@ -26,7 +26,7 @@ LOST_PLACES = [(0, 4, 6), (0, 10, 11), (1, 4, 6), (2, 4, 6)]
 def look(deck: Deck, source: str, target: str, **more: Any) -> Gaps:
     how = {name: more.pop(name) for name in ("by", "time_column", "ledgers") if name in more}
     asked = Request(source=source, target=target, **more)
-    return Search(Question(asked, **how), deck.configuration()).find()
+    return GapFinder(GapQuery(asked, **how), deck.configuration()).find()
 
 
 def places(found: Gaps) -> list[tuple[int, int, int]]:

@@ -90,9 +90,9 @@ def test_it_begins_where_it_is_told(deck: Deck, live: Live) -> None:
     group = new_name("g")
     with deck.admin() as admin:
         from playhead.kafka.groups.commit import commit
-        from playhead.kafka.groups.plan import Committed
+        from playhead.kafka.groups.plan import CommittedOffset
 
-        commit(admin, group, {(topic, 0): Committed(9), (topic, 1): Committed(10)})
+        commit(admin, group, {(topic, 0): CommittedOffset(9), (topic, 1): CommittedOffset(10)})
     for number, (start, needed) in enumerate(
         [
             ("latest", []),

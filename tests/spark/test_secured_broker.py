@@ -26,7 +26,7 @@ from playhead.host.clock import SystemClock, wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Sandbox
 from playhead.sandbox.folder import free_port
-from playhead.spark.stream import Stream, Tape, _options
+from playhead.spark.stream import Stream, StreamSpec, _options
 from playhead.spark.stream_reader import topic_frame
 from playhead.spark.task_secrets import handing
 from playhead.testing.kafka_writer import Writer
@@ -173,7 +173,7 @@ def test_a_stream_gets_in_and_its_plan_has_no_password(
 ) -> None:
     said = librdkafka_spelling(secured, "SCRAM-SHA-512")
     connection = KafkaConnection.from_properties(said, where="test")
-    tape = Tape(connection, {(TOPIC, 0): 0}, Transform(), trigger_ms=None)
+    tape = StreamSpec(connection, {(TOPIC, 0): 0}, Transform(), trigger_ms=None)
     found: list[bytes] = []
     plans: list[str] = []
 

@@ -10,7 +10,7 @@ from playhead import Replay, Span, Standby, kafka, postgres
 from playhead.errors import MissingPiece, Refused, UsageError
 from playhead.kafka.groups.commit import commit
 from playhead.kafka.groups.describe import committed, listed
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.standby.folder_watch import Watch
 from playhead.standby.history import History
 from playhead.standby.store import Standbys
@@ -39,7 +39,7 @@ def test_each_run_is_a_replay_of_its_own_and_the_live_group_stays(
 ) -> None:
     copy, live = deck.topic("copy", 3), new_name("live")
     with deck.admin() as admin:
-        commit(admin, live, {(laps, 0): Committed(7)})
+        commit(admin, live, {(laps, 0): CommittedOffset(7)})
     Standby.of(name, Replay(kafka(laps), kafka(copy))).save()
     found = Standby.named(name)
     first = found.run(Span.parse(f"{T0_MS}..{T0_MS + 10_000}"))

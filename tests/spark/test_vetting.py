@@ -18,8 +18,8 @@ from playhead.spark.plan_check import refuse_read
 from playhead.spark.sql_errors import COLUMNS
 from playhead.spark.transform import apply, check, forgiving
 from playhead.transform.path_sql import OWN_FUNCTIONS
-from playhead.transform.spark_sql import Expression, Piece
-from playhead.transform.tokens import BadExpression, Kind, Token
+from playhead.transform.spark_sql import Expression, SqlPart
+from playhead.transform.tokens import BadExpression, Token, TokenKind
 from playhead.transform.transform import Transform
 from tests.spark import attacks
 from tests.spark.test_transform import frame_of
@@ -70,7 +70,9 @@ def visible(spark: "SparkSession") -> "Iterator[DataFrame]":
 
 def raw(text: str) -> Expression:
     """A text as Spark would read it with no help of ours."""
-    return Expression("--where", text, (Token(Kind.WORD, text, 0),), (Piece(text, 0, len(text)),))
+    return Expression(
+        "--where", text, (Token(TokenKind.WORD, text, 0),), (SqlPart(text, 0, len(text)),)
+    )
 
 
 def allows(doing: Callable[[], object]) -> bool:

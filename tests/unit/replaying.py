@@ -8,7 +8,7 @@ from playhead.ledger import Entry
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.replay.assemble import Ends
+from playhead.replay.assemble import Wiring
 from playhead.replay.journal import Journal
 from playhead.replay.runner import Runner
 from playhead.request import Request
@@ -119,4 +119,4 @@ def runner(plan: Plan, source: Source, target: Target, folder: Path, **changes: 
     journal = Journal(folder)
     journal.keep(plan, {})
     given = {"run_job": Small(Limits(2)), "slots": 2, **changes}
-    return Runner(plan, Ends(source, target, None), journal, **given)
+    return Runner(plan, Wiring(source, target, None), journal, **given)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.spark.jvm_cache import Cache, Check, Note
+from playhead.spark.jvm_cache import Cache, CacheManifest, Check
 
 DATA = bytes(range(256)) * 40_000  # more than one block of the check
 
@@ -38,7 +38,7 @@ def test_an_adopted_cache_is_there_and_whole(adopted):
 
 
 def test_its_note_says_what_it_must_be_and_what_it_was_trained_on(adopted):
-    assert adopted.read_note() == Note(1, len(DATA), zlib.crc32(DATA), ["kafka", "arrow"])
+    assert adopted.read_note() == CacheManifest(1, len(DATA), zlib.crc32(DATA), ["kafka", "arrow"])
 
 
 def test_nothing_is_left_beside_the_cache_and_its_note(adopted):
@@ -95,7 +95,7 @@ def test_a_note_without_its_cache_does_not_count(adopted):
 
 
 def test_another_caches_note_does_not_count(adopted):
-    note = asdict(Note(1, len(DATA), zlib.crc32(DATA) ^ 1, []))
+    note = asdict(CacheManifest(1, len(DATA), zlib.crc32(DATA) ^ 1, []))
     adopted.note.write_text(json.dumps(note))
     assert not Check(adopted).is_whole()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from playhead.account import Account, DeadLetter
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.kafka.write.dead_letters import _Sexton
+from playhead.kafka.write.dead_letters import _DeadLetterWriter
 from playhead.kafka.write.ledger import Ledger
 from playhead.kafka.write.written_dead_letters import DETAIL, Burials, packed, unpacked
 from playhead.ledger import Entry
@@ -178,11 +178,11 @@ def test_at_whatever_moments_a_record_dies_it_is_buried_once(
 ) -> None:
     cluster = Cluster()
     ledger = cluster.ledger()
-    sexton = _Sexton(FakeWriter(cluster, ledger), ledger, "r1")  # type: ignore[arg-type]
+    sexton = _DeadLetterWriter(FakeWriter(cluster, ledger), ledger, "r1")  # type: ignore[arg-type]
     for start, length, dead, fate, is_new_run in given_:
         if is_new_run:
             ledger = cluster.ledger()
-            sexton = _Sexton(FakeWriter(cluster, ledger), ledger, "r1")  # type: ignore[arg-type]
+            sexton = _DeadLetterWriter(FakeWriter(cluster, ledger), ledger, "r1")  # type: ignore[arg-type]
         slice_ = Slice("laps", 0, start, start + length)
         found = {at for at in dead if at in slice_}
         cluster.fate = fate

@@ -25,7 +25,7 @@ from playhead.capture.counts import Counts
 from playhead.capture.frames import framed
 from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, as_varint, is_known
 from playhead.capture.proxy import Proxy, Setting
-from playhead.capture.recorder import Order
+from playhead.capture.recorder import RecorderConfig
 from playhead.host.clock import SystemClock, wait_until
 from tests.kafka_bytes import frame_of, request_frame, response_frame, set_of
 from tests.scripted_broker import Answer, Client, ScriptedBroker
@@ -59,7 +59,10 @@ class Bench:
         here = HostPort("127.0.0.1", 0)
         proxy = Proxy(
             Setting(
-                here, HostPort("127.0.0.1", broker.port), Order(str(self.folder), **order), **more
+                here,
+                HostPort("127.0.0.1", broker.port),
+                RecorderConfig(str(self.folder), **order),
+                **more,
             )
         )
         proxy.start()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from playhead.capture.address import BadPlace, HostPort, parse_place
-from playhead.capture.counts import Counts, NotAllCaptured, Teller
+from playhead.capture.counts import Counts, NotAllCaptured, StatusReporter
 from playhead.cli.app import main
 
 OUT = ["--upstream", "127.0.0.1:9", "--out"]
@@ -108,7 +108,7 @@ def counts(**more: Any) -> Counts:
 
 
 def test_troubles_and_brokers_are_said_once_and_figures_now_and_then() -> None:
-    teller = Teller(5)
+    teller = StatusReporter(5)
     found = counts(troubles={"a client speaks TLS": 1}, brokers={"b:1": "h:2"})
     assert teller.lines(found, 0, None) == [
         "warning: a client speaks TLS",

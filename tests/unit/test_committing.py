@@ -9,7 +9,7 @@ import pytest
 from playhead.account import ErrorRule
 from playhead.errors import Unavailable
 from playhead.record import Slice
-from playhead.spark.run import _Committer, _Drawer, _Word
+from playhead.spark.run import _ReadTask, _StopSignal, _WriteTask
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
 from playhead.testing import ListSource, ListTarget
@@ -32,15 +32,15 @@ def task(target: ListTarget) -> tuple[list[pa.RecordBatch], int]:
     """The reports, and how many parts were read for them, three for each slice."""
     source = ListSource([record(n) for n in range(100)])
     job = Job("r1", source, target, ((SLICES,),), Filter(None, None), ErrorRule("fail"))
-    word, given = _Word(uuid4().hex), 0
+    word, given = _StopSignal(uuid4().hex), 0
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal given
-        for part in _Drawer(job, word).work(iter([pa.record_batch([[0]], ["id"])])):
+        for part in _ReadTask(job, word).work(iter([pa.record_batch([[0]], ["id"])])):
             given += 1
             yield part
 
-    return list(_Committer(job, word).work(counted())), given
+    return list(_WriteTask(job, word).work(counted())), given
 
 
 def test_for_who_cannot_write_no_more_is_read(tmp_path):
@@ -60,7 +60,7 @@ def test_for_who_can_write_all_is_read(tmp_path):
 
 
 def test_a_link_in_the_place_of_a_word_leads_nowhere(tmp_path):
-    word, outside = _Word("one", tmp_path), tmp_path / "outside"
+    word, outside = _StopSignal("one", tmp_path), tmp_path / "outside"
     (tmp_path / "playhead-word-one-0").symlink_to(outside)
     word.give(0)
     assert not outside.exists()

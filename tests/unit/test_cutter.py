@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from playhead.account import Account
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, Portion
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, OpenSlice
 from tests.unit.replaying import TOPIC, record, runs_of
 
 PLACE = (TOPIC, 0)
@@ -42,7 +42,7 @@ def portions(
     limits: Limits | None = None,
     filter_: Filter | None = None,
     verdicts: list[int] | None = None,
-) -> list[Portion]:
+) -> list[OpenSlice]:
     """What the cutter makes of the records of [0, 41); with verdicts, as after a transform."""
     drawn = []
     given = iter(verdicts or [])
@@ -53,7 +53,7 @@ def portions(
     return list(cutter.portions(Slice(TOPIC, 0, 0, 41), drawn))
 
 
-def counts(portion: Portion) -> dict[str, object]:
+def counts(portion: OpenSlice) -> dict[str, object]:
     entry = portion.account.close()
     return {name: getattr(entry, name) for name in ("slice", "read", "written", "filtered")} | {
         name: getattr(entry, name)
@@ -61,7 +61,7 @@ def counts(portion: Portion) -> dict[str, object]:
     }
 
 
-def kept(portion: Portion) -> list[Record]:
+def kept(portion: OpenSlice) -> list[Record]:
     return [each for run in portion.runs for each in run]
 
 

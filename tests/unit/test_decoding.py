@@ -26,7 +26,7 @@ from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, without_undecoded
 from playhead.errors import BadValue, MissingPiece, UsageError
 from playhead.ledger import Entry
 from playhead.postgres.create_table import table_for
-from playhead.postgres.session import Place as TablePlace
+from playhead.postgres.session import TableName as TablePlace
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.replay.assemble import ends

@@ -31,7 +31,7 @@ def test_an_engine_that_cannot_be_warmed_says_so_to_who_needs_it(monkeypatch):
 
 def test_a_runtime_that_cannot_be_started_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    blueprint = jvm.Blueprint(Java(tmp_path, "17", "a test"), tmp_path, (), (), "512m")
+    blueprint = jvm.JvmCommand(Java(tmp_path, "17", "a test"), tmp_path, (), (), "512m")
     with pytest.raises(FileNotFoundError):
         jvm.launch(blueprint, {})
     assert not list(tmp_path.iterdir())

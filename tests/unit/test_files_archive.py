@@ -21,7 +21,7 @@ from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
-from playhead.target import Look
+from playhead.target import InspectRequest
 from playhead.testing.target_case import terms
 from tests.fix_archives import commit, data_files, read, record, slice_
 
@@ -100,7 +100,9 @@ def test_a_gap_is_named_and_not_read_over(tmp_path: Path) -> None:
 def test_a_partition_that_was_empty_is_still_one(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
     topics = {"t": TopicFacts(sets_log_append_time=True, is_compacted=True)}
-    target.prepare("r", target.inspect(Look(SourceFacts("k", topics), {"t": 3}, [])), terms("t"))
+    target.prepare(
+        "r", target.inspect(InspectRequest(SourceFacts("k", topics), {"t": 3}, [])), terms("t")
+    )
     with target.open("r") as writer:
         commit(writer, slice_(4, 9, 1), [record(4, partition=1)])
     source = FilesSource(str(tmp_path))

@@ -13,7 +13,7 @@ from playhead.files.target import FilesTarget
 from playhead.files.typed_columns import filled, inferred
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Look
+from playhead.target import InspectRequest
 from playhead.testing.target_case import terms
 from tests.fix_archives import commit, data_files, read, record, slice_
 
@@ -41,7 +41,9 @@ MISFITS = {
 def typed_target(root: Path) -> FilesTarget:
     target = FilesTarget(str(root), typed=True)
     samples = [Records.of(record(n, value=value) for n, value in enumerate(VALUES))]
-    inspection = target.inspect(Look(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples))
+    inspection = target.inspect(
+        InspectRequest(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples)
+    )
     (note,) = inspection.notes
     assert "value_car int64, value_mixed json, value_pit bool, value_speed double" in note.text
     target.prepare("r", inspection, terms())
@@ -156,7 +158,7 @@ def test_columns_stay_what_they_were(tmp_path: Path) -> None:
     typed_target(tmp_path)
     samples = [Records.of([record(0, value=b'{"other": 1}')])]
     inspection = FilesTarget(str(tmp_path), typed=True).inspect(
-        Look(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples)
+        InspectRequest(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples)
     )
     assert "car" in inspection.needs["topics"]["t"]["columns"]
     assert "other" not in inspection.needs["topics"]["t"]["columns"]
@@ -165,7 +167,9 @@ def test_columns_stay_what_they_were(tmp_path: Path) -> None:
 def test_values_that_are_no_json_get_no_columns(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path), typed=True)
     samples = [Records.of([record(0)])]
-    inspection = target.inspect(Look(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples))
+    inspection = target.inspect(
+        InspectRequest(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples)
+    )
     assert [note.code for note in inspection.notes] == ["files.no-columns"]
     target.prepare("r", inspection, terms())
     with target.open("r") as writer:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.gaps.gap import Gap, Gaps, Settling, Sighting, share, touching
+from playhead.gaps.gap import Gap, Gaps, GapScan, GracePeriod, share, touching
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 
@@ -36,7 +36,7 @@ def test_a_sighting_counts_just_the_records_inside_its_run(there, start, other, 
     young = data.draw(st.none() | st.integers(0, 61))
     at = sorted(there)
     cut = data.draw(st.integers(0, len(at)))
-    sighting = Sighting(slice_, young)
+    sighting = GapScan(slice_, young)
     for part in (at[:cut], at[cut:]):
         if part:
             sighting.see(records(*((offset, T + offset) for offset in part)))
@@ -61,14 +61,14 @@ def test_a_sighting_counts_just_the_records_inside_its_run(there, start, other, 
 
 
 def test_times_out_of_order_are_told_by_the_earliest_and_the_latest():
-    sighting = Sighting(Slice("laps", 0, 0, 10))
+    sighting = GapScan(Slice("laps", 0, 0, 10))
     sighting.see(records((1, T + 5), (2, T), (7, T + 3)))
     [gap] = sighting.gaps()
     assert (gap.first_ms, gap.last_ms, gap.records) == (T, T + 5, 3)
 
 
 def test_offsets_without_a_record_are_no_gap():
-    sighting = Sighting(Slice("laps", 0, 3, 6))
+    sighting = GapScan(Slice("laps", 0, 3, 6))
     sighting.see(records((1, T), (9, T)))
     assert (sighting.gaps(), sighting.records) == ([], 0)
 
@@ -94,18 +94,18 @@ def test_what_touches_shares_an_offset(edges, start, length):
     [(NOW, True), (NOW - 29_999, True), (NOW - 30_000, False), (NOW + 30_000, True)],
 )
 def test_what_is_young_may_be_on_its_way(time_ms, is_young):
-    assert Settling(NOW, 30_000).is_young(time_ms) is is_young
+    assert GracePeriod(NOW, 30_000).is_young(time_ms) is is_young
 
 
 def test_a_time_of_the_far_future_is_not_believed():
-    settling = Settling(NOW, 30_000)
+    settling = GracePeriod(NOW, 30_000)
     assert not settling.is_young(NOW + 30_001)
     assert settling.first_young(records((1, T), (2, NOW + 10**9), (3, NOW - 5), (4, T))) == 3
     assert settling.first_young(records((1, T), (2, NOW + 10**9))) is None
 
 
 def test_with_nothing_to_wait_for_nothing_is_young():
-    assert Settling(NOW, 0).first_young(records((1, NOW), (2, NOW + 1), (3, NOW - 1))) is None
+    assert GracePeriod(NOW, 0).first_young(records((1, NOW), (2, NOW + 1), (3, NOW - 1))) is None
 
 
 # --- how it is told

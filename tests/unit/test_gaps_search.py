@@ -14,8 +14,8 @@ from playhead.errors import BadValue, Refused, UsageError
 from playhead.gaps import log_scan
 from playhead.gaps import missing as lacking
 from playhead.gaps import search as gaps
-from playhead.gaps.gap import Gap, Gaps, Settling
-from playhead.gaps.search import Question, Search
+from playhead.gaps.gap import Gap, Gaps, GracePeriod
+from playhead.gaps.search import GapFinder, GapQuery
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.replay.begun_replays import NotBegun
@@ -27,8 +27,8 @@ from tests.unit.replaying import TOPIC, record, request
 
 T = 1_600_000_000_000
 NOW = T + 10_000_000
-LATER = Settling(NOW, 30_000)
-NEVER = Settling(NOW, 0)
+LATER = GracePeriod(NOW, 30_000)
+NEVER = GracePeriod(NOW, 0)
 
 
 def log(*offsets: int, end: int = 100, **times: int) -> ListSource:
@@ -201,7 +201,7 @@ class Placed(ListTarget):
 FACTS = SourceFacts("lists", {TOPIC: TopicFacts("id-1")})
 
 
-def by_ledger(target: Placed, *ids: str, to: str = "postgres:t") -> lacking.Lacking:
+def by_ledger(target: Placed, *ids: str, to: str = "postgres:t") -> lacking.MissingOffsets:
     ends = SimpleNamespace(target=target)
     return lacking.by_ledger(request(target=to), ends, FACTS, runs((0, 100)), ids)  # type: ignore[arg-type]
 
@@ -267,10 +267,10 @@ def test_a_ledger_that_nobody_knows_is_not_empty():
 # --- closing them
 
 
-def search(**changes: object) -> Search:
+def search(**changes: object) -> GapFinder:
     """One that was never connected: only what it asks for is of interest."""
-    made = object.__new__(Search)
-    made.question = Question(request(**changes))
+    made = object.__new__(GapFinder)
+    made.question = GapQuery(request(**changes))
     return made
 
 

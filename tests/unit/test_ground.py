@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from playhead.errors import SandboxError
 from playhead.sandbox import folder as ground
-from playhead.sandbox.folder import Memory
+from playhead.sandbox.folder import SandboxState
 from playhead.sandbox.process import User
 
-MEMORY = Memory("cluster", "password", 20_001, 20_002, 20_003)
+MEMORY = SandboxState("cluster", "password", 20_001, 20_002, 20_003)
 AS_ROOT = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can make a folder closed to itself"
 )
 NOBODY = User("nobody", 65_534, 65_534)
 
 
-def ports(memory: Memory) -> tuple[int, int, int]:
+def ports(memory: SandboxState) -> tuple[int, int, int]:
     return memory.broker_port, memory.controller_port, memory.database_port
 
 
@@ -59,7 +59,7 @@ few_ports = st.sampled_from([0, 20_001, 20_002, 20_003])
 def test_ports_to_use_are_free_all_different_and_kept_where_they_can_be(
     broker, controller, database, taken
 ):
-    before = Memory("c", "p", broker, controller, database)
+    before = SandboxState("c", "p", broker, controller, database)
     with pytest.MonkeyPatch.context() as patch:
         fresh = iter(range(30_000, 30_010))
         patch.setattr(ground, "is_free", lambda port: port not in taken)
@@ -75,7 +75,7 @@ def test_ports_to_use_are_free_all_different_and_kept_where_they_can_be(
 
 @given(few_ports, few_ports, few_ports, st.booleans(), st.booleans())
 def test_the_ports_of_what_runs_are_not_changed(broker, controller, database, starts, starts_too):
-    before = Memory("c", "p", broker, controller, database)
+    before = SandboxState("c", "p", broker, controller, database)
     with pytest.MonkeyPatch.context() as patch:
         fresh = iter(range(30_000, 30_010))
         patch.setattr(ground, "is_free", lambda port: port >= 30_000)
@@ -90,7 +90,7 @@ def test_a_port_taken_between_runs_is_given_up():
         servers = [
             stack.enter_context(socket.create_server((ground.LOOPBACK, 0))) for _ in range(3)
         ]
-        before = Memory("c", "p", *(server.getsockname()[1] for server in servers))
+        before = SandboxState("c", "p", *(server.getsockname()[1] for server in servers))
         found = ground.with_usable_ports(before, broker=True, database=True)
         assert not set(ports(before)) & set(ports(found))
         assert all(ground.is_free(port) for port in ports(found))

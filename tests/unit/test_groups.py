@@ -11,7 +11,7 @@ from playhead.errors import UsageError
 from playhead.grammar.cursor import NotUnderstood
 from playhead.kafka.groups.consumer_offsets_topic import partition_of
 from playhead.kafka.groups.offsets_csv import BadOffsetsFile, read, write
-from playhead.kafka.groups.plan import Committed, GroupPlan, Move, decide
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan, Move, decide
 from playhead.kafka.groups.position import (
     AtInstant,
     AtOffset,
@@ -71,7 +71,7 @@ def test_what_was_clamped_is_said_and_nothing_else(facts, wanted):
 
 @given(facts(), MODES)
 def test_what_comes_again_and_what_is_skipped_is_the_way_from_before_to_after(facts, mode):
-    (move,) = decide(mode, [facts], {PLACE: Committed(facts.committed)})
+    (move,) = decide(mode, [facts], {PLACE: CommittedOffset(facts.committed)})
     low, high = facts.bounds.earliest, facts.bounds.high_watermark
     before = min(max(facts.committed, low), high)
     assert move.again * move.skipped == 0
@@ -268,9 +268,9 @@ def test_a_file_without_groups_needs_exactly_one():
 def plan(group: str = "g") -> GroupPlan:
     held = Bounds(0, 10, 10)
     moves = (
-        Move(("cars", 0), Committed(3, "note", 1), Committed(7), held),
-        Move(("cars", 1), None, Committed(0), held),
-        Move(("cars", 2), Committed(0), None, held),
+        Move(("cars", 0), CommittedOffset(3, "note", 1), CommittedOffset(7), held),
+        Move(("cars", 1), None, CommittedOffset(0), held),
+        Move(("cars", 2), CommittedOffset(0), None, held),
     )
     return GroupPlan(group, "reset", True, moves)
 
@@ -280,7 +280,11 @@ def test_a_snapshot_is_what_was_there_before(tmp_path: Path, group: str):
     snapshots = Snapshots("cluster", tmp_path)
     taken = snapshots.take(plan(group))
     assert snapshots.latest(group) == taken
-    assert [each.before for each in taken.kept] == [Committed(3, "note", 1), None, Committed(0)]
+    assert [each.before for each in taken.kept] == [
+        CommittedOffset(3, "note", 1),
+        None,
+        CommittedOffset(0),
+    ]
     assert [each.after for each in taken.kept] == [7, 0, None]
     assert all(tmp_path in file.resolve().parents for file in tmp_path.rglob("*.json"))
 
@@ -337,9 +341,9 @@ def test_a_group_goes_on_in_the_copy_where_it_stood(is_there, lengths, stands, s
         first = end
     if not copies:
         return
-    found = translate("r", "g", entries, {("cars", 0): Committed(stands)})
+    found = translate("r", "g", entries, {("cars", 0): CommittedOffset(stands)})
     left = [copies[number] for number in copies if number >= stands]
-    assert found.offsets == {("copy", 0): Committed(min(left) if left else at)}
+    assert found.offsets == {("copy", 0): CommittedOffset(min(left) if left else at)}
 
 
 def test_a_map_that_is_not_whole_skips_nothing():
@@ -350,7 +354,7 @@ def test_a_map_that_is_not_whole_skips_nothing():
     details = maker.finish().as_details()
     made = Entry(Slice("cars", 0, 0, 6), 6, 6, details=details)
     at = {
-        stands: translate("r", "g", [made], {("cars", 0): Committed(stands)})
+        stands: translate("r", "g", [made], {("cars", 0): CommittedOffset(stands)})
         .offsets["copy", 0]
         .offset
         for stands in range(7)
@@ -361,16 +365,18 @@ def test_a_map_that_is_not_whole_skips_nothing():
 def test_two_partitions_copied_into_one_skip_nothing_and_say_so():
     one, at = entry(Slice("cars", 0, 0, 5), [0, 1, 2, 3, 4], "copy", 0)
     other, _ = entry(Slice("cars", 1, 0, 5), [0, 1, 2, 3, 4], "copy", at)
-    stands = {("cars", 0): Committed(4), ("cars", 1): Committed(2)}
+    stands = {("cars", 0): CommittedOffset(4), ("cars", 1): CommittedOffset(2)}
     found = translate("r", "g", [one, other], stands)
-    assert found.offsets == {("copy", 0): Committed(4)}
+    assert found.offsets == {("copy", 0): CommittedOffset(4)}
     assert "may come again" in found.remarks[0]
 
 
 def test_what_stands_outside_of_the_copy_is_said():
     made, _ = entry(Slice("cars", 0, 10, 15), [10, 11, 12, 13, 14], "copy", 0)
-    early = translate("r", "g", [made], {("cars", 0): Committed(3)})
-    late = translate("r", "g", [made], {("cars", 0): Committed(99), ("laps", 0): Committed(1)})
+    early = translate("r", "g", [made], {("cars", 0): CommittedOffset(3)})
+    late = translate(
+        "r", "g", [made], {("cars", 0): CommittedOffset(99), ("laps", 0): CommittedOffset(1)}
+    )
     assert early.offsets["copy", 0].offset == 0
     assert "begins with offset 10" in early.remarks[0]
     assert late.offsets["copy", 0].offset == 5
@@ -381,7 +387,7 @@ def test_what_stands_outside_of_the_copy_is_said():
 def test_a_replay_that_copied_nothing_of_the_group_is_refused():
     made, _ = entry(Slice("cars", 0, 0, 2), [0, 1], "copy", 0)
     with pytest.raises(UsageError, match="it copied cars, and the group has committed for laps"):
-        translate("r", "g", [made], {("laps", 0): Committed(1)})
+        translate("r", "g", [made], {("laps", 0): CommittedOffset(1)})
 
 
 # --- Kafka's own ways

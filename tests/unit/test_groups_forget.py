@@ -11,14 +11,14 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import MissingPiece
 from playhead.kafka.admin.broker_socket import array, need_login, text
 from playhead.kafka.groups import delete_offsets
-from playhead.kafka.groups.changes import Desk
+from playhead.kafka.groups.changes import GroupAdmin
 from playhead.kafka.groups.delete_offsets import forget
-from playhead.kafka.groups.plan import Committed, GroupPlan, Move
-from playhead.source import Place
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan, Move
+from playhead.source import TopicPartition
 from tests.scripted_broker import ScriptedBroker
 
 PLACES = [("laps", 0), ("laps", 3), ("pits", 1)]
-Forget = Callable[[], dict[Place, KafkaError]]
+Forget = Callable[[], dict[TopicPartition, KafkaError]]
 
 
 def answer(correlation: int, code: int, *topics: tuple[str, dict[int, int]]) -> bytes:
@@ -108,12 +108,12 @@ def test_such_a_login_is_refused_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The admin client and the snapshots are None here: to touch them would be another error."""
-    monkeypatch.setattr(Desk, "_need_consent", lambda *_: None)
+    monkeypatch.setattr(GroupAdmin, "_need_consent", lambda *_: None)
     connection = KafkaConnection("a:1", mechanism="OAUTHBEARER")
-    desk = Desk(None, None, connection)  # type: ignore[arg-type]
+    desk = GroupAdmin(None, None, connection)  # type: ignore[arg-type]
     moves = (
-        Move(("laps", 0), Committed(1), Committed(2), None),
-        Move(("laps", 1), Committed(1), None, None),
+        Move(("laps", 0), CommittedOffset(1), CommittedOffset(2), None),
+        Move(("laps", 1), CommittedOffset(1), None, None),
     )
     with pytest.raises(MissingPiece, match="deleting offsets of group team"):
         desk.write(GroupPlan("team", "undo", True, moves))

@@ -19,10 +19,10 @@ from playhead.ingest.loop import Ingest
 from playhead.kafka.admin import topics
 from playhead.kafka.admin.topics import Alteration, NewShape
 from playhead.kafka.admin.trim import Trim, carry_out
-from playhead.kafka.groups.changes import Desk
+from playhead.kafka.groups.changes import GroupAdmin
 from playhead.kafka.groups.plan import GroupPlan
 from playhead.kafka.produce.sender import Sender
-from playhead.live.pipeline_spec import Wish
+from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.runner import Runner
 from playhead.replay import api
 from playhead.replay.api import Planned
@@ -92,8 +92,8 @@ OUTLET: Any = SimpleNamespace(topic="laps")
 REQUEST = Request(source="kafka:tape", target="kafka:laps")
 
 
-def groups(where: Configuration, consent: Consent) -> Desk:
-    return Desk(NOTHING, where, NOTHING, consent=consent)
+def groups(where: Configuration, consent: Consent) -> GroupAdmin:
+    return GroupAdmin(NOTHING, where, NOTHING, consent=consent)
 
 
 def a_plan(where: Configuration, *, is_endless: bool = False) -> Planned:
@@ -102,7 +102,7 @@ def a_plan(where: Configuration, *, is_endless: bool = False) -> Planned:
 
 
 def play(where: Configuration, consent: Consent) -> None:
-    wish = Wish(name="laps", request=REQUEST, group="g")
+    wish = PipelineSpec(name="laps", request=REQUEST, group="g")
     Runner(wish, a_plan(where, is_endless=True), NOTHING, print).run(consent=consent)
 
 

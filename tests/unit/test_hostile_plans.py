@@ -19,7 +19,7 @@ from playhead.errors import UsageError
 from playhead.kafka.write.inspect import topics_made
 from playhead.plan import Plan
 from playhead.postgres.create_table import NewTable
-from playhead.postgres.session import Place
+from playhead.postgres.session import TableName
 from playhead.replay import api, begun_replays
 from playhead.replay.begun_replays import NotBegun, PlanNotKept, plan_from_ledger
 from playhead.target import Inspection
@@ -168,7 +168,9 @@ def test_a_column_of_a_plan_has_a_type_of_ours(kind: Any) -> None:
 )
 def test_a_name_in_a_plan_is_a_name_in_the_statement(names: list[str]) -> None:
     schema, name, *columns = names
-    table = NewTable(Place(schema, name), tuple((each, "text") for each in columns), (columns[0],))
+    table = NewTable(
+        TableName(schema, name), tuple((each, "text") for each in columns), (columns[0],)
+    )
     again = NewTable.from_document(json.loads(json.dumps(table.as_document())))
     assert again == table
     quoted = [f'"{each.replace(chr(34), chr(34) * 2)}"' for each in names]

@@ -17,22 +17,24 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.ingest.counts import Counts
 from playhead.ingest.json_path import Unfit
 from playhead.ingest.loop import Ingest, lines_of
-from playhead.ingest.record_shape import Shape
+from playhead.ingest.record_shape import RecordShape
 from playhead.ingest.udp_address import Address
 from playhead.ingest.udp_socket import Listener
-from playhead.kafka.produce.nonblocking_sender import Memory, Outlet
+from playhead.kafka.produce.nonblocking_sender import NonBlockingSender, QueueLimits
 from playhead.sandbox.folder import free_port
 
 MIB = 1 << 20
-BY_CAR = Shape.parse("car", None, "UTC")
+BY_CAR = RecordShape.parse("car", None, "UTC")
 # Where nobody has raised the kernel's limit its buffer has room for some five hundred small ones.
 AT_ONCE = 200
 GOOD, BAD = b'{"car":"a"}', b"bad"
 
 
-def nowhere(topic: str = "t", memory: int = MIB) -> Outlet:
+def nowhere(topic: str = "t", memory: int = MIB) -> NonBlockingSender:
     """To a port at which no broker is."""
-    return Outlet(KafkaConnection(f"127.0.0.1:{free_port()}"), topic, Memory(memory))
+    return NonBlockingSender(
+        KafkaConnection(f"127.0.0.1:{free_port()}"), topic, QueueLimits(memory)
+    )
 
 
 Feed = Callable[..., Counts]
@@ -46,7 +48,7 @@ def running(**more: Any) -> Iterator[tuple[Ingest, Feed]]:
         buffer_bytes=4 * MIB,
         most_bytes=more.pop("most", 65_535),
     )
-    given = {"shape": Shape(), "flush_s": 0.0} | more
+    given = {"shape": RecordShape(), "flush_s": 0.0} | more
     outlet, guard = given.pop("outlet", None) or nowhere(), Guard(configure({}))
     ingest = Ingest(listener, given.pop("shape"), outlet, guard, **given)
     thread = threading.Thread(target=ingest.run)
@@ -75,7 +77,7 @@ def running(**more: Any) -> Iterator[tuple[Ingest, Feed]]:
 def test_the_memory_has_room_for_so_many_and_not_one_more() -> None:
     with running() as (ingest, feed):
         counts = feed(*[b"x" * 100] * 3_000, until=3_000)
-        assert (counts.waiting, counts.dropped) == (Memory(MIB).most_records, 3_000 - 2_048)
+        assert (counts.waiting, counts.dropped) == (QueueLimits(MIB).most_records, 3_000 - 2_048)
         assert counts.adds_up
     ended = ingest.counts()
     assert (ended.waiting, ended.failed, ended.dropped) == (0, 2_048, 952)
@@ -96,7 +98,7 @@ def test_large_records_fill_the_memory_by_their_bytes() -> None:
 def test_bytes_and_what_the_client_keeps_beside_them_are_never_more_than_was_allowed(
     most_bytes: int, with_headers: bool
 ) -> None:
-    memory = Memory(most_bytes, with_headers)
+    memory = QueueLimits(most_bytes, with_headers)
     said = memory.as_settings()
     beside = memory.most_records * (448 if with_headers else 256)
     assert said["queue.buffering.max.kbytes"] * 1024 + beside <= most_bytes
@@ -163,7 +165,7 @@ def test_whatever_arrives_is_in_exactly_one_place(
 ) -> None:
     lines = [lines_of(each) if by_lines and len(each) <= 50 else [each] for each in datagrams]
     records = sum(map(len, lines))
-    more: dict[str, Any] = {"shape": BY_CAR if by_car else Shape(), "by_lines": by_lines}
+    more: dict[str, Any] = {"shape": BY_CAR if by_car else RecordShape(), "by_lines": by_lines}
     if with_letters:
         more |= {"on_bad": "dlq", "graveyard": nowhere("dead")}
     with running(**more, most=50) as (ingest, feed):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from playhead.errors import BadValue
 from playhead.grammar.cursor import NotUnderstood
 from playhead.ingest.json_path import Unfit, parse_path, show_path, value_at
-from playhead.ingest.record_shape import Cut, Shape
+from playhead.ingest.record_shape import Cut, RecordShape
 from playhead.ingest.timestamp import timestamp_ms
 
 T0 = 1_628_080_200_123
@@ -181,7 +181,7 @@ def test_seconds_with_a_fraction_become_the_first_millisecond_not_before(whole, 
     ],
 )
 def test_keys_are_as_json_has_them(value: bytes, key: bytes) -> None:
-    assert Shape.parse("car", None, "UTC").of(value, T0) == (key, T0)
+    assert RecordShape.parse("car", None, "UTC").of(value, T0) == (key, T0)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_keys_are_as_json_has_them(value: bytes, key: bytes) -> None:
 )
 def test_what_is_not_as_it_was_asked_for(value: bytes, kind: str) -> None:
     with pytest.raises(Unfit) as refused:
-        Shape.parse("car", "ts", "UTC").of(value, T0)
+        RecordShape.parse("car", "ts", "UTC").of(value, T0)
     assert refused.value.kind == kind
 
 
 def test_a_time_of_the_record_and_a_key_of_its_bytes() -> None:
-    shape = Shape.parse("bytes:1-3", "ts", "UTC")
+    shape = RecordShape.parse("bytes:1-3", "ts", "UTC")
     assert shape.of(b'{"ts":1628080200}', T0) == (b'"t', 1_628_080_200_000)
-    raw = Shape.parse("bytes:0-4", "arrival", "UTC")
+    raw = RecordShape.parse("bytes:0-4", "arrival", "UTC")
     assert raw.of(b"\xff\x00\x01\x02\x03", T0) == (b"\xff\x00\x01\x02", T0)
     with pytest.raises(Unfit, match="it has 3 bytes"):
         raw.of(b"\x00\x01\x02", T0)
@@ -225,13 +225,13 @@ def test_a_time_of_the_record_and_a_key_of_its_bytes() -> None:
 
 @given(st.binary(max_size=50))
 def test_raw_bytes_are_looked_into_by_nobody(value: bytes) -> None:
-    assert Shape().of(value, T0) == (None, T0)
+    assert RecordShape().of(value, T0) == (None, T0)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(10**12, 10**13 - 1))
 def test_whatever_json_says_of_a_key_is_the_key(car: str, at_ms: int) -> None:
     value = json.dumps({"x": [1.5, None], "car": car, "ts": at_ms}).encode()
-    assert Shape.parse("car", "ts", "UTC").of(value, 1) == (car.encode(), at_ms)
+    assert RecordShape.parse("car", "ts", "UTC").of(value, 1) == (car.encode(), at_ms)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_whatever_json_says_of_a_key_is_the_key(car: str, at_ms: int) -> None:
 )
 def test_bytes_that_are_none(text: str) -> None:
     with pytest.raises(BadValue, match="bytes:0-4"):
-        Shape.parse(text, None, "UTC")
+        RecordShape.parse(text, None, "UTC")
 
 
 @pytest.mark.parametrize(
@@ -251,5 +251,5 @@ def test_bytes_that_are_none(text: str) -> None:
     ],
 )
 def test_a_shape_says_what_it_is(key, timestamp, shown: str) -> None:
-    assert str(Shape.parse(key, timestamp, "UTC")) == shown
+    assert str(RecordShape.parse(key, timestamp, "UTC")) == shown
     assert str(Cut(0, 4)) == "bytes:0-4"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from playhead.ingest.counts import Counts
 from playhead.ingest.loop import lines_of
-from playhead.ingest.status_lines import Figures, Heard, NotAllArrived, Teller
+from playhead.ingest.status_lines import NotAllArrived, ProducerStatus, StatusFigures, StatusLines
 
 MIB = 1 << 20
 
@@ -57,8 +57,8 @@ def test_what_is_lost_is_said_with_the_way_out(found: Counts, said: str, hint: s
     assert (hint in (error.hint or "")) if hint else error.hint is None
 
 
-def teller(every_s: float = 5) -> Teller:
-    return Teller(every_s, 64 * MIB, 8 * MIB)
+def teller(every_s: float = 5) -> StatusLines:
+    return StatusLines(every_s, 64 * MIB, 8 * MIB)
 
 
 def test_figures_come_now_and_then_and_never_the_same_twice() -> None:
@@ -90,7 +90,9 @@ def test_a_broker_that_confirms_nothing_is_said_once_and_its_return_too() -> Non
     told.lines(counts(delivered=5), 10)
     told.lines(counts(delivered=5, waiting=1), 10.2)
     assert told.lines(counts(delivered=5, waiting=9), 11.9) == []
-    (silent,) = told.lines(counts(delivered=5, waiting=20), 12.3, Heard("connection refused"))
+    (silent,) = told.lines(
+        counts(delivered=5, waiting=20), 12.3, ProducerStatus("connection refused")
+    )
     assert "confirmed nothing for 2 s, 20 records wait: connection refused" in silent
     assert told.lines(counts(delivered=5, waiting=30), 20) == []
     (back,) = told.lines(counts(delivered=6, waiting=29), 21.2)
@@ -104,7 +106,7 @@ def test_silence_while_nothing_waits_is_no_silence() -> None:
 
 
 def test_programs_get_the_counts_as_often_as_they_want() -> None:
-    told = Figures(every_s=2)
+    told = StatusFigures(every_s=2)
     assert [told.lines(counts(), now_s) for now_s in (0, 1.9)] == [[], []]
     (line,) = told.lines(counts(delivered=3), 2)
     assert json.loads(line)["delivered"] == 3
@@ -116,7 +118,7 @@ def test_losses_are_said_beside_the_figures() -> None:
     told = teller()
     told.lines(counts(), 0)
     bad = replace(counts(delivered=1, failed=2, refused=3, kernel_drops=4), refusals={"no key": 3})
-    assert told.lines(bad, 5, Heard(reasons=["too large"]))[:3] == [
+    assert told.lines(bad, 5, ProducerStatus(reasons=["too large"]))[:3] == [
         "warning: the kernel dropped 4 datagrams, its buffer of 8 MiB being full",
         "warning: 2 records failed (too large)",
         "warning: 3 records were refused (no key: 3 so far)",

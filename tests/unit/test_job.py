@@ -16,9 +16,9 @@ from playhead.pace import Pace, ScheduleError
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds
-from playhead.task.job import Job, Lane, Pacing, Report, play
+from playhead.task.job import Job, Pacing, PartitionWork, Report, play
 from playhead.task.slicer import KEPT, OUTSIDE, Filter, Limits
-from playhead.task.start_barrier import Meeting
+from playhead.task.start_barrier import StartBarrier
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
 from tests.unit.replaying import TOPIC, entry, record
 
@@ -26,7 +26,9 @@ EIGHT = [record(offset, 100 * offset) for offset in range(8)]
 WHOLE = Slice(TOPIC, 0, 0, 8)
 
 
-def job(source: ListSource, target: ListTarget, *works: tuple[Lane, ...], **changes: object) -> Job:
+def job(
+    source: ListSource, target: ListTarget, *works: tuple[PartitionWork, ...], **changes: object
+) -> Job:
     given = {"filter": Filter(), "limits": Limits(2), **changes}
     return Job("r1", source, target, works or (((WHOLE,),),), **given)  # type: ignore[arg-type]
 
@@ -248,7 +250,7 @@ def met(tmp_path: Path, pace: str, items: list[Record | Abort]) -> tuple[Job, Li
     target = ListTarget()
     source = ListSource(items, bounds={(TOPIC, p): Bounds(0, 8, 8) for p in (0, 1)})
     works = tuple(((Slice(TOPIC, p, 0, 8),),) for p in (0, 1))
-    together = replace(pacing(pace), meeting=Meeting(tmp_path, 2))
+    together = replace(pacing(pace), meeting=StartBarrier(tmp_path, 2))
     return job(source, target, *works, pacing=together, limits=Limits()), target
 
 

@@ -8,7 +8,7 @@ import pytest
 from playhead.errors import Unavailable
 from playhead.kafka.admin import offsets
 from playhead.kafka.admin.offsets import LogChanged, bounds_of
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 
 _PLACE = ("laps", 0)
 
@@ -16,7 +16,7 @@ _PLACE = ("laps", 0)
 def _answering(monkeypatch: pytest.MonkeyPatch, *answers: int) -> None:
     left: Iterator[int] = iter(answers)
 
-    def ask(*_: Any) -> Mapping[Place, int]:
+    def ask(*_: Any) -> Mapping[TopicPartition, int]:
         return {_PLACE: next(left)}
 
     monkeypatch.setattr(offsets, "_ask", ask)

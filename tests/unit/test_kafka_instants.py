@@ -78,7 +78,7 @@ class Lying:
 def test_an_end_that_is_told_too_early_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, lies: Sequence[int], answer: int
 ) -> None:
-    monkeypatch.setattr(time_lookup, "Intake", Lying)
+    monkeypatch.setattr(time_lookup, "PartitionConsumer", Lying)
     Lying.lies = lies
     found = time_lookup.first_records_at(
         None,  # type: ignore[arg-type]

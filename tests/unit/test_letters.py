@@ -7,9 +7,9 @@ import pytest
 
 from playhead.account import ErrorRule
 from playhead.record import Record
-from playhead.replay.assemble import Ends
+from playhead.replay.assemble import Wiring
 from playhead.replay.verify import Verification, verify
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.task.job import Job
 from playhead.task.slicer import Filter, Limits
 from playhead.testing.memory import ListSource, ListTarget
@@ -24,7 +24,7 @@ class Lain:
     is_whole: bool = True
     where: str = "a list"
 
-    def of(self, place: Place, /) -> Mapping[int, Sequence[int]]:
+    def of(self, place: TopicPartition, /) -> Mapping[int, Sequence[int]]:
         return dict(sorted(self.by_offset.items())) if place == (TOPIC, 0) else {}
 
     def digest(self, record: Record, /) -> int:
@@ -63,7 +63,7 @@ def verified(lain: Lain, tamper=lambda _: None) -> Verification:  # type: ignore
     job = Job(plan.replay_id, source, target, lanes, Filter(), rule, Grave(), limits=Limits(4))
     play_all(job)
     tamper(lain)
-    return verify(plan, Ends(source, target, lain), play_all, 1)  # type: ignore[arg-type]
+    return verify(plan, Wiring(source, target, lain), play_all, 1)  # type: ignore[arg-type]
 
 
 def test_each_is_there_once(lain):

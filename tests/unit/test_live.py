@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.ledger import Entry
-from playhead.live.backoff import Told, server_backoff
-from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
-from playhead.live.progress import LedgerWentBack, Standing, still_lost
+from playhead.live.backoff import RepeatedNotice, server_backoff
+from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
+from playhead.live.progress import LedgerWentBack, PipelineProgress, still_lost
 from playhead.live.start_offsets import (
     BeyondTheEnd,
     Expired,
-    Known,
+    KnownOffsets,
     LedgerForgotten,
     decided,
     ledger_ends,
@@ -37,9 +37,9 @@ from playhead.replay.pipelines import (
     pipeline_id,
 )
 from playhead.request import Request
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 from playhead.spark.stream import RoundUnreadable, ends_in, last_ends
-from playhead.task.round import Outcome, Written
+from playhead.task.round import Outcome, RoundWritten
 
 PLACE = ("laps", 0)
 OTHER = ("laps", 1)
@@ -57,10 +57,10 @@ PIPELINE = Pipeline(
 )
 
 
-def wish(**changes: object) -> Wish:
+def wish(**changes: object) -> PipelineSpec:
     asked = Request(source="kafka:laps", target="postgres:laps")
     given_ = {"name": "laps", "request": asked, "group": "playhead.live.laps", **changes}
-    return Wish(**given_)  # type: ignore[arg-type]
+    return PipelineSpec(**given_)  # type: ignore[arg-type]
 
 
 # --- what is asked
@@ -158,7 +158,7 @@ def test_one_that_died_without_a_word_has_stopped(tmp_path):
 # --- where it goes on
 
 
-def entry(start: int, end: int, place: Place = PLACE) -> Entry:
+def entry(start: int, end: int, place: TopicPartition = PLACE) -> Entry:
     return Entry(Slice(*place, start, end), end - start, end - start)
 
 
@@ -168,10 +168,10 @@ BOUNDS = {PLACE: Bounds(2, 10, 10), OTHER: Bounds(0, 20, 20)}
 def begun(
     *entries: Entry,
     pipeline: Pipeline | None = None,
-    group: dict[Place, int] | None = None,
+    group: dict[TopicPartition, int] | None = None,
     **asked: object,
-) -> dict[Place, int]:
-    known = Known(pipeline, ledger_ends(entries), group or {})
+) -> dict[TopicPartition, int]:
+    known = KnownOffsets(pipeline, ledger_ends(entries), group or {})
     found = decided(wish(**asked), BOUNDS, known, {PLACE: 5, OTHER: 6})
     return dict(found.starts)
 
@@ -207,14 +207,14 @@ def test_nothing_is_silently_short():
 def outcome(*slices: Slice) -> Outcome:
     return Outcome(
         written=[
-            Written(s.topic, s.partition, s.from_offset, s.to_offset, len(s), len(s), 5)
+            RoundWritten(s.topic, s.partition, s.from_offset, s.to_offset, len(s), len(s), 5)
             for s in slices
         ]
     )
 
 
 def test_what_is_due_is_what_lies_between_its_place_and_the_rounds_end():
-    standing = Standing({PLACE: 3})
+    standing = PipelineProgress({PLACE: 3})
     ends = {PLACE: 8, OTHER: 2}
     assert standing.due(ends) == [Slice("laps", 0, 3, 8), Slice("laps", 1, 0, 2)]
     standing.note([outcome(Slice("laps", 0, 3, 6))])
@@ -227,7 +227,7 @@ def test_what_is_due_is_what_lies_between_its_place_and_the_rounds_end():
 
 
 def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
-    standing = Standing({PLACE: 3}, {PLACE: 3})
+    standing = PipelineProgress({PLACE: 3}, {PLACE: 3})
     standing.follow({PLACE: 5})
     assert standing.at == {PLACE: 5}
     with pytest.raises(LedgerWentBack, match="ends at 4"):
@@ -256,7 +256,7 @@ def test_a_ledger_with_less_than_was_seen_is_refused_at_the_second_look(tmp_path
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 5), max_size=1_200), st.data())
 def test_giving_up_for_hours_takes_no_more_room(lengths, data):
-    standing = Standing({PLACE: 0})
+    standing = PipelineProgress({PLACE: 0})
     end = 0
     for length in lengths:
         end += length
@@ -288,7 +288,7 @@ def test_waits_grow_and_the_first_is_none():
 
 def test_what_lasts_is_said_at_once_and_then_ever_more_seldom():
     now = 0.0
-    told = Told(lambda: now)
+    told = RepeatedNotice(lambda: now)
     said = []
     for second in range(600):
         now = float(second)

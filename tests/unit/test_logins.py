@@ -222,7 +222,7 @@ def test_a_context_brings_its_servers_and_its_login(monkeypatch):
     )
 
 
-def ends(**said: Any) -> assemble.Ends:
+def ends(**said: Any) -> assemble.Wiring:
     return assemble.ends(Request(**said), configure({}, context="home"))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from threading import Thread
 
 from playhead.host.clock import SystemClock
-from playhead.task.start_barrier import Meeting
+from playhead.task.start_barrier import StartBarrier
 from playhead.testing import ManualClock
 
 SOON = 100_000_000
@@ -13,7 +13,7 @@ FAR = 1 << 62
 
 def test_the_start_is_said_when_the_last_has_come(tmp_path):
     clock = ManualClock()
-    meeting = Meeting(tmp_path, 2)
+    meeting = StartBarrier(tmp_path, 2)
     meeting.arrive()
     assert meeting.start_ns(clock, latest_ns=FAR) is None
     meeting.arrive()
@@ -25,7 +25,7 @@ def test_the_start_is_said_when_the_last_has_come(tmp_path):
 
 def test_after_a_while_it_starts_without_those_that_are_missing(tmp_path):
     clock = ManualClock()
-    meeting = Meeting(tmp_path, 2)
+    meeting = StartBarrier(tmp_path, 2)
     latest = clock.now_ns() + 1_000_000_000
     meeting.arrive()
     assert meeting.start_ns(clock, latest_ns=latest) is None
@@ -38,7 +38,7 @@ def test_all_are_told_one_start(tmp_path):
     found: list[int] = []
 
     def lane() -> None:
-        meeting, clock = Meeting(tmp_path, 8), SystemClock()
+        meeting, clock = StartBarrier(tmp_path, 8), SystemClock()
         meeting.arrive()
         while (start := meeting.start_ns(clock, latest_ns=FAR)) is None:
             pass
@@ -54,14 +54,14 @@ def test_all_are_told_one_start(tmp_path):
 
 
 def test_who_cannot_go_on_ends_it_for_all(tmp_path):
-    one, other = Meeting(tmp_path, 2), Meeting(tmp_path, 2)
+    one, other = StartBarrier(tmp_path, 2), StartBarrier(tmp_path, 2)
     assert not other.is_over
     one.end()
     assert other.is_over
 
 
 def test_a_folder_that_is_gone_harms_nobody():
-    meeting = Meeting(Path("/nowhere/at/all"), 1)
+    meeting = StartBarrier(Path("/nowhere/at/all"), 1)
     meeting.arrive()
     meeting.end()
     assert meeting.start_ns(SystemClock(), latest_ns=0) is None

@@ -7,7 +7,7 @@ import pytest
 
 from playhead.capture.address import HostPort
 from playhead.capture.proxy import Proxy, Setting
-from playhead.capture.recorder import Order
+from playhead.capture.recorder import RecorderConfig
 from playhead.errors import BadValue, UsageError
 from playhead.host.clock import SystemClock, wait_until
 from playhead.host.networks import Networks, need_allowed
@@ -92,7 +92,7 @@ def test_a_stranger_is_shown_out_before_a_broker_hears_of_it(tmp_path, may_come)
         Setting(
             here,
             HostPort("127.0.0.1", broker.port),
-            Order(str(tmp_path)),
+            RecorderConfig(str(tmp_path)),
             networks=OTHERS if may_come else _Nobody(),
         )
     )

@@ -15,7 +15,7 @@ from playhead.pace import Pace, ScheduleError, Share
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
-from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Drawn, Filter, Limits
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, ReadRun
 from playhead.testing import ManualClock
 from tests.unit.replaying import TOPIC, record, runs_of
 
@@ -67,7 +67,7 @@ class Played:
 
 
 def play(
-    drawn: list[Drawn],
+    drawn: list[ReadRun],
     pace: str,
     *,
     clock: LeapingClock | None = None,
@@ -104,7 +104,7 @@ def records_at(timestamps: list[int]) -> list[Record]:
     return [record(2 * index, ms) for index, ms in enumerate(timestamps)]
 
 
-def undecided(records: list[Record], chopped: list[int] | None = None) -> list[Drawn]:
+def undecided(records: list[Record], chopped: list[int] | None = None) -> list[ReadRun]:
     return [(run, None) for run in runs_of(records, chopped or [])]
 
 

@@ -14,12 +14,12 @@ from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
-from playhead.replay.assemble import Ends
+from playhead.replay.assemble import Wiring
 from playhead.replay.plan_notes import MixedTimes
 from playhead.replay.planner import NothingThere, Planner, shown_span
-from playhead.source import Bounds, Place, SourceFacts, TimesDisagree, TopicFacts
+from playhead.source import Bounds, SourceFacts, TimesDisagree, TopicFacts, TopicPartition
 from playhead.span import Span
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, record, request
 
@@ -31,10 +31,10 @@ T = 1_600_000_000_000
 class Shown(ListTarget):
     """Remembers what it was shown."""
 
-    look: Look | None = None
+    look: InspectRequest | None = None
     identity = "shown"
 
-    def inspect(self, look: Look, /) -> Inspection:
+    def inspect(self, look: InspectRequest, /) -> Inspection:
         self.look = look
         return Inspection(
             self.identity, (Note("target", "a word of the target's"),), ("a table",), {"a": 1}
@@ -53,7 +53,7 @@ def planned(
 ) -> Plan:
     how = {name: changes.pop(name) for name in ("transformed", "known_rate") if name in changes}
     asked = request(span=span, **changes)
-    return Planner(asked, Ends(source, target or Shown(), None), NOW_NS, **how).plan("r1")
+    return Planner(asked, Wiring(source, target or Shown(), None), NOW_NS, **how).plan("r1")
 
 
 class Forgetful(ListSource):
@@ -61,7 +61,7 @@ class Forgetful(ListSource):
 
     lies = 1
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         if self.lies:
             self.lies -= 1
             return {place: held.stable_end for place, held in self.bounds().items()}
@@ -71,7 +71,7 @@ class Forgetful(ListSource):
 class Contradictory(ListSource):
     """Puts the earlier time behind the later one, however often it is asked."""
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         return {(TOPIC, 0): 10 if instant_ms == T + 2_000 else 5}
 
 
@@ -175,7 +175,7 @@ def test_no_record_of_the_span_lies_before_what_is_planned(log, start, length, l
 class Moving(ListSource):
     """A log that grows, and loses its oldest records, between two questions."""
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         return {(TOPIC, 0): 3 if instant_ms == T else 99, (TOPIC, 9): 5}
 
 
@@ -413,9 +413,9 @@ def test_one_cluster_under_two_addresses_is_one():
     same = Cluster(source.facts().identity)
     for target in ("kafka:laps", "kafka://elsewhere:9/{topic}"):
         with pytest.raises(Refused, match="laps would be replayed into itself"):
-            Planner(request(target=target), Ends(source, same, None), NOW_NS).plan()
-    assert Planner(request(target="kafka:copy"), Ends(source, same, None), NOW_NS).plan()
-    assert Planner(request(target="kafka:laps"), Ends(source, Shown(), None), NOW_NS).plan()
+            Planner(request(target=target), Wiring(source, same, None), NOW_NS).plan()
+    assert Planner(request(target="kafka:copy"), Wiring(source, same, None), NOW_NS).plan()
+    assert Planner(request(target="kafka:laps"), Wiring(source, Shown(), None), NOW_NS).plan()
 
 
 # --- samples and estimates

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.offset_bitmap import BITS, Words, missing, pieces
+from playhead.offset_bitmap import BITS, BitmapWords, missing, pieces
 from playhead.record import Slice
 
 TOPIC = "laps"
@@ -16,19 +16,19 @@ offsets = st.sets(st.integers(0, 400), max_size=200)
 long_runs = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 700)), max_size=4)
 
 
-def words_of(there: Sequence[int] | set[int]) -> list[Words]:
+def words_of(there: Sequence[int] | set[int]) -> list[BitmapWords]:
     """As a server groups them: equal words that follow on as one, with the sign of a 64-bit number."""
     bits: dict[int, int] = {}
     for offset in there:
         bits[offset // BITS] = bits.get(offset // BITS, 0) | 1 << offset % BITS
-    found: list[Words] = []
+    found: list[BitmapWords] = []
     for word in sorted(bits):
         signed = bits[word] - (1 << BITS) if bits[word] >> (BITS - 1) else bits[word]
         last = found[-1] if found else None
         if last is not None and last.end == word and last.bits == bits[word]:
-            found[-1] = Words(last.first, word + 1, signed)
+            found[-1] = BitmapWords(last.first, word + 1, signed)
         else:
-            found.append(Words(word, word + 1, signed))
+            found.append(BitmapWords(word, word + 1, signed))
     return found
 
 
@@ -93,7 +93,7 @@ def test_the_runs_of_words_are_the_offsets(there):
 def test_what_is_not_there_at_all_is_missing_as_a_whole():
     span = Slice(TOPIC, 0, 5, 7_000_000_000)
     assert missing([span], []) == [span]
-    assert missing([span], [Words(0, 1 << 40, -1)]) == []
+    assert missing([span], [BitmapWords(0, 1 << 40, -1)]) == []
 
 
 def test_offsets_near_the_last_of_all_fit():
@@ -105,4 +105,4 @@ def test_offsets_near_the_last_of_all_fit():
 @pytest.mark.parametrize(("first", "end"), [(-1, 1), (3, 3), (4, 3)])
 def test_words_that_cannot_be_are_refused(first, end):
     with pytest.raises(ValueError, match="Words: found"):
-        Words(first, end, 1)
+        BitmapWords(first, end, 1)

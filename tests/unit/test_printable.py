@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from playhead.cli import app as cli_app
 from playhead.cli.output import Output, Progress, csv_text, prompt, tell
 from playhead.cli.records.decode import Decoded
-from playhead.cli.records.record_output import Json, Lines
+from playhead.cli.records.record_output import JsonPrinter, LinePrinter
 from playhead.errors import PlayheadError
 from playhead.kafka.produce.console_lines import LineWriter, Separators
 from playhead.printable import indented, json_text, one_line, printable
@@ -167,8 +167,8 @@ def test_records_on_a_terminal_are_shown_and_in_a_pipe_are_exact(monkeypatch):
         record = Record("laps", 0, 0, 1, TimestampType.CREATE_TIME, raw, raw, headers)
         for stream in (Terminal(), Pipe()):
             monkeypatch.setattr(sys, "stdout", stream)
-            Lines(writer, Decoded()).show(Records.of([record]), [0])
-            Json(Decoded()).show(Records.of([record]), [0])
+            LinePrinter(writer, Decoded()).show(Records.of([record]), [0])
+            JsonPrinter(Decoded()).show(Records.of([record]), [0])
             written = stream.buffer.getvalue()  # type: ignore[attr-defined]
             if stream.isatty():
                 assert not harmful(written.decode()), label

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.account import Bury, ErrorRule, RecordRefused
+from playhead.account import ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.decoding import Kinds
 from playhead.errors import Unavailable
 from playhead.ledger import remaining
@@ -16,7 +16,7 @@ from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.task import round as rounds
 from playhead.task.round import Outcome, Round, write
-from playhead.task.slicer import FILTERED, KEPT, Drawn, Limits
+from playhead.task.slicer import FILTERED, KEPT, Limits, ReadRun
 from playhead.testing import Aborted, ListTarget
 from tests.unit.replaying import TOPIC, record
 
@@ -32,7 +32,7 @@ def round_of(target: ListTarget, *slices: Slice, **changes: object) -> Round:
     return Round("live.laps", "run", target, slices, **changes)  # type: ignore[arg-type]
 
 
-def drawn(*records: Record, size: int = 2) -> Iterator[Drawn]:
+def drawn(*records: Record, size: int = 2) -> Iterator[ReadRun]:
     for start in range(0, len(records), size):
         yield Records.of(records[start : start + size]), None
 
@@ -203,7 +203,7 @@ class Yard:
     """A graveyard that nobody is buried in."""
 
     @contextmanager
-    def open(self, _replay_id: str) -> Iterator[Bury]:
+    def open(self, _replay_id: str) -> Iterator[WriteDeadLetters]:
         yield lambda _slice, _letters: None
 
 
@@ -220,7 +220,7 @@ def test_one_with_dead_letters_is_opened_anew_too():
 def test_asked_to_stop_it_ends_between_two_commits(tmp_path):
     target, stop = ListTarget(), tmp_path / "stop"
 
-    def coming() -> Iterator[Drawn]:
+    def coming() -> Iterator[ReadRun]:
         for each in drawn(*laps(0, 8)):
             if each[0].offsets[0] == 4:
                 stop.touch()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from playhead.record import Headers
 from playhead.records import Records
 from playhead.spark import arrow_rows
-from playhead.spark.arrow_rows import Begin, End, Run
+from playhead.spark.arrow_rows import ArrowRun, Begin, End
 from playhead.task.slicer import FILTERED, KEPT, OUTSIDE
 
 body = st.none() | st.binary(max_size=5)
@@ -38,7 +38,7 @@ def verdicts_for(draw: st.DrawFn, records: Records) -> list[int] | None:
     return draw(st.none() | some)
 
 
-def joined(runs: list[Run]) -> tuple[Records, list[int]]:
+def joined(runs: list[ArrowRun]) -> tuple[Records, list[int]]:
     whole, verdicts = Records("laps", 3), []
     for run in runs:
         for name in ("offsets", "timestamps_ms", "timestamp_types", "keys", "values", "headers"):
@@ -76,7 +76,7 @@ def test_records_come_back_as_they_were(data):
     if not len(records):
         assert found == []
         return
-    assert found == [Run(records, verdicts or [KEPT] * len(records))]
+    assert found == [ArrowRun(records, verdicts or [KEPT] * len(records))]
 
 
 @st.composite
@@ -102,7 +102,9 @@ def test_what_was_decoded_comes_back_beside_its_bytes(data):
     found = list(arrow_rows.read(arrow_rows.of(records, 7, verdicts)))
     outside = {at for at, v in zip(records.offsets, verdicts, strict=True) if v == OUTSIDE}
     inside = {at: why for at, why in records.undecoded.items() if at not in outside}
-    assert found == ([Run(replace(records, undecoded=inside), verdicts)] if len(records) else [])
+    assert found == (
+        [ArrowRun(replace(records, undecoded=inside), verdicts)] if len(records) else []
+    )
 
 
 def test_a_record_that_cannot_be_decoded_is_neither_filtered_nor_outside():
@@ -140,10 +142,10 @@ def test_regrouped_rows_are_the_same_slices(data):
     for number, runs in enumerate(slices):
         assert found.pop(0) == Begin(5, number)
         held = []
-        while isinstance(found[0], Run):
+        while isinstance(found[0], ArrowRun):
             held.append(found.pop(0))
         assert found.pop(0) == End(number)
-        expected = joined([Run(run, [KEPT] * len(run)) for run in runs])
+        expected = joined([ArrowRun(run, [KEPT] * len(run)) for run in runs])
         assert joined(held) == expected
     assert found == []
 
@@ -179,7 +181,7 @@ def test_a_row_of_control_is_told_from_a_record_outside_the_span():
         [arrow_rows.begin(0, 0), arrow_rows.of(records, 0, [OUTSIDE] * 3), arrow_rows.end(0, 0)]
     ).combine_chunks()
     [batch] = part.to_batches()
-    assert list(arrow_rows.read(batch)) == [Begin(0, 0), Run(records, [OUTSIDE] * 3), End(0)]
+    assert list(arrow_rows.read(batch)) == [Begin(0, 0), ArrowRun(records, [OUTSIDE] * 3), End(0)]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from playhead.absence import NOT_RECORDED, OneReason
 from playhead.errors import Unavailable
 from playhead.live.lag_watch import Watch
-from playhead.live.progress import Standing
+from playhead.live.progress import PipelineProgress
 from playhead.record import Record
 from playhead.records import Records
 from playhead.source import Bounds
 from playhead.task import round as rounds
 from playhead.task.round import write
 from playhead.task.same_topics import SameTopics
-from playhead.task.slicer import Drawn
+from playhead.task.slicer import ReadRun
 from playhead.terms import OtherTerms
 from playhead.testing import ListTarget
 from tests.unit.replaying import TOPIC
@@ -61,7 +61,7 @@ class Topics:
         return {(TOPIC, 0): Bounds(0, 10, 10)}
 
 
-def drawn(*records: Record, then: Callable[[], None] = lambda: None) -> Iterator[Drawn]:
+def drawn(*records: Record, then: Callable[[], None] = lambda: None) -> Iterator[ReadRun]:
     """After the first run something happens."""
     for at, each in enumerate(records):
         yield Records.of([each]), None
@@ -111,12 +111,12 @@ def test_a_source_without_ids_is_not_asked(expected):
 def test_who_looks_from_outside_finds_it_too():
     topics, said = Topics({TOPIC: "second"}), list[str]()
     same = SameTopics("live.laps", topics)  # type: ignore[arg-type]
-    watch = Watch(topics, Standing({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
+    watch = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
     watch._look()
     assert isinstance(watch.refusal, OtherTerms)
     assert watch.lag is None
     topics.now[TOPIC] = "first"
-    fresh = Watch(topics, Standing({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
+    fresh = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
     fresh._look()
     assert (fresh.refusal, fresh.lag) == (None, 10)
 

@@ -9,7 +9,7 @@ from playhead.pace import Share
 from playhead.record import Slice
 from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.source import Bounds
-from playhead.task.job import Lane
+from playhead.task.job import PartitionWork
 from playhead.testing import ListSource
 from tests.unit.replaying import TOPIC, partition_plan, plan_of, record
 
@@ -29,7 +29,7 @@ def lefts(draw: st.DrawFn) -> list[Slice]:
     return draw(st.permutations(found))
 
 
-def offsets(lanes: list[Lane] | tuple[Lane, ...]) -> list[Slice]:
+def offsets(lanes: list[PartitionWork] | tuple[PartitionWork, ...]) -> list[Slice]:
     """All slices, those that touch made one: the same for the same offsets."""
     joined: list[Slice] = []
     for slice_ in sorted(slice_ for lane in lanes for slice_ in lane):
@@ -41,7 +41,7 @@ def offsets(lanes: list[Lane] | tuple[Lane, ...]) -> list[Slice]:
     return joined
 
 
-def length(lane: Lane) -> int:
+def length(lane: PartitionWork) -> int:
     return sum(map(len, lane))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import (
     parse_duration_ms,
     show_duration_ms,
@@ -402,7 +402,7 @@ def test_an_error_shows_the_text_with_a_pointer_under_it():
 
 
 def test_an_error_of_a_long_or_odd_text_stays_one_short_line():
-    error = Phrase.of("x" * 500 + "\n\u202e!" + "y" * 500, "this").refuse("no", at=502)
+    error = Cursor.of("x" * 500 + "\n\u202e!" + "y" * 500, "this").refuse("no", at=502)
     _, line, pointer = str(error).split("\n")
     assert len(line) <= 80
     assert line[len(pointer) - 1] == "!"

@@ -22,7 +22,7 @@ from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
 from playhead.sqlite.target import SqliteTarget
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 from playhead.terms import OtherTerms
 from playhead.testing import exercise_target, sample_records
 from playhead.testing.target_case import terms
@@ -111,7 +111,7 @@ def written(target: SqliteTarget, *values: bytes | None, replay_id: str = "r") -
     create = TimestampType.CREATE_TIME
     records = [Record("t", 0, base + n, 1, create, b"k", value) for n, value in enumerate(values)]
     samples = [Records.of(records)]
-    seen = Look(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, samples)
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, samples)
     target.prepare(replay_id, target.inspect(seen), terms("t"))
     account = Account(Slice("t", 0, base, base + 10))
     account.read = len(records)
@@ -191,7 +191,7 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     for rules in (TableRules(on_conflict="newer"), TableRules(tombstones="delete")):
         with pytest.raises(Refused, match="a SQLite table cannot do --"):
             SqliteTarget(str(file), "t", rules)
-    seen = Look(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [])
+    seen = InspectRequest(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [])
     for rules, table in (
         (TableRules(key=("a",), on_conflict="update"), "t"),
         (TableRules(on_conflict="ignore"), "t"),
@@ -218,7 +218,7 @@ def test_a_record_without_its_key_is_no_row_that_comes_again_and_again(tmp_path:
 def test_fields_without_a_column_are_named_before_they_are_left_out(tmp_path: Path) -> None:
     rows(tmp_path / "a.db", "CREATE TABLE t (a)")
     record = Record("t", 0, 0, 1, TimestampType.CREATE_TIME, None, b'{"a": 1, "A": 2, "b": 3}')
-    seen = Look(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of([record])])
+    seen = InspectRequest(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of([record])])
     notes = SqliteTarget(str(tmp_path / "a.db"), "t").inspect(seen).notes
     assert [note.code for note in notes] == ["target-unplaced", "target-left-out"]
     assert "no column for A, b" in notes[1].text

@@ -21,8 +21,8 @@ from playhead.request import Request
 from playhead.standby.create import make
 from playhead.standby.history import NOT_RUN, History
 from playhead.standby.runner import (
-    Face,
     OtherServers,
+    RunHooks,
     StandbyBusy,
     held,
     is_held,
@@ -46,7 +46,7 @@ with held("laps"):
     print("held", flush=True)
     sys.stdin.read()
 """
-PLAYED = Face(play=played)
+PLAYED = RunHooks(play=played)
 _ADDER = """
 import sys
 from playhead.request import Request
@@ -389,7 +389,7 @@ def test_who_waits_runs_when_the_other_has_ended(room):
         first.__exit__(None, None, None)
         return True
 
-    proof = run("laps", "start..end", face=Face(play=played, keep_waiting=keep_waiting))
+    proof = run("laps", "start..end", face=RunHooks(play=played, keep_waiting=keep_waiting))
     assert (proof.total("written"), asked) == (COUNT, [True])
 
 
@@ -420,7 +420,7 @@ def test_a_run_that_stopped_goes_on_by_its_own_plan(room):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run("laps", "t:0:1-3", replay_id="laps-1", face=Face(play=dies))
+        run("laps", "t:0:1-3", replay_id="laps-1", face=RunHooks(play=dies))
     Standbys().remove("laps")  # what it is, its plan says
     proof = run("laps", "start..end", replay_id="laps-1", face=PLAYED)
     assert proof.total("planned") == 2
@@ -459,7 +459,7 @@ def test_a_guard_of_the_context_holds_where_nobody_can_be_asked(room, tmp_path, 
         run("laps", "start..end", face=PLAYED)
     assert room.offsets() == []
 
-    face = Face(play=lambda planned: planned.run(consent=str(room.copy)))
+    face = RunHooks(play=lambda planned: planned.run(consent=str(room.copy)))
     if guard == "production":
         assert run("laps", "start..end", face=face).adds_up
         return

@@ -21,7 +21,7 @@ from playhead.host.faults import abort_points
 from playhead.standby import folder_watch
 from playhead.standby.folder_watch import FolderLost, Watch, WatchedAlready, WatchStopped
 from playhead.standby.history import History
-from playhead.standby.runner import Face, held, plan, run
+from playhead.standby.runner import RunHooks, held, plan, run
 from playhead.standby.store import Standby, Standbys
 from playhead.standby.trigger_file import Claim, read_words, span_of, standby_of
 from tests.unit.standbys import COUNT, Room, furnished, played
@@ -396,7 +396,7 @@ def test_a_watcher_with_nothing_to_do_stops_at_once(room):
 @pytest.mark.parametrize("trigger", ["python", "file laps-2.json", None])
 def test_a_file_goes_on_with_no_run_but_its_own(room, trigger):
     if trigger is not None:
-        run("laps", "t:0:0-1", trigger=trigger, replay_id="laps-1", face=Face(play=played))
+        run("laps", "t:0:0-1", trigger=trigger, replay_id="laps-1", face=RunHooks(play=played))
     else:
         planned = plan(Standbys().get("laps"), "t:0:0-1", replay_id="laps-1")
         planned.journal.keep(planned.plan, {})
@@ -408,7 +408,7 @@ def test_a_file_goes_on_with_no_run_but_its_own(room, trigger):
 
 
 def test_a_run_that_had_come_to_its_end_is_put_away_and_not_run_again(room):
-    face = Face(play=played)
+    face = RunHooks(play=played)
     proof = run("laps", "t:0:1-3", trigger="file laps-1.json", replay_id="laps-1", face=face)
     room.drop("laps-1.laps-1.running", "{}")
     room.tape.rename(room.tape.with_name("gone"))

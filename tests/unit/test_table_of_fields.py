@@ -8,12 +8,12 @@ import pytest
 
 from playhead.errors import Refused
 from playhead.postgres.create_table import table_for
-from playhead.postgres.session import Place
+from playhead.postgres.session import TableName
 from playhead.records import Records
 from tests import poison
 from tests.unit.replaying import record
 
-TABLE = Place("s", "t")
+TABLE = TableName("s", "t")
 
 
 def made(*values: bytes) -> str:

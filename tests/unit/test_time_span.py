@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from playhead import time_span, time_span_tail
 from playhead.errors import BadValue
 from playhead.gaps import search
-from playhead.gaps.gap import Settling
+from playhead.gaps.gap import GracePeriod
 from playhead.kafka.read.scan import stretches
 from playhead.record import Record, Slice, TimestampType
 from playhead.source import Bounds, Reader, TopicFacts
@@ -155,7 +155,9 @@ def test_every_missing_record_of_a_span_is_a_gap_and_no_other_is(log, start, len
         if (place[1], offset) not in there
     ]
     joined = _joined(missing)
-    seen = search.seen(log, joined, Settling(T, 0), search.Filter(resolved.from_ms, resolved.to_ms))
+    seen = search.seen(
+        log, joined, GracePeriod(T, 0), search.Filter(resolved.from_ms, resolved.to_ms)
+    )
     told = {
         (each.slice.partition, offset)
         for each in seen.gaps

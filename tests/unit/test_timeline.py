@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from playhead.record import Slice
 from playhead.timeline.svg_chart import picture
-from playhead.timeline.text_chart import Paper, fitted, histogram, legend
+from playhead.timeline.text_chart import ChartSize, fitted, histogram, legend
 from playhead.timeline.timeline import Bucket, Timeline, edges_between, labels
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "timeline"
@@ -154,24 +154,24 @@ def test_times_are_as_short_as_they_can_be(lasting_ms, first):
 def test_a_histogram_in_blocks(width):
     buckets = waves().buckets(outage(waves()))
     missing = sum(each.missing for each in buckets)
-    paper = Paper(width)
+    paper = ChartSize(width)
     lines = [*histogram(buckets, paper), legend(missing, "postgres:laps", paper)]
     assert max(map(len, lines)) <= width
     is_golden(f"blocks-{width}.txt", "\n".join(lines) + "\n")
 
 
 def test_a_histogram_in_plain_characters():
-    lines = histogram(waves().buckets(outage(waves())), Paper(72, has_blocks=False))
+    lines = histogram(waves().buckets(outage(waves())), ChartSize(72, has_blocks=False))
     assert all(line.isascii() for line in lines)
     is_golden("plain-72.txt", "\n".join(lines) + "\n")
 
 
 def test_colour_adds_nothing_but_colour():
     buckets = waves().buckets(outage(waves()))
-    coloured = histogram(buckets, Paper(80, has_colour=True))
+    coloured = histogram(buckets, ChartSize(80, has_colour=True))
     assert any("\x1b[31m" in line for line in coloured)
     bare = [re.sub(r"\x1b\[[0-9]+m", "", line) for line in coloured]
-    assert bare == histogram(buckets, Paper(80))
+    assert bare == histogram(buckets, ChartSize(80))
 
 
 @given(
@@ -182,7 +182,7 @@ def test_colour_adds_nothing_but_colour():
 )
 def test_any_histogram_fits_and_shows_what_is_there(counts, width, height, has_blocks):
     buckets = [Bucket(T + i, T + i + 1, n + m, m) for i, (n, m) in enumerate(counts)]
-    paper = Paper(width, height, has_blocks=has_blocks)
+    paper = ChartSize(width, height, has_blocks=has_blocks)
     lines = histogram(buckets, paper)
     assert len(lines) == height + 2
     assert max(map(len, lines)) <= max(width, 40)
@@ -195,7 +195,11 @@ def test_any_histogram_fits_and_shows_what_is_there(counts, width, height, has_b
 
 
 def test_nothing_at_all_is_drawn_as_nothing():
-    assert "".join(histogram([Bucket(T, T + 1, 0)], Paper(40, 2))[:2]).split() == ["0", "│", "│"]
+    assert "".join(histogram([Bucket(T, T + 1, 0)], ChartSize(40, 2))[:2]).split() == [
+        "0",
+        "│",
+        "│",
+    ]
 
 
 # --- pictures

@@ -15,7 +15,7 @@ from playhead.cli.traffic.extract import _written
 from playhead.config.context import configure
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.kafka.write.headers import HeaderRules
-from playhead.kafka.write.routing import CopyRoute, Shape
+from playhead.kafka.write.routing import CopyRoute, TargetShape
 from playhead.kafka.write.target_topics import TargetTopic
 from playhead.record import Record, TimestampType
 from playhead.records import Records
@@ -319,7 +319,7 @@ def test_a_rule_of_another_kind_of_target_is_refused(
 
 def test_in_turn_to_all_partitions_the_same_when_read_again():
     topic = TargetTopic("t", 3)
-    route = CopyRoute(topic, False, Shape(HeaderRules.parse(()), False, "r"), is_any=True)
+    route = CopyRoute(topic, False, TargetShape(HeaderRules.parse(()), False, "r"), is_any=True)
     held = Records.of(records("x", *((n, 1, b"%d" % n) for n in range(7))))
     whole = {each.partition: each.offsets for each in route.ways(held)}
     assert whole == {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin import clients
-from playhead.kafka.write.transactions import Columns, Transactions
+from playhead.kafka.write.transactions import RecordColumns, Transactions
 
 
 class Crowded:
@@ -39,7 +39,7 @@ def test_a_full_queue_loses_no_record_and_repeats_none(count, rooms, has_headers
     producer = Crowded(rooms)
     numbers = range(count)
     headers = [[("n", b"%d" % n)] if n % 2 else None for n in numbers]
-    columns = Columns(
+    columns = RecordColumns(
         "copy",
         3,
         numbers,

@@ -84,7 +84,7 @@ class NotAllCaptured(PlayheadError):
 
 
 @dataclass(slots=True)
-class Teller:
+class StatusReporter:
     """Decides what is said of a run that goes on and on: troubles at once, figures now and then."""
 
     every_s: float

@@ -26,7 +26,7 @@ class PortTaken(Unavailable):
         )
 
 
-class Doors:
+class Listeners:
     """The local ports, by the broker that stands behind each."""
 
     def __init__(self, listen: HostPort, upstream: HostPort, advertise: str | None) -> None:

@@ -32,7 +32,7 @@ class Field(NamedTuple):
     fields: "tuple[Field, ...]"
 
 
-class Shape(NamedTuple):
+class ProtocolShape(NamedTuple):
     """A request or a response in one version."""
 
     name: str
@@ -104,7 +104,7 @@ def is_known(api: int, version: int) -> bool:
 
 
 @cache
-def shape_of(api: int, side: Side, version: int) -> Shape:
+def shape_of(api: int, side: Side, version: int) -> ProtocolShape:
     """What a request or a response of this version looks like; `is_known` says whether there is one."""
     known = apis().get(api)
     form = known.form(version) if known else None
@@ -113,7 +113,7 @@ def shape_of(api: int, side: Side, version: int) -> Shape:
     said = form[side]
     fields = _fields(said["fields"], version)
     name = f"{known.name}{'Request' if side == 'request' else 'Response'}"
-    return Shape(name, _holds(said["flexible"], version), fields)
+    return ProtocolShape(name, _holds(said["flexible"], version), fields)
 
 
 def _fields(found: list[list[Any]], version: int) -> tuple[Field, ...]:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
 from playhead.capture.frame_memory import Halves
-from playhead.capture.listeners import Doors
+from playhead.capture.listeners import Listeners
 from playhead.capture.protocol import apis
-from playhead.capture.recorder import Order
-from playhead.capture.recorder_queue import OnSlow, Tap
+from playhead.capture.recorder import RecorderConfig
+from playhead.capture.recorder_queue import OnSlow, RecorderQueue
 from playhead.capture.relay import Relay
 from playhead.host.networks import Networks
 from playhead.host.runtimes import command_of
@@ -33,7 +33,7 @@ class Setting:
 
     listen: HostPort
     upstream: HostPort
-    order: Order
+    order: RecorderConfig
     on_slow: OnSlow = "block"
     memory_bytes: int = 64 << 20
     advertise: str | None = None
@@ -46,8 +46,8 @@ class Proxy:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self.doors = Doors(setting.listen, setting.upstream, setting.advertise)
-        self.tap = Tap(setting.memory_bytes, setting.on_slow, self._hold)
+        self.doors = Listeners(setting.listen, setting.upstream, setting.advertise)
+        self.tap = RecorderQueue(setting.memory_bytes, setting.on_slow, self._hold)
         self.halves = Halves(setting.memory_bytes)
         self.is_holding = False
         self.error: BaseException | None = None

@@ -32,7 +32,7 @@ _MOST_REASONS: Final = 100
 
 
 @dataclass(slots=True)
-class Order:
+class RecorderConfig:
     """What the scribe is to do; travels as JSON on its command line."""
 
     folder: str
@@ -44,7 +44,7 @@ class Order:
 
 
 @dataclass(slots=True)
-class Written:
+class RecorderStats:
     """What has been done so far."""
 
     pairs: int = 0
@@ -66,10 +66,10 @@ class Written:
         return json.dumps(known).encode() + b"\n"
 
 
-class Scribe:
+class Recorder:
     """Describes pairs, redacts them and writes them down."""
 
-    def __init__(self, order: Order, snapshot: Snapshot) -> None:
+    def __init__(self, order: RecorderConfig, snapshot: Snapshot) -> None:
         self._topics = order.topics
         self._redaction = Redaction([parse_rule(text) for text in order.redact])
         self._snapshot = snapshot
@@ -77,7 +77,7 @@ class Scribe:
         self._reasons: Counter[str] = Counter()
         self._on_their_way: deque[int] = deque()
         """How many records each line has that is not written yet."""
-        self.done = Written()
+        self.done = RecorderStats()
 
     def take(self, found: Passed) -> None:
         if isinstance(found, Connection):
@@ -104,7 +104,7 @@ class Scribe:
         self._snapshot.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._on_their_way.append(_records_in(document))
 
-    def told(self) -> Written:
+    def told(self) -> RecorderStats:
         done, redaction = self.done, self._redaction
         while done.pairs < self._snapshot.written_lines:
             done.pairs += 1
@@ -142,11 +142,11 @@ def _records_in(document: Document) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    order = Order(**json.loads(words[0]))
+    order = RecorderConfig(**json.loads(words[0]))
     os.nice(_NICENESS)
     rotation = Rotation(order.rotate_bytes, order.rotate_seconds)
     snapshot = Snapshot(Path(order.folder), rotation)
-    scribe = Scribe(order, snapshot)
+    scribe = Recorder(order, snapshot)
     try:
         _take_all(scribe, snapshot)
         snapshot.close()
@@ -156,7 +156,7 @@ def main(words: Sequence[str]) -> int:
     return 0 if scribe.done.error is None else 1
 
 
-def _take_all(scribe: Scribe, snapshot: Snapshot) -> None:
+def _take_all(scribe: Recorder, snapshot: Snapshot) -> None:
     unpacker, source = Unpacker(), sys.stdin.fileno()
     told, told_s = b"", 0.0
     while True:

@@ -41,7 +41,7 @@ class Exchange:
         return 0 if self.request is None else PAIR_BYTES + len(self.request)
 
 
-class Tap(asyncio.Protocol):
+class RecorderQueue(asyncio.Protocol):
     """The end of the line to the scribe; asyncio tells it when the line is full and when it is free."""
 
     def __init__(self, most_bytes: int, on_slow: OnSlow, hold: Callable[[bool], None]) -> None:

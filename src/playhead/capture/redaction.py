@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from playhead.capture.decode_records import Document
 from playhead.capture.pair_document import partitions_of
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 
 REDACTED: Final = "[redacted]"
 FORMS: Final = 'written $.card.number, $.items[*].price, $["odd name"], key, value or header:NAME'
@@ -28,14 +28,14 @@ Step = str | int | None
 Steps = tuple[Step, ...]
 
 
-def parse_rule(text: str) -> "Rule":
+def parse_rule(text: str) -> "RedactionRule":
     """One of the forms."""
-    phrase = Phrase.of(text, "--redact")
+    phrase = Cursor.of(text, "--redact")
     rule = phrase.text
     if rule in ("key", "value"):
-        return Rule(rule, ())
+        return RedactionRule(rule, ())
     if rule.startswith("header:") and len(rule) > len("header:"):
-        return Rule(rule, ())
+        return RedactionRule(rule, ())
     if not rule.startswith("$"):
         raise phrase.refuse("it does not begin with $", hint=FORMS)
     at, steps = 1, list[Step]()
@@ -54,10 +54,10 @@ def parse_rule(text: str) -> "Rule":
             raise phrase.refuse(f"found {phrase.found(at)}, needed a name", at=at, hint=FORMS)
     if not steps:
         raise phrase.refuse("it names no field; a whole value is `value`", hint=FORMS)
-    return Rule(rule, tuple(steps))
+    return RedactionRule(rule, tuple(steps))
 
 
-class Rule:
+class RedactionRule:
     """What is to be taken out."""
 
     def __init__(self, text: str, steps: Steps) -> None:
@@ -67,7 +67,7 @@ class Rule:
 class Redaction:
     """Takes out what its rules name, and counts."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[RedactionRule]) -> None:
         self._paths = [rule.steps for rule in rules if rule.steps]
         self._wholes = {rule.text for rule in rules if rule.text in ("key", "value")}
         self._headers = {

@@ -27,7 +27,7 @@ from playhead.capture.protocol import (
     past_tags,
     varint,
 )
-from playhead.capture.recorder_queue import Exchange, Tap
+from playhead.capture.recorder_queue import Exchange, RecorderQueue
 
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")
@@ -44,10 +44,10 @@ _UNANSWERED: Final = "too many requests are unanswered"
 _PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
 
 
-class Place(Protocol):
+class RelayHost(Protocol):
     """Where relays belong: it knows the brokers, the tap, and keeps count."""
 
-    tap: Tap
+    tap: RecorderQueue
     halves: Halves
     is_holding: bool
 
@@ -128,7 +128,7 @@ class _End(asyncio.Protocol):
 class Relay:
     """Between one client and one broker."""
 
-    def __init__(self, place: Place, broker: tuple[str, int], shown: str) -> None:
+    def __init__(self, place: RelayHost, broker: tuple[str, int], shown: str) -> None:
         self._place, self._address, self.broker_name = place, broker, shown
         self.client, self.broker = _End(self, "client"), _End(self, "broker")
         self._in_flight: deque[Exchange] = deque()

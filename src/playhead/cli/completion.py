@@ -18,7 +18,7 @@ from itertools import pairwise
 from playhead import secrets
 from playhead.config.context import Configuration, configure, contexts
 from playhead.config.kafka_properties import KNOWN_PROPERTIES
-from playhead.config.layers import Place
+from playhead.config.layers import Precedence
 from playhead.errors import PlayheadError
 from playhead.host import paths, private_files
 from playhead.options.option import Completion
@@ -92,7 +92,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
     try:
         configuration = _configuration_so_far()
         said = configuration.kafka_properties.values()
-        if any(found.place == Place.PROJECT for found in said):
+        if any(found.place == Precedence.PROJECT for found in said):
             return []
         if secrets.PROMPT in (found.value for found in said):
             return []  # the Tab key is no moment to ask for a password

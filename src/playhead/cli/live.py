@@ -9,7 +9,7 @@ from playhead.cli.replay.replay_options import request
 from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
-from playhead.live.pipeline_spec import Wish, group_for, name_for, start_of, trigger_of
+from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
 from playhead.options.replays import LIVE, RULES, TRANSFORM
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay.api import Planned
@@ -39,12 +39,12 @@ def live(run: Run, source: str | None, target: str | None) -> None:
     _play(run, _wish(run, source, target))
 
 
-def _wish(run: Run, source: str, target: str) -> Wish:
+def _wish(run: Run, source: str, target: str) -> PipelineSpec:
     values = run.values
     asked = request(run, Endpoint.parse(source), Endpoint.parse(target))
     name = name_for(values["name"], asked.target_endpoint)
     group = group_for(values["group"], name)
-    return Wish(
+    return PipelineSpec(
         name=name,
         request=asked,
         group=group,
@@ -55,7 +55,7 @@ def _wish(run: Run, source: str, target: str) -> Wish:
     )
 
 
-def _play(run: Run, wish: Wish) -> None:
+def _play(run: Run, wish: PipelineSpec) -> None:
     from playhead.live import api
     from playhead.live.runner import Runner
 
@@ -82,7 +82,7 @@ def _play(run: Run, wish: Wish) -> None:
     run.output.emit(done, [_row(done)])
 
 
-def _document(wish: Wish, planned: Planned) -> dict[str, Any]:
+def _document(wish: PipelineSpec, planned: Planned) -> dict[str, Any]:
     return {
         "name": wish.name,
         "source": wish.request.source_endpoint.shown(),
@@ -96,7 +96,7 @@ def _document(wish: Wish, planned: Planned) -> dict[str, Any]:
     }
 
 
-def _lines(wish: Wish, planned: Planned) -> list[str]:
+def _lines(wish: PipelineSpec, planned: Planned) -> list[str]:
     asked, plan = wish.request, planned.plan
     both = f"{asked.source_endpoint.shown()} → {asked.target_endpoint.shown()}"
     lines = [

@@ -21,7 +21,7 @@ from playhead.config.layers import (
     KAFKA,
     SPELLINGS,
     Layer,
-    Place,
+    Precedence,
     Resolved,
     layer_of,
     read_toml,
@@ -29,7 +29,7 @@ from playhead.config.layers import (
 from playhead.config.logins import Homes, keep_at_home
 from playhead.config.project import PROJECT_FILE, find_project_file
 from playhead.config.settings import BY_NAME, SETTINGS, as_heap, as_switch, as_zone
-from playhead.config.trust import Seen
+from playhead.config.trust import ReadFile
 from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
 from playhead.host import paths
 from playhead.host.folders import why_not_ours
@@ -149,7 +149,7 @@ def configure(
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [
         _flag_layer({name: text for name, text in flags.items() if name != FILE}),
-        Layer("-X", kafka=_assigned(assignments), place=Place.COMMAND_LINE),
+        Layer("-X", kafka=_assigned(assignments), place=Precedence.COMMAND_LINE),
         # A single assignment is meant to change what a whole file says, though both are flags.
         _flag_layer({FILE: flags.get(FILE)}),
         _environment_layer(),
@@ -163,10 +163,10 @@ def configure(
 def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
     settings: dict[str, Resolved] = {}
     kafka: dict[str, tuple[str, Resolved]] = {}
-    homes: dict[Place, str] = {}
+    homes: dict[Precedence, str] = {}
     defaults = {s.name: s.default for s in SETTINGS if s.default is not None}
     # The weakest first, each stronger one overwrites.
-    for layer in (Layer("default", defaults, place=Place.DEFAULT), *reversed(layers)):
+    for layer in (Layer("default", defaults, place=Precedence.DEFAULT), *reversed(layers)):
         for key, found in layer.properties().items():
             kafka[SPELLINGS.get(key, key)] = (key, found)
             if SPELLINGS.get(key) == BOOTSTRAP:
@@ -214,7 +214,7 @@ def _flag_layer(flags: Mapping[str, str | None]) -> Layer:
     for name in given.keys() & {name for name, setting in BY_NAME.items() if setting.secret}:
         for password in secrets.passwords_in(given[name]):
             _refuse_literal(password, key="the password", where=str(BY_NAME[name].flag))
-    return Layer("flag", given, place=Place.COMMAND_LINE)
+    return Layer("flag", given, place=Precedence.COMMAND_LINE)
 
 
 def _environment_layer() -> Layer:
@@ -223,7 +223,7 @@ def _environment_layer() -> Layer:
         for setting in SETTINGS
         if setting.environment is not None and os.environ.get(setting.environment)
     }
-    return Layer("environment", found, place=Place.ENVIRONMENT)
+    return Layer("environment", found, place=Precedence.ENVIRONMENT)
 
 
 def _choose_context(
@@ -291,7 +291,7 @@ def alone(name: str, chosen_by: str) -> Configuration:
     return _merge(name, [_context_layer(name, chosen_by)])
 
 
-def of_project(seen: Seen) -> Configuration:
+def of_project(seen: ReadFile) -> Configuration:
     """What a project's file says by itself, to be shown to who trusts it."""
     layer, context = project.said_by(seen)
     return _merge(context, [layer])

@@ -19,7 +19,7 @@ SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spel
 _MOST_DOTS = 500
 
 
-class Place(IntEnum):
+class Precedence(IntEnum):
     """Who speaks, the strongest first: what a login belongs to, see `playhead.config.logins`."""
 
     COMMAND_LINE = 0
@@ -35,7 +35,7 @@ class Resolved:
 
     value: str
     origin: str
-    place: Place = Place.DEFAULT
+    place: Precedence = Precedence.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Layer:
     origin: str
     settings: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
-    place: Place = Place.CONTEXT
+    place: Precedence = Precedence.CONTEXT
 
     def names_a_server(self) -> bool:
         wanted = {"bootstrap_servers", "database", FILE} & set(self.settings)
@@ -98,7 +98,7 @@ def layer_of(
     table: Mapping[str, Any],
     where: str,
     *,
-    place: Place = Place.CONTEXT,
+    place: Precedence = Precedence.CONTEXT,
     also: Sequence[str] = (),
 ) -> Layer:
     """What a table says; a key that nobody knows is refused."""

@@ -7,7 +7,7 @@ where that place names none, the ones that a weaker place names, to which the lo
 from collections.abc import Mapping
 
 from playhead import secrets
-from playhead.config.layers import BOOTSTRAP, SPELLINGS, Place, Resolved
+from playhead.config.layers import BOOTSTRAP, SPELLINGS, Precedence, Resolved
 from playhead.errors import Refused
 
 _OF_LOGINS = ("sasl.", "ssl.key", "ssl.certificate")
@@ -15,7 +15,7 @@ _TELLS_NOTHING = ("sasl.mechanism",)
 _TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
 _FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
 
-Homes = Mapping[Place, str]
+Homes = Mapping[Precedence, str]
 """The servers that each place names."""
 
 

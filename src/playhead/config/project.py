@@ -11,8 +11,8 @@ from stat import S_IWOTH
 
 from playhead import secrets
 from playhead.config import trust
-from playhead.config.layers import FILE, KAFKA, Layer, Place, layer_of, parse_toml
-from playhead.config.trust import Seen
+from playhead.config.layers import FILE, KAFKA, Layer, Precedence, layer_of, parse_toml
+from playhead.config.trust import ReadFile
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.host.folders import open_plain, why_not_ours
 
@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 16
 class NotTrusted(Refused):
     """A project's file says what only a trusted one may."""
 
-    def __init__(self, seen: Seen, why: str) -> None:
+    def __init__(self, seen: ReadFile, why: str) -> None:
         self.file, self.why = seen.file, why
         state = "has changed since it was trusted" if trust.was_trusted(seen) else "is not trusted"
         folder = shlex.quote(str(seen.file.parent))
@@ -66,7 +66,7 @@ def _is_everybodys(folder: Path) -> bool:
         return True
 
 
-def read(file: Path) -> Seen:
+def read(file: Path) -> ReadFile:
     """The file's bytes, read once; a link is refused, for what it leads to is not in the folder."""
     try:
         with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened:
@@ -77,10 +77,10 @@ def read(file: Path) -> Seen:
         raise UsageError(f"cannot read {file}: {reason}") from exc
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 10} KiB")
-    return Seen(file, content, not_ours)
+    return ReadFile(file, content, not_ours)
 
 
-def said_by(seen: Seen) -> tuple[Layer, str | None]:
+def said_by(seen: ReadFile) -> tuple[Layer, str | None]:
     """What it says, trusted or not, and the context that it chooses."""
     where = str(seen.file)
     table = parse_toml(seen.content, seen.file)
@@ -91,7 +91,7 @@ def said_by(seen: Seen) -> tuple[Layer, str | None]:
         # Another file's content would not be what was trusted.
         hint = "write its properties into the table [kafka], or give --config"
         raise UsageError(f"{FILE} in {where}: a project's file names no other", hint=hint)
-    return layer_of(table, where, place=Place.PROJECT, also=("context",)), context
+    return layer_of(table, where, place=Precedence.PROJECT, also=("context",)), context
 
 
 def project_layer(file: Path) -> tuple[Layer, str | None]:

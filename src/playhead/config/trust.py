@@ -14,7 +14,7 @@ from playhead.host.folders import why_not_ours
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReadFile:
     """A file as it was read, once: what is decided about it and what is used are the same bytes."""
 
     file: Path
@@ -60,16 +60,16 @@ def trusted() -> dict[str, str]:
     return {str(key): str(digest) for key, digest in document.items()}
 
 
-def is_trusted(seen: Seen) -> bool:
+def is_trusted(seen: ReadFile) -> bool:
     return trusted().get(seen.key) == seen.digest
 
 
-def was_trusted(seen: Seen) -> bool:
+def was_trusted(seen: ReadFile) -> bool:
     """Whether it was trusted once, with these bytes or others."""
     return seen.key in trusted()
 
 
-def trust(seen: Seen) -> None:
+def trust(seen: ReadFile) -> None:
     """From now on what it says counts, as long as it says just this."""
     _change({seen.key: seen.digest})
 

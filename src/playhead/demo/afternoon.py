@@ -11,7 +11,7 @@ from typing import Any
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.demo.cars import Cars
-from playhead.demo.processes import Company, Program, StoryBroke, need_running
+from playhead.demo.processes import DemoFailed, Processes, Program, need_running
 from playhead.host import private_files
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of, describe, places_of
@@ -87,7 +87,7 @@ class Outcome:
         return asdict(self) | more
 
 
-class Afternoon:
+class Demo:
     """The story, act by act; each act needs what the one before has brought about, or it breaks."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Afternoon:
         self._folder, self._tell, self._pause = folder, tell, pause
         self._topic = self._make_topic()
         self._table = self._topic.replace("-", "_")
-        self._company = Company(self._environment(), tell)
+        self._company = Processes(self._environment(), tell)
 
     def _environment(self) -> Mapping[str, str]:
         """As a person has it who works with these servers; the runs are the story's own."""
@@ -312,7 +312,7 @@ class Afternoon:
 
     def _need(self, holds: bool, what: str, *, found: str, needed: str) -> None:
         if not holds:
-            raise StoryBroke(what, found=found, needed=needed)
+            raise DemoFailed(what, found=found, needed=needed)
 
 
 def _name(number: int) -> str:

@@ -22,7 +22,7 @@ _SEEN_OFF_WITHIN_S = 30.0
 Hear = Callable[[str], None]
 
 
-class StoryBroke(PlayheadError):
+class DemoFailed(PlayheadError):
     """Something in the story did not come as it has to; the story is not told on as if it had."""
 
     def __init__(self, what: str, *, found: str, needed: str) -> None:
@@ -87,7 +87,7 @@ class Program:
         """A story in which somebody is missing is over."""
         if not self.is_running:
             last = " / ".join(self.said[-_TOLD_OF_THE_END:]) or "without a word"
-            raise StoryBroke(self.title, found=f"that it had ended: {last}", needed="it running")
+            raise DemoFailed(self.title, found=f"that it had ended: {last}", needed="it running")
 
     def wait_for(self, text: str, *, within_s: float = _WITHIN_S) -> str:
         """The first line that has this in it."""
@@ -98,7 +98,7 @@ class Program:
                     return line
             self.need_running()
             if time.monotonic() > deadline:
-                raise StoryBroke(
+                raise DemoFailed(
                     self.title, found=f"silence for {within_s:g} s", needed=f"the words {text!r}"
                 )
             time.sleep(_LOOK_EVERY_S)
@@ -115,7 +115,7 @@ class Program:
             code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             self.let_go()
-            raise StoryBroke(
+            raise DemoFailed(
                 self.title, found=f"it running after {within_s:g} s", needed="its end"
             ) from None
         self._hear_out()
@@ -144,7 +144,7 @@ class Program:
 
 
 @dataclass
-class Company:
+class Processes:
     """All programs of one story."""
 
     environment: Mapping[str, str]
@@ -172,7 +172,7 @@ class Company:
             self.tell(line)
         if done.code not in needed:
             codes = " or ".join(map(str, sorted(needed)))
-            raise StoryBroke(
+            raise DemoFailed(
                 f"playhead {words[0]}", found=f"exit code {done.code}", needed=f"exit code {codes}"
             )
         return done

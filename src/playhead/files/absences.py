@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from playhead.absence import Blank, Explained, total, within
-from playhead.files.archive import Committed
+from playhead.files.archive import ArchivedSlice
 from playhead.files.archive_index import Index
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 ABSENT = "absent already when it was archived"
 LEFT_OUT = "left out or absent when it was archived"
@@ -18,7 +18,7 @@ class ArchiveExplainer:
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def explain(self, place: Place, blanks: Sequence[Blank], /) -> Explained:
+    def explain(self, place: TopicPartition, blanks: Sequence[Blank], /) -> Explained:
         """What an entry of the archive could not explain, it does not explain now."""
         absences: dict[str, int] = {}
         unexplained: list[Blank] = []
@@ -33,14 +33,14 @@ class ArchiveExplainer:
         return Explained(found, tuple(unexplained))
 
 
-def _unexplained(part: Sequence[Blank], entries: Sequence[Committed]) -> Iterator[Blank]:
+def _unexplained(part: Sequence[Blank], entries: Sequence[ArchivedSlice]) -> Iterator[Blank]:
     """What no entry that has these offsets could explain."""
     for start, end in part:
         doubtful = [_doubtful(each, start, end) for each in entries]
         yield from min(doubtful, key=total)
 
 
-def _doubtful(committed: Committed, start: int, end: int) -> list[Blank]:
+def _doubtful(committed: ArchivedSlice, start: int, end: int) -> list[Blank]:
     entry = committed.entry
     if total(entry.unexplained_at) < entry.unexplained:
         return [(start, end)]  # more of them than the entry names

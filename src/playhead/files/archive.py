@@ -22,7 +22,7 @@ _TYPES = {each.value for each in TimestampType}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ArchivedReplay:
     """What an entry's details say of its data file; the details of a slice without records are empty."""
 
     size: int
@@ -35,18 +35,18 @@ class Kept:
         return {"file": path} | {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, entry: Entry) -> "Kept | None":
+    def of(cls, entry: Entry) -> "ArchivedReplay | None":
         details = entry.details
         return cls(*(details[name] for name in cls.__slots__)) if details else None
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class ArchivedSlice:
     """A ledger entry, and whose it is."""
 
     replay_id: str
     entry: Entry
-    kept: Kept | None
+    kept: ArchivedReplay | None
 
     @property
     def slice(self) -> Slice:
@@ -111,18 +111,18 @@ class Archive:
         parsed = map(file_names.entry_name, self.store.files(folder))
         return [each for each in parsed if each is not None]
 
-    def committed(self, folder: str = file_names.LEDGER) -> list[Committed]:
+    def committed(self, folder: str = file_names.LEDGER) -> list[ArchivedSlice]:
         """The entries below a folder of the ledger, in the order of their slices."""
         return self.read_entries(self.entry_names(folder))
 
-    def read_entries(self, found: list[EntryName]) -> list[Committed]:
+    def read_entries(self, found: list[EntryName]) -> list[ArchivedSlice]:
         """The entries in these ledger files, in the order of their slices."""
         texts = self.store.read_all([each.path for each in found])
         pairs = zip(found, texts, strict=True)
         entries = [self._entry(name, text) for name, text in pairs if text is not None]
         return sorted(entries, key=lambda each: (each.slice, each.replay_id))
 
-    def others(self, replay_id: str, slice_: Slice) -> list[Committed]:
+    def others(self, replay_id: str, slice_: Slice) -> list[ArchivedSlice]:
         """What other replays have committed under the very same offsets."""
         ids = [each for each in self.replays() if each != replay_id]
         return self.read_entries(_entries_of(ids, slice_))
@@ -142,7 +142,7 @@ class Archive:
                 strays.append(path)
         return strays
 
-    def data(self, slice_: Slice, kept: Kept) -> bytes:
+    def data(self, slice_: Slice, kept: ArchivedReplay) -> bytes:
         """The bytes of a slice's file, which are those that the ledger knows."""
         path = file_names.data_path(slice_, self.format)
         data = self.store.read(path)
@@ -156,7 +156,7 @@ class Archive:
             raise Damaged(self._where(path), reason=reason)
         return data
 
-    def records(self, slice_: Slice, kept: Kept) -> Iterator[Records]:
+    def records(self, slice_: Slice, kept: ArchivedReplay) -> Iterator[Records]:
         """The records in a slice's file."""
         data = self.data(slice_, kept)
         try:
@@ -176,15 +176,15 @@ class Archive:
         found = map(file_names.replay_of, self.store.folders(file_names.LEDGER))
         return sorted(each for each in found if each is not None)
 
-    def _entry(self, name: EntryName, text: bytes) -> Committed:
+    def _entry(self, name: EntryName, text: bytes) -> ArchivedSlice:
         try:
             entry = Entry.from_json(text)
-            kept = Kept.of(entry)
+            kept = ArchivedReplay.of(entry)
         except UNREADABLE as error:
             raise Damaged(self._where(name.path), reason=f"no ledger entry: {error}") from error
         if entry.slice != name.slice:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
-        return Committed(name.replay_id, entry, kept)
+        return ArchivedSlice(name.replay_id, entry, kept)
 
     def _document(self, path: str) -> Any:
         text = self.store.read(path)

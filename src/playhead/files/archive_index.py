@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.files.archive import Archive, Committed
+from playhead.files.archive import Archive, ArchivedSlice
 from playhead.files.errors import ArchiveGap
 from playhead.ledger import remaining
 from playhead.record import Slice
-from playhead.source import Bounds, OutOfBounds, Place
+from playhead.source import Bounds, OutOfBounds, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +16,18 @@ class Segment:
     """Offsets that the same entries cover; those whose records are needed, the first one's before the others'."""
 
     slice: Slice
-    entries: Sequence[Committed]
+    entries: Sequence[ArchivedSlice]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """The entries of each partition, in the order of their slices."""
 
-    places: Mapping[Place, Sequence[Committed]]
+    places: Mapping[TopicPartition, Sequence[ArchivedSlice]]
 
     @classmethod
     def of(cls, archive: Archive) -> "Index":
-        places: dict[Place, list[Committed]] = {
+        places: dict[TopicPartition, list[ArchivedSlice]] = {
             (topic, partition): []
             for about in archive.abouts()
             for topic, known in about.items()
@@ -37,7 +37,7 @@ class Index:
             places.setdefault((each.slice.topic, each.slice.partition), []).append(each)
         return cls(places)
 
-    def bounds(self, place: Place) -> Bounds:
+    def bounds(self, place: TopicPartition) -> Bounds:
         """From the first offset archived to the last; a partition of which nothing was archived is empty."""
         entries = self.places[place]
         if not entries:
@@ -45,7 +45,7 @@ class Index:
         end = max(each.slice.to_offset for each in entries)
         return Bounds(entries[0].slice.from_offset, end, end)
 
-    def gaps(self, place: Place) -> list[Slice]:
+    def gaps(self, place: TopicPartition) -> list[Slice]:
         """Offsets inside the bounds of which nothing was archived."""
         bounds = self.bounds(place)
         if bounds.earliest == bounds.stable_end:
@@ -67,13 +67,13 @@ class Index:
         return list(_segments(slice_, touching))
 
 
-def _segments(slice_: Slice, entries: Iterable[Committed]) -> Iterator[Segment]:
+def _segments(slice_: Slice, entries: Iterable[ArchivedSlice]) -> Iterator[Segment]:
     edges = {slice_.from_offset, slice_.to_offset}
     for each in entries:
         edges |= {each.slice.from_offset, each.slice.to_offset}
     ordered = sorted(edge for edge in edges if slice_.from_offset <= edge <= slice_.to_offset)
     waiting = sorted(entries, key=lambda each: each.slice.from_offset, reverse=True)
-    covering: list[Committed] = []
+    covering: list[ArchivedSlice] = []
     for start, end in itertools.pairwise(ordered):
         covering = [each for each in covering if each.slice.to_offset > start]
         while waiting and waiting[-1].slice.from_offset <= start:
@@ -82,7 +82,7 @@ def _segments(slice_: Slice, entries: Iterable[Committed]) -> Iterator[Segment]:
         yield Segment(part, _needed(covering))
 
 
-def _needed(covering: Sequence[Committed]) -> list[Committed]:
+def _needed(covering: Sequence[ArchivedSlice]) -> list[ArchivedSlice]:
     """A complete entry is enough; else all of them, as each may hold what the others left out."""
     ordered = sorted(covering, key=_precedence)
     if ordered[0].is_complete:
@@ -90,5 +90,5 @@ def _needed(covering: Sequence[Committed]) -> list[Committed]:
     return ordered
 
 
-def _precedence(each: Committed) -> tuple[bool, Slice, str]:
+def _precedence(each: ArchivedSlice) -> tuple[bool, Slice, str]:
     return not each.is_complete, each.slice, each.replay_id

@@ -5,20 +5,20 @@ from collections.abc import Iterable
 from itertools import chain
 
 from playhead.account import Account, ErrorRule
-from playhead.files.archive import Archive, Kept
+from playhead.files.archive import Archive, ArchivedReplay
 from playhead.files.errors import Damaged
 from playhead.files.regroup import regrouped
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.target import Difference, Findings
+from playhead.target import Difference, SliceComparison
 
 _SHOWN = 20
 _DIGEST_BYTES = 16
 _FIELDS = ("timestamp_ms", "timestamp_type", "key", "value", "headers")
 
 
-def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Findings:
+def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> SliceComparison:
     """What a commit of these records should have left, against what is there."""
     needed = {each.offset: each for each in _writable(archive, entry.slice, records)}
     damage: str | None = None
@@ -38,7 +38,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Find
     if damage is not None:
         place = (entry.slice.topic, entry.slice.partition)
         differences = [Difference("changed", *place, None, damage), *differences]
-    return Findings(
+    return SliceComparison(
         entry.slice,
         expected=len(needed),
         found=len(found),
@@ -58,7 +58,7 @@ def _writable(archive: Archive, slice_: Slice, records: Iterable[Records]) -> It
 
 
 def _archived(archive: Archive, entry: Entry) -> list[Record]:
-    kept = Kept.of(entry)
+    kept = ArchivedReplay.of(entry)
     if kept is None:
         return []
     return list(chain.from_iterable(archive.records(entry.slice, kept)))

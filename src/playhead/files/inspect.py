@@ -7,10 +7,10 @@ from playhead.files.archive import Archive
 from playhead.files.typed_columns import PREFIX, inferred
 from playhead.note import Note
 from playhead.source import TopicFacts
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 
 
-def surveyed(archive: Archive, look: Look, *, typed: bool) -> Inspection:
+def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspection:
     """What a replay would do here; refuses what cannot work."""
     there, free = archive.store.look()
     is_archive = there and archive.is_there()
@@ -35,7 +35,7 @@ def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
 
 
-def _columns(topic: str, before: list[Mapping[str, Any]], look: Look) -> dict[str, str]:
+def _columns(topic: str, before: list[Mapping[str, Any]], look: InspectRequest) -> dict[str, str]:
     """Those that the archive has of the topic already, so that all its files are alike; else new ones."""
     for about in before:
         if found := about.get(topic, {}).get("columns"):
@@ -63,7 +63,7 @@ def _known(facts: TopicFacts, partitions: int) -> dict[str, Any]:
 
 
 def _notes(
-    archive: Archive, look: Look, free: int | None, *, is_archive: bool, is_there: bool
+    archive: Archive, look: InspectRequest, free: int | None, *, is_archive: bool, is_there: bool
 ) -> list[Note]:
     notes = []
     needed = sum(sum(facts.bytes_by_partition.values()) for facts in look.source.topics.values())

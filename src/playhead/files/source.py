@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.files.absences import ArchiveExplainer
-from playhead.files.archive import Archive, Committed, Kept
+from playhead.files.archive import Archive, ArchivedReplay, ArchivedSlice
 from playhead.files.archive_index import Index, Segment
 from playhead.files.file_names import Format
 from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, Place, Reader, SourceFacts, TopicFacts
+from playhead.source import Bounds, OutOfBounds, Reader, SourceFacts, TopicFacts, TopicPartition
 
 _GAPS_SHOWN = 5
 
@@ -36,7 +36,7 @@ class FilesSource:
         object.__setattr__(self, "root", settled(self.root))
         object.__setattr__(self, "format", checked_format(self.format))
 
-    def bounds(self) -> Mapping[Place, Bounds]:
+    def bounds(self) -> Mapping[TopicPartition, Bounds]:
         index = self._index()
         return {place: index.bounds(place) for place in index.places}
 
@@ -51,7 +51,7 @@ class FilesSource:
             tuple(_gap_notes(index)),
         )
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         archive = self._archive()
         index = Index.of(archive)
         return {place: _offset_at(archive, index, place, instant_ms) for place in index.places}
@@ -99,14 +99,14 @@ class FilesReader:
             else:
                 yield from self._united(segment)
 
-    def _part(self, committed: Committed, slice_: Slice) -> Iterator[Records]:
+    def _part(self, committed: ArchivedSlice, slice_: Slice) -> Iterator[Records]:
         for run in self._decoded(committed):
             start = bisect_left(run.offsets, slice_.from_offset)
             stop = bisect_left(run.offsets, slice_.to_offset)
             if start < stop:
                 yield run.cut(start, stop)
 
-    def _decoded(self, committed: Committed) -> list[Records]:
+    def _decoded(self, committed: ArchivedSlice) -> list[Records]:
         if committed.kept is None:
             return []
         if self._last is None or self._last[0] != committed.slice:
@@ -125,7 +125,7 @@ class FilesReader:
             yield Records.of(found[offset] for offset in sorted(found))
 
 
-def _offset_at(archive: Archive, index: Index, place: Place, instant_ms: int) -> int:
+def _offset_at(archive: Archive, index: Index, place: TopicPartition, instant_ms: int) -> int:
     best = index.bounds(place).stable_end
     for each in index.places[place]:
         if each.slice.from_offset >= best:
@@ -135,7 +135,7 @@ def _offset_at(archive: Archive, index: Index, place: Place, instant_ms: int) ->
     return best
 
 
-def _first_at(archive: Archive, slice_: Slice, kept: Kept, instant_ms: int) -> int:
+def _first_at(archive: Archive, slice_: Slice, kept: ArchivedReplay, instant_ms: int) -> int:
     for run in archive.records(slice_, kept):
         for offset, timestamp_ms in zip(run.offsets, run.timestamps_ms, strict=True):
             if timestamp_ms >= instant_ms:

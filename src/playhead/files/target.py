@@ -22,7 +22,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
-from playhead.target import Inspection, Look, Target, Writer
+from playhead.target import Inspection, InspectRequest, Target, Writer
 from playhead.terms import Terms
 
 
@@ -71,7 +71,7 @@ class FilesTarget(Target):
     def identity(self) -> str:
         return self._archive().store.identity
 
-    def inspect(self, look: Look, /) -> Inspection:
+    def inspect(self, look: InspectRequest, /) -> Inspection:
         return surveyed(self._archive(), look, typed=self.typed)
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from playhead.account import Account
 from playhead.files import file_names
-from playhead.files.archive import Archive, Kept
+from playhead.files.archive import Archive, ArchivedReplay
 from playhead.files.codec import Codec
 from playhead.files.compare import compared
 from playhead.files.errors import OtherRecords
@@ -16,8 +16,8 @@ from playhead.host.faults import abort_point
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place
-from playhead.target import AlreadyCommitted, Findings, at_once
+from playhead.source import TopicPartition
+from playhead.target import AlreadyCommitted, SliceComparison, at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class File:
     """A data file to be, and what the ledger will say of it."""
 
     pieces: list[Piece]
-    kept: Kept
+    kept: ArchivedReplay
 
 
 class FilesWriter:
@@ -34,7 +34,7 @@ class FilesWriter:
     def __init__(self, archive: Archive, replay_id: str) -> None:
         self._archive, self._replay_id = archive, replay_id
 
-    def expect(self, _place: Place, /) -> Callable[[], None]:
+    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
@@ -48,10 +48,10 @@ class FilesWriter:
             self._refuse_overlap(slice_)
             self._publish(account, file)
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         return compared(self._archive, entry, records)
 
-    def conclude(self) -> Sequence[Findings]:
+    def conclude(self) -> Sequence[SliceComparison]:
         """Nothing: each slice was compared by itself."""
         return ()
 
@@ -82,7 +82,7 @@ class FilesWriter:
             if name.slice.overlaps(slice_):
                 raise AlreadyCommitted(self._replay_id, found=slice_, committed=name.slice)
 
-    def _kept_by_others(self, slice_: Slice, file: File) -> Kept:
+    def _kept_by_others(self, slice_: Slice, file: File) -> ArchivedReplay:
         """What the ledger is to say: of our file, or of the one another replay has left with the same records."""
         for other in self._archive.others(self._replay_id, slice_):
             if other.kept is None or other.kept.sha256 == file.kept.sha256:
@@ -108,7 +108,9 @@ def encoded(archive: Archive, account: Account, records: Iterable[Records]) -> F
         digest.update(piece)
     counts, firsts, lasts = zip(*times, strict=True)
     size = sum(map(len, pieces))
-    return File(pieces, Kept(size, digest.hexdigest(), sum(counts), min(firsts), max(lasts)))
+    return File(
+        pieces, ArchivedReplay(size, digest.hexdigest(), sum(counts), min(firsts), max(lasts))
+    )
 
 
 def _groups(

@@ -150,7 +150,7 @@ def touching(slices: Iterable[Slice]) -> Callable[[Slice], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class GracePeriod:
     """Which records may still be on their way: those of a time not longer ago, and all behind them."""
 
     now_ms: int
@@ -171,7 +171,7 @@ class Settling:
 
 
 @dataclass(slots=True)
-class Sighting:
+class GapScan:
     """One missing run, as its records are seen in the log."""
 
     slice: Slice

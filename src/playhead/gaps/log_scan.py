@@ -6,13 +6,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from playhead.absence import Blank, Explained, absent_between, total, within
-from playhead.gaps.gap import Gap, Settling, Sighting
+from playhead.gaps.gap import Gap, GapScan, GracePeriod
 from playhead.grammar.instant import show_ms
 from playhead.note import Note
 from playhead.proof import absent_note, unexplained_note
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import LazyExplainer, Place, Reader, Source
+from playhead.source import LazyExplainer, Reader, Source, TopicPartition
 from playhead.task.slicer import Filter
 
 # To go elsewhere in a log costs as much as to read on over so many offsets.
@@ -20,7 +20,7 @@ _READ_OVER = 5_000
 
 
 @dataclass(slots=True)
-class Seen:
+class ScanResult:
     """What the log says of missing offsets."""
 
     gaps: list[Gap] = field(default_factory=list)
@@ -28,10 +28,10 @@ class Seen:
     """Offsets without a record, by topic."""
     absences: dict[str, dict[str, int]] = field(default_factory=dict)
     """By topic and reason."""
-    unexplained: dict[Place, list[Blank]] = field(default_factory=dict)
+    unexplained: dict[TopicPartition, list[Blank]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
-    def note(self, place: Place, blanks: Sequence[Blank], found: Explained) -> None:
+    def note(self, place: TopicPartition, blanks: Sequence[Blank], found: Explained) -> None:
         """Offsets that hold no record, and the reasons that were found."""
         if not blanks:
             return
@@ -55,13 +55,13 @@ class Seen:
 def seen(
     source: Source,
     missing: Sequence[Slice],
-    settling: Settling,
+    settling: GracePeriod,
     in_time: Filter | None = None,
-) -> Seen:
+) -> ScanResult:
     """Of each missing run its records: how many there are, when they were written, whether they may be on
     their way. Only these runs are read, and what stands closely between them. Records outside of the span
     by their own time are no gap."""
-    found = Seen()
+    found = ScanResult()
     if not missing:
         return found
     with source.open() as reader, closing(LazyExplainer(source)) as explainer:
@@ -78,11 +78,11 @@ def seen(
 
 
 @dataclass(slots=True)
-class _Young:
+class _GraceScan:
     """From where on records of one partition may be on their way; known, or found out while reading."""
 
-    place: Place
-    settling: Settling
+    place: TopicPartition
+    settling: GracePeriod
     since: int | None = None
     doubtful_from: int | None = None
     """Here stands a record from too far in the future to be believed."""
@@ -107,12 +107,12 @@ class _Young:
 
 
 def _young(
-    source: Source, reader: Reader, missing: Sequence[Slice], settling: Settling
-) -> dict[Place, _Young]:
-    ends: dict[Place, int] = {}
+    source: Source, reader: Reader, missing: Sequence[Slice], settling: GracePeriod
+) -> dict[TopicPartition, _GraceScan]:
+    ends: dict[TopicPartition, int] = {}
     for each in missing:
         ends[(each.topic, each.partition)] = each.to_offset
-    young = {place: _Young(place, settling) for place in ends}
+    young = {place: _GraceScan(place, settling) for place in ends}
     if settling.settle_ms <= 0:
         return young
     first = source.offsets_at(max(0, settling.since_ms + 1))
@@ -153,11 +153,11 @@ class _Looked:
 
     def __init__(self, cover: Slice, parts: Sequence[Slice], in_time: Filter) -> None:
         self._cover, self._parts, self._in_time = cover, parts, in_time
-        self.sightings = [Sighting(part) for part in parts]
+        self.sightings = [GapScan(part) for part in parts]
         self._reached = cover.from_offset
         self._absent: list[Blank] = []
 
-    def read(self, reader: Reader, young: _Young) -> None:
+    def read(self, reader: Reader, young: _GraceScan) -> None:
         starts = [part.from_offset for part in self._parts]
         ends = [part.to_offset for part in self._parts]
         for records in reader.read(self._cover):

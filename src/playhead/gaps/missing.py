@@ -10,14 +10,14 @@ from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
 from playhead.record import Slice
-from playhead.replay.assemble import Ends, expecting
+from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.begun_replays import NotBegun
-from playhead.replay.journal import Journal, Run
+from playhead.replay.journal import Journal, JournalEntry
 from playhead.replay.lanes import lanes_of
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import parts
 from playhead.request import Request
-from playhead.source import Place, SourceFacts
+from playhead.source import SourceFacts, TopicPartition
 from playhead.target import Archives, Inventory, Target
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
@@ -42,7 +42,7 @@ class OtherLedger(Refused):
 
 
 @dataclass(slots=True)
-class Lacking:
+class MissingOffsets:
     """Offsets that the target does not have, in order, whether or not the log has a record there."""
 
     slices: list[Slice]
@@ -63,10 +63,10 @@ def inventory_of(target: Target) -> Inventory:
     return target
 
 
-def by_offsets(target: Target, spans: Sequence[Slice]) -> Lacking:
+def by_offsets(target: Target, spans: Sequence[Slice]) -> MissingOffsets:
     """By the columns `_partition` and `_offset` of a table."""
     held = inventory_of(target).held_offsets(spans)
-    by_place: dict[Place, list[Slice]] = {}
+    by_place: dict[TopicPartition, list[Slice]] = {}
     for span in spans:
         by_place.setdefault((span.topic, span.partition), []).append(span)
     slices = [
@@ -78,7 +78,7 @@ def by_offsets(target: Target, spans: Sequence[Slice]) -> Lacking:
     ]
     if slices:
         notes += [_unplaced(table) for table in held.unplaced]
-    return Lacking(slices, "offsets", held.duplicates, notes)
+    return MissingOffsets(slices, "offsets", held.duplicates, notes)
 
 
 def _unplaced(table: str) -> Note:
@@ -87,10 +87,10 @@ def _unplaced(table: str) -> Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowLookup:
     """What it takes to look for records by the rows of a table."""
 
-    ends: Ends
+    ends: Wiring
     facts: SourceFacts
     run_job: RunJob
     slots: int
@@ -99,7 +99,7 @@ class Rows:
     in_time: Filter = field(default_factory=Filter)
     """Which records are of the span, by their own times."""
 
-    def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> Lacking:
+    def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
         """The engine reads and decodes the records of the spans, and the database looks for each."""
         target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
         source = expecting(self.ends.source, self.facts)
@@ -122,7 +122,7 @@ class Rows:
         unlike = sum(each["unlike"] for each in findings)
         notes = [_unlike(unlike, self.table)] if unlike else []
         counts = runs if self.is_transformed else None
-        return Lacking(sorted(runs), f"rows by {', '.join(columns)}", None, notes, counts)
+        return MissingOffsets(sorted(runs), f"rows by {', '.join(columns)}", None, notes, counts)
 
 
 def _pieces(span: Slice) -> Iterable[Slice]:
@@ -141,8 +141,8 @@ def _unlike(count: int, table: str) -> Note:
 
 
 def by_ledger(
-    request: Request, ends: Ends, facts: SourceFacts, spans: Sequence[Slice], ids: Sequence[str]
-) -> Lacking:
+    request: Request, ends: Wiring, facts: SourceFacts, spans: Sequence[Slice], ids: Sequence[str]
+) -> MissingOffsets:
     """By what was committed: all of an archive's ledgers; else those of named replays, or this machine's.
 
     A ledger of other ends tells nothing: it is refused when it was named, and else left out.
@@ -163,11 +163,11 @@ def by_ledger(
         by = "the archive's own ledgers"
     notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
     notes += [_old(each) for each in old if theirs[each]]
-    return Lacking(remaining(spans, [entry.slice for entry in entries]), by, notes=notes)
+    return MissingOffsets(remaining(spans, [entry.slice for entry in entries]), by, notes=notes)
 
 
 def _known_ledgers(
-    request: Request, ends: Ends, facts: SourceFacts, *, is_archive: bool
+    request: Request, ends: Wiring, facts: SourceFacts, *, is_archive: bool
 ) -> list[str]:
     if is_archive and isinstance(ends.target, Archives):
         return list(ends.target.replays())
@@ -228,7 +228,7 @@ _ONLY_LEDGER = Note(
 
 
 def committed_before(
-    request: Request, ends: Ends, facts: SourceFacts, gaps: Sequence[Slice]
+    request: Request, ends: Wiring, facts: SourceFacts, gaps: Sequence[Slice]
 ) -> list[Note]:
     """Which of the gaps a run of this machine has committed all the same: that is another kind of loss."""
     if not gaps or len(gaps) > _MOST_GAPS_EXPLAINED:
@@ -255,7 +255,7 @@ def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
     )
 
 
-def _is_theirs(run: Run, request: Request, facts: SourceFacts) -> bool:
+def _is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:
     """Whether a run went from this source, as it is now, to this target."""
     asked, named = run.plan.request, request.from_anywhere()
     if (asked.source, asked.target) != (named.source, named.target):

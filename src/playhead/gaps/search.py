@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from playhead.config.context import Configuration
 from playhead.endpoint import system_of
 from playhead.errors import Refused
-from playhead.gaps.gap import Gap, Gaps, Settling
+from playhead.gaps.gap import Gap, Gaps, GracePeriod
 from playhead.gaps.log_scan import seen
 from playhead.gaps.missing import (
-    Lacking,
-    Rows,
+    MissingOffsets,
+    RowLookup,
     by_ledger,
     by_offsets,
     columns_of,
@@ -22,11 +22,11 @@ from playhead.gaps.missing import (
 from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import Slice
-from playhead.replay.assemble import Ends, ends, expecting
+from playhead.replay.assemble import Wiring, ends, expecting
 from playhead.replay.engine import Engine
 from playhead.replay.planner import freeze
 from playhead.request import Request
-from playhead.source import Bounds, Place, SourceFacts
+from playhead.source import Bounds, SourceFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.task.slicer import Filter
 
@@ -37,7 +37,7 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GapQuery:
     """What is to be held against what, and how."""
 
     request: Request
@@ -51,13 +51,13 @@ class Question:
 
 
 @dataclass(slots=True)
-class Search:
+class GapFinder:
     """A span whose offsets are frozen when it is made, compared as often as somebody asks."""
 
-    question: Question
+    question: GapQuery
     configuration: Configuration
     say: Callable[[str], None] = lambda _: None
-    ends: Ends = field(init=False)
+    ends: Wiring = field(init=False)
     facts: SourceFacts = field(init=False)
     spans: tuple[Slice, ...] = field(init=False)
     """What the log holds of it."""
@@ -94,7 +94,7 @@ class Search:
     def find(self) -> Gaps:
         """What is not there now."""
         lacking = self._lacking()
-        settling = Settling(time.time_ns() // 1_000_000, self.question.settle_ms)
+        settling = GracePeriod(time.time_ns() // 1_000_000, self.question.settle_ms)
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
@@ -139,7 +139,7 @@ class Search:
         slices = [each.slice for each in gaps if each.kind == "missing"]
         return committed_before(self.question.request, self.ends, self.facts, slices)
 
-    def _lacking(self) -> Lacking:
+    def _lacking(self) -> MissingOffsets:
         request, question = self.question.request, self.question
         spans = sorted((*self.gone, *self.spans))
         if self._way == "ledger":
@@ -155,7 +155,7 @@ class Search:
             return found
         return self._looked_at_again(found, in_log)
 
-    def _looked_at_again(self, found: Lacking, in_log: Sequence[Slice]) -> Lacking:
+    def _looked_at_again(self, found: MissingOffsets, in_log: Sequence[Slice]) -> MissingOffsets:
         """Offsets that are not there may be left out on purpose, or another row may stand for their records."""
         request = self.question.request
         columns = (
@@ -167,19 +167,21 @@ class Search:
         gone = [each for each in found.slices if _is_inside(each, self.gone)]
         by = f"{found.by}, and of what is not there {again.by}"
         notes = [*found.notes, *again.notes, _met(in_log, columns)]
-        return Lacking(sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records)
+        return MissingOffsets(
+            sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records
+        )
 
     def _place_columns(self) -> tuple[str, ...]:
         return inventory_of(self.ends.target).columns_there(self._topics(), _PLACE)
 
-    def _rows(self) -> Rows:
+    def _rows(self) -> RowLookup:
         engine, request = self._engine, self.question.request
         if not engine.is_there:
             self.say("starting the engine, which reads and decodes the records")
         engine.check()
         is_transformed = request.spec.is_transformed
         table, in_time = request.target_endpoint.name, self._in_time()
-        return Rows(
+        return RowLookup(
             self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time
         )
 
@@ -235,7 +237,7 @@ def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequ
 
 
 def _gone(
-    resolved: Resolved, bounds: Mapping[Place, Bounds]
+    resolved: Resolved, bounds: Mapping[TopicPartition, Bounds]
 ) -> tuple[tuple[Slice, ...], Resolved | None]:
     """Named offsets that stand before the log's start, and the span without them; None when all do."""
     if not resolved.offsets:

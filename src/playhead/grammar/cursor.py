@@ -29,7 +29,7 @@ def _again(written: str, where: str, at: int, reason: str, hint: str | None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class Cursor:
     """The part `[first, stop)` of what was written; `where` says whose value it is."""
 
     written: str
@@ -38,19 +38,19 @@ class Phrase:
     stop: int
 
     @classmethod
-    def of(cls, written: str, where: str) -> "Phrase":
+    def of(cls, written: str, where: str) -> "Cursor":
         return cls(written, where, 0, len(written)).strip()
 
     @property
     def text(self) -> str:
         return self.written[self.first : self.stop]
 
-    def cut(self, first: int, stop: int | None = None) -> "Phrase":
+    def cut(self, first: int, stop: int | None = None) -> "Cursor":
         """A part of this part, counted from its own first character."""
         end = self.stop if stop is None else self.first + stop
-        return Phrase(self.written, self.where, self.first + first, end)
+        return Cursor(self.written, self.where, self.first + first, end)
 
-    def strip(self) -> "Phrase":
+    def strip(self) -> "Cursor":
         """Without the white space around it."""
         text = self.text
         left = len(text) - len(text.lstrip())

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 
 MS: Final = 1_000_000
 SECOND: Final = 1_000 * MS
@@ -29,7 +29,7 @@ FORMS: Final = "2h30m, 1d12h, 90s, 500ms, or PT2H30M; units are w d h m s ms us 
 
 def parse_duration_ms(text: str, *, where: str = "the duration") -> int:
     """A duration in whole milliseconds; one that has a part of a millisecond is refused."""
-    phrase = Phrase.of(text, where)
+    phrase = Cursor.of(text, where)
     whole, rest = divmod(duration_ns(phrase), MS)
     if rest:
         raise phrase.refuse("found a part of a millisecond, needed whole ones")
@@ -52,7 +52,7 @@ def show_duration_ns(duration_ns: int) -> str:
     return "".join(parts) or "0s"
 
 
-def duration_ns(phrase: Phrase) -> int:
+def duration_ns(phrase: Cursor) -> int:
     """The whole phrase as a duration; it has no sign."""
     text = phrase.text
     if not text:
@@ -68,7 +68,7 @@ def duration_ns(phrase: Phrase) -> int:
     return total + (_total(phrase.cut(2 + len(date)), _ISO_TIME) if time else 0)
 
 
-def _total(phrase: Phrase, units: dict[str, int]) -> int:
+def _total(phrase: Cursor, units: dict[str, int]) -> int:
     """The sum of number and unit, number and unit, and so on; units get smaller from left to right."""
     text, at, total, last = phrase.text, 0, 0, 0
     while at < len(text):
@@ -83,7 +83,7 @@ def _total(phrase: Phrase, units: dict[str, int]) -> int:
     return total
 
 
-def _unit(phrase: Phrase, at: int, units: dict[str, int]) -> tuple[int, int]:
+def _unit(phrase: Cursor, at: int, units: dict[str, int]) -> tuple[int, int]:
     """How long the unit is that stands there, and where it ends."""
     found = _UNIT.match(phrase.text, at)
     iso = units is not _UNITS
@@ -98,7 +98,7 @@ def _unit(phrase: Phrase, at: int, units: dict[str, int]) -> tuple[int, int]:
     raise phrase.refuse(f"found {shown}, needed a unit: {needed}", at=at, hint=FORMS)
 
 
-def _exactly(phrase: Phrase, number: re.Match[str], unit_ns: int) -> int:
+def _exactly(phrase: Cursor, number: re.Match[str], unit_ns: int) -> int:
     whole, fraction = number[1], number[2] or ""
     scale: int = 10 ** len(fraction)
     part, rest = divmod(int(fraction or "0") * unit_ns, scale)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 from playhead.grammar.duration import DAY, MS, SECOND, duration_ns, show_duration_ns
 from playhead.grammar.zone import EPOCH_DAY, UTC, day_of, instant_ns, read_zone
 
@@ -60,7 +60,7 @@ class ClockTime:
     zone: str
 
     def at_ns(self, now_ns: int) -> int:
-        said = Phrase.of(str(self), "the time of today")
+        said = Cursor.of(str(self), "the time of today")
         return instant_ns(day_of(now_ns, self.zone), self.of_day_ns, self.zone, said)
 
     def __str__(self) -> str:
@@ -72,14 +72,14 @@ Point = Instant | FromNow | ClockTime
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTime:
     """A point, the zone it was read in, and whether that stood in the text."""
 
     point: Point
     zone: str
     zone_is_written: bool
 
-    def beside(self, other: "Written | None", phrase: Phrase) -> Point:
+    def beside(self, other: "WrittenTime | None", phrase: Cursor) -> Point:
         """A time of day beside an instant takes that one's day, and its zone if it has none."""
         if not isinstance(self.point, ClockTime) or other is None:
             return self.point
@@ -94,35 +94,35 @@ class Written:
 # --- reading
 
 
-def read_point(phrase: Phrase, zone: str) -> Written:
+def read_point(phrase: Cursor, zone: str) -> WrittenTime:
     """The whole phrase as a point of time; `zone` counts where none is written."""
     text = phrase.text
     if text.startswith("now"):
         shift = _shift(phrase.cut(3).strip()) if text != "now" else 0
-        return Written(FromNow(shift), zone, False)
+        return WrittenTime(FromNow(shift), zone, False)
     if text[:1] in ("+", "-"):
-        return Written(FromNow(_shift(phrase)), zone, False)
+        return WrittenTime(FromNow(_shift(phrase)), zone, False)
     if re.fullmatch(r"[0-9]+", text):
-        return Written(Instant(_epoch_ns(phrase)), zone, False)
+        return WrittenTime(Instant(_epoch_ns(phrase)), zone, False)
     if re.match(r"[0-9]{1,5}-", text):
         return _read_dated(phrase, zone)
     if re.match(r"[0-9]{1,2}:", text):
         of_day, end = _read_of_day(phrase, 0)
         name = read_zone(phrase.cut(end))
-        return Written(ClockTime(of_day, name or zone), name or zone, name is not None)
+        return WrittenTime(ClockTime(of_day, name or zone), name or zone, name is not None)
     if not text:
         raise phrase.refuse("found nothing, needed a time", hint=FORMS)
     at = len(re.match(r"[0-9]*", text)[0])  # type: ignore[index]
     raise phrase.refuse(f"found {phrase.found(at)}, needed a time", at=at, hint=FORMS)
 
 
-def _shift(phrase: Phrase) -> int:
+def _shift(phrase: Cursor) -> int:
     if phrase.text[0] not in "+-":
         raise phrase.refuse(f"found {phrase.found(0)}, needed + or - and a duration: now-2h")
     return duration_ns(phrase.cut(1).strip()) * (-1 if phrase.text[0] == "-" else 1)
 
 
-def _epoch_ns(phrase: Phrase) -> int:
+def _epoch_ns(phrase: Cursor) -> int:
     digits = len(phrase.text)
     if digits not in _EPOCH_UNITS:
         is_date = digits == 8
@@ -133,7 +133,7 @@ def _epoch_ns(phrase: Phrase) -> int:
     return int(phrase.text) * _EPOCH_UNITS[digits]
 
 
-def _read_dated(phrase: Phrase, zone: str) -> Written:
+def _read_dated(phrase: Cursor, zone: str) -> WrittenTime:
     _scan(phrase, 0, "0000-00-00")
     text = phrase.text
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
@@ -150,10 +150,10 @@ def _read_dated(phrase: Phrase, zone: str) -> Written:
         raise phrase.refuse(f"found {phrase.found(11)}, needed a time: 12:30", at=11)
     name = read_zone(phrase.cut(end))
     ns = instant_ns(date(year, month, day), of_day, name or zone, phrase)
-    return Written(Instant(ns), name or zone, name is not None)
+    return WrittenTime(Instant(ns), name or zone, name is not None)
 
 
-def _read_of_day(phrase: Phrase, at: int) -> tuple[int, int]:
+def _read_of_day(phrase: Cursor, at: int) -> tuple[int, int]:
     """Nanoseconds since midnight, and where the text of it ends."""
     _scan(phrase, at, "00:00")
     total = _within(phrase, at, "hour", 0, 23) * 3_600 * SECOND
@@ -172,7 +172,7 @@ def _read_of_day(phrase: Phrase, at: int) -> tuple[int, int]:
     return total + int(fraction[1].ljust(9, "0")), fraction.end()
 
 
-def _scan(phrase: Phrase, at: int, form: str) -> None:
+def _scan(phrase: Cursor, at: int, form: str) -> None:
     """The text has this form there, 0 standing for any digit."""
     for index, wanted in enumerate(form, at):
         found = phrase.text[index : index + 1]
@@ -182,7 +182,7 @@ def _scan(phrase: Phrase, at: int, form: str) -> None:
             raise phrase.refuse(f"found {shown}, needed {needed}", at=index, hint=FORMS)
 
 
-def _within(phrase: Phrase, at: int, name: str, low: int, high: int) -> int:
+def _within(phrase: Cursor, at: int, name: str, low: int, high: int) -> int:
     found = phrase.text[at : at + 2]
     if low <= int(found) <= high:
         return int(found)

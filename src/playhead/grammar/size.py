@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 
 FORMS: Final = "1073741824, 500MB, 10GiB; kB MB GB TB count by 1000, KiB MiB GiB TiB by 1024"
 _UNITS: Final = {
@@ -17,7 +17,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)")
 
 def parse_size_bytes(text: str, *, where: str = "the size") -> int:
     """A size in whole bytes."""
-    phrase = Phrase.of(text, where)
+    phrase = Cursor.of(text, where)
     found = _SIZE.fullmatch(phrase.text)
     if found is None:
         raise phrase.refuse("found no size", hint=f"understood are {FORMS}")

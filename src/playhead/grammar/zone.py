@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Final
 
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 from playhead.grammar.duration import DAY, SECOND
 
 UTC: Final = "UTC"
@@ -19,16 +19,16 @@ _OFFSET: Final = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2}))?")
 
 def zone_name(text: str, *, where: str) -> str:
     """A zone in its canonical spelling: UTC, an offset as +05:30, or a name of the IANA database."""
-    return _name(Phrase.of(text, where))
+    return _name(Cursor.of(text, where))
 
 
-def _name(phrase: Phrase) -> str:
+def _name(phrase: Cursor) -> str:
     if phrase.text[:1] in ("+", "-"):
         return _offset_name(phrase)
     return UTC if phrase.text.upper() in ("Z", UTC) else _iana_name(phrase)
 
 
-def read_zone(phrase: Phrase) -> str | None:
+def read_zone(phrase: Cursor) -> str | None:
     """What stands after a time: nothing, Z, UTC, an offset, or a name in brackets."""
     rest = phrase.strip()
     text = rest.text
@@ -43,7 +43,7 @@ def read_zone(phrase: Phrase) -> str | None:
     )
 
 
-def _offset_name(phrase: Phrase) -> str:
+def _offset_name(phrase: Cursor) -> str:
     found = _OFFSET.match(phrase.text)
     at = found.end() if found else 0
     if found is None or at < len(phrase.text):
@@ -54,7 +54,7 @@ def _offset_name(phrase: Phrase) -> str:
     return UTC if int(hours + minutes) == 0 else f"{found[1]}{hours}:{minutes}"
 
 
-def _iana_name(phrase: Phrase) -> str:
+def _iana_name(phrase: Cursor) -> str:
     from difflib import get_close_matches
     from zoneinfo import ZoneInfo, available_timezones
 
@@ -94,7 +94,7 @@ def day_of(ns: int, zone: str) -> date:
     return at.astimezone(_tzinfo(zone)).date()
 
 
-def instant_ns(day: date, of_day_ns: int, zone: str, phrase: Phrase) -> int:
+def instant_ns(day: date, of_day_ns: int, zone: str, phrase: Cursor) -> int:
     """The one instant at which a zone's clocks show this; refused when there is none, or two."""
     seconds = of_day_ns // SECOND
     local = datetime(day.year, day.month, day.day) + timedelta(seconds=seconds)

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from playhead.errors import PlayheadError
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 
 Steps = tuple[str | int, ...]
 FORMS: Final = 'a path is written car, $.car, cars[0].name or $["odd name"]'
@@ -22,7 +22,7 @@ class Unfit(PlayheadError):
 
 def parse_path(text: str, *, where: str) -> Steps:
     """The path, as names of fields and places in lists."""
-    phrase = Phrase.of(text, where)
+    phrase = Cursor.of(text, where)
     path, at, steps = phrase.text, 0, list[str | int]()
     if path.startswith("$"):
         at = 1

@@ -11,10 +11,10 @@ from playhead.config.guards import Guard
 from playhead.host.faults import abort_point
 from playhead.ingest.counts import Counts
 from playhead.ingest.json_path import Unfit
-from playhead.ingest.record_shape import Shape
-from playhead.ingest.status_lines import Heard
+from playhead.ingest.record_shape import RecordShape
+from playhead.ingest.status_lines import ProducerStatus
 from playhead.ingest.udp_socket import Listener
-from playhead.kafka.produce.nonblocking_sender import Outlet
+from playhead.kafka.produce.nonblocking_sender import NonBlockingSender
 from playhead.kafka.write.dead_letter_headers import refusal_headers
 from playhead.record import Headers
 
@@ -34,11 +34,11 @@ class Ingest:
     """One run: `run` in a thread of its own, `counts` and `stop` from any."""
 
     listener: Listener
-    shape: Shape
-    outlet: Outlet
+    shape: RecordShape
+    outlet: NonBlockingSender
     guard: Guard
     on_bad: Rule = "skip"
-    graveyard: Outlet | None = None
+    graveyard: NonBlockingSender | None = None
     """Where dead letters go; needed for the rule `dlq`."""
     by_lines: bool = False
     flush_s: float = 30.0
@@ -85,9 +85,9 @@ class Ingest:
         with self._lock:
             return self._counted()
 
-    def heard(self) -> Heard:
+    def heard(self) -> ProducerStatus:
         """What the client says of the topic that records go to."""
-        return Heard(self.outlet.trouble, self.outlet.reasons)
+        return ProducerStatus(self.outlet.trouble, self.outlet.reasons)
 
     def failures(self) -> list[str]:
         """Why records failed, each reason once."""

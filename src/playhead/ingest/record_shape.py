@@ -42,7 +42,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecordShape:
     """What records get of themselves; None is no key, and the time at which they arrived."""
 
     key: Steps | Cut | None = None
@@ -51,7 +51,7 @@ class Shape:
     """Of times that name none."""
 
     @classmethod
-    def parse(cls, key: str | None, timestamp: str | None, zone: str) -> "Shape":
+    def parse(cls, key: str | None, timestamp: str | None, zone: str) -> "RecordShape":
         """As options say it: a JSON path, `bytes:0-4`; a JSON path, `arrival`."""
         stamped = timestamp is not None and timestamp != ARRIVAL
         return cls(

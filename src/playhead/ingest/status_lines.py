@@ -46,7 +46,7 @@ def _way_out(counts: Counts) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ProducerStatus:
     """What the client says: of its brokers, and why records failed."""
 
     trouble: str | None = None
@@ -54,13 +54,15 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Figures:
+class StatusFigures:
     """The counts as JSON, for programs, as often as was asked for."""
 
     every_s: float
     _told_s: float | None = None
 
-    def lines(self, counts: Counts, now_s: float, _: Heard = Heard()) -> list[str]:
+    def lines(
+        self, counts: Counts, now_s: float, _: ProducerStatus = ProducerStatus()
+    ) -> list[str]:
         if self._told_s is None:
             self._told_s = now_s
         if now_s - self._told_s < self.every_s:
@@ -70,7 +72,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Teller:
+class StatusLines:
     """Asked a few times a second with the counts of that moment."""
 
     every_s: float
@@ -87,7 +89,9 @@ class Teller:
     """When it began, when it last went on, and how many had been dropped before."""
     _is_silent: bool = False
 
-    def lines(self, counts: Counts, now_s: float, heard: Heard = Heard()) -> list[str]:
+    def lines(
+        self, counts: Counts, now_s: float, heard: ProducerStatus = ProducerStatus()
+    ) -> list[str]:
         """What is to be said now."""
         if self._told_s is None:
             self._told_s = self._moved_s = now_s

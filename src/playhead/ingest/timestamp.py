@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import MS, SECOND
 from playhead.grammar.instant import Instant, read_point
 from playhead.ingest.json_path import Unfit
@@ -46,7 +46,7 @@ def _ms_of_digits(whole: str, fraction: str) -> int:
 @lru_cache(maxsize=1_024)  # what arrives together is of the same second, as a rule
 def _ms_of_text(text: str, zone: str) -> int:
     try:
-        point = read_point(Phrase.of(text, "time"), zone).point
+        point = read_point(Cursor.of(text, "time"), zone).point
     except NotUnderstood as exc:
         raise Unfit(KIND, reason=f"{text[:60]!r}: {exc.reason}") from exc
     if not isinstance(point, Instant):

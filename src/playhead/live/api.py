@@ -7,25 +7,25 @@ from typing import Any, cast
 from playhead.config.context import Configuration
 from playhead.errors import PlayheadError, Unavailable, UsageError
 from playhead.host.clock import wait_until
-from playhead.kafka.groups.plan import Reach
+from playhead.kafka.groups.plan import AffectedOffsets
 from playhead.kafka.groups.record_times import first_times
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, server_backoff
-from playhead.live.pipeline_spec import Wish
+from playhead.live.backoff import RepeatedNotice, server_backoff
+from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.start_offsets import group_offsets, ledger_ends
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.replay.assemble import ends
 from playhead.replay.pipelines import Pipeline, Pipelines, pipeline_id
 from playhead.request import Request
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 
 _PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.1
 
 
 def plan(
-    wish: Wish,
+    wish: PipelineSpec,
     configuration: Configuration,
     pipelines: Pipelines,
     say: Callable[[str], None],
@@ -44,7 +44,7 @@ def plan(
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:
         return api.plan(wish.request, configuration, replay_id=own_id, warm=warm, is_endless=True)
-    told, backoff = Told(), server_backoff()
+    told, backoff = RepeatedNotice(), server_backoff()
     while True:
         try:
             return api.plan(wish.request, configuration, replay_id=own_id, is_endless=True)
@@ -136,7 +136,7 @@ def _behind(found: Pipeline, configuration: Configuration) -> dict[str, Any]:
 
 
 def _partitions(
-    found: Pipeline, bounds: Mapping[Place, Bounds], at: Mapping[Place, int]
+    found: Pipeline, bounds: Mapping[TopicPartition, Bounds], at: Mapping[TopicPartition, int]
 ) -> list[dict[str, Any]]:
     rows = []
     for place, held in sorted(bounds.items()):
@@ -148,13 +148,15 @@ def _partitions(
 
 
 def _waiting_since(
-    source: KafkaSource, bounds: Mapping[Place, Bounds], partitions: Sequence[Mapping[str, Any]]
-) -> dict[Place, int]:
+    source: KafkaSource,
+    bounds: Mapping[TopicPartition, Bounds],
+    partitions: Sequence[Mapping[str, Any]],
+) -> dict[TopicPartition, int]:
     """The time of the first record that is not committed, of each partition that has one."""
     reaches = {}
     for each in partitions:
-        place: Place = each["topic"], each["partition"]
+        place: TopicPartition = each["topic"], each["partition"]
         if each["lag"]:
             first = max(each["committed"], bounds[place].earliest)
-            reaches[place] = Reach(first, bounds[place].stable_end)
+            reaches[place] = AffectedOffsets(first, bounds[place].stable_end)
     return first_times(source.connection, reaches, patience_s=_PATIENCE_S)

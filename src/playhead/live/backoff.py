@@ -14,7 +14,7 @@ def server_backoff() -> Backoff:
     return Backoff(_FIRST_S, _LONGEST_S, at_once=True)
 
 
-class Told:
+class RepeatedNotice:
     """Something that lasts is said at once, and then at growing intervals."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -7,7 +7,7 @@ from threading import Event, Lock, Thread
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.groups.progress import GroupMover
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _EVERY_S = 0.5
 _LAST_WITHIN_S = 5.0
@@ -18,8 +18,8 @@ class MovingGroup:
 
     def __init__(self, connection: KafkaConnection, group: str, say: Callable[[str], None]) -> None:
         self._connection, self._group, self._say = connection, group, say
-        self._wanted: dict[Place, int] = {}
-        self._moved: dict[Place, int] = {}
+        self._wanted: dict[TopicPartition, int] = {}
+        self._moved: dict[TopicPartition, int] = {}
         self._lock, self._is_over = Lock(), Event()
         self._has_complained = False
         self._thread = Thread(target=self._run, name="group", daemon=True)
@@ -32,7 +32,7 @@ class MovingGroup:
         self._is_over.set()
         self._thread.join(_LAST_WITHIN_S)
 
-    def move(self, offsets: Mapping[Place, int]) -> None:
+    def move(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The group is to stand there, soon."""
         with self._lock:
             self._wanted = dict(offsets)

@@ -7,8 +7,8 @@ from threading import Event, Thread
 from typing import Any
 
 from playhead.errors import PlayheadError, Unavailable
-from playhead.live.backoff import Told
-from playhead.live.progress import Standing
+from playhead.live.backoff import RepeatedNotice
+from playhead.live.progress import PipelineProgress
 from playhead.replay.pipelines import RUNNING
 from playhead.source import Source
 from playhead.task.same_topics import SameTopics
@@ -25,7 +25,7 @@ class Watch:
     def __init__(
         self,
         source: Source,
-        standing: Standing,
+        standing: PipelineProgress,
         note: Callable[[Mapping[str, Any]], None],
         say: Callable[[str], None],
         same: SameTopics,
@@ -36,7 +36,7 @@ class Watch:
         self.refusal: OtherTerms | None = None
         """Why the pipeline may not go on: a topic is not the one that it began with."""
         self._is_over = Event()
-        self._told = Told()
+        self._told = RepeatedNotice()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
 
     def __enter__(self) -> "Watch":

@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PipelineSpec:
     """A pipeline as somebody wants it."""
 
     name: str

@@ -8,14 +8,14 @@ from typing import Any
 from playhead.ledger import remaining
 from playhead.record import Slice
 from playhead.replay.pipelines import STARTING
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 from playhead.task.round import Outcome
 
 
 class LedgerWentBack(Exception):
     """The target has forgotten commits: it was restored, or another server has taken its place."""
 
-    def __init__(self, place: Place, *, committed: int, found: int) -> None:
+    def __init__(self, place: TopicPartition, *, committed: int, found: int) -> None:
         super().__init__(
             f"the ledger of {place[0]}:{place[1]} ends at {found:,}, and was at {committed:,}: the "
             "target has gone back"
@@ -23,12 +23,12 @@ class LedgerWentBack(Exception):
 
 
 @dataclass(slots=True)
-class Standing:
+class PipelineProgress:
     """Written by the thread of the rounds, read by all."""
 
-    at: dict[Place, int]
+    at: dict[TopicPartition, int]
     """Where the next round begins."""
-    committed: dict[Place, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     """The ledger's end, as far as it was seen."""
     state: str = STARTING
     away: str | None = None
@@ -38,7 +38,7 @@ class Standing:
     last_commit_ms: int | None = None
     last_record_ms: int | None = None
 
-    def due(self, ends: Mapping[Place, int]) -> list[Slice]:
+    def due(self, ends: Mapping[TopicPartition, int]) -> list[Slice]:
         """What a round that ends there has to write."""
         return [
             Slice(*place, at, end)
@@ -57,7 +57,7 @@ class Standing:
             if each.last_ms is not None:
                 self.last_record_ms = max(self.last_record_ms or 0, each.last_ms)
 
-    def follow(self, ledger: Mapping[Place, int]) -> None:
+    def follow(self, ledger: Mapping[TopicPartition, int]) -> None:
         """Go on where the ledger ends; it may know of commits whose answer was lost."""
         for place, committed in self.committed.items():
             if ledger.get(place, 0) < committed:
@@ -79,7 +79,7 @@ class Standing:
     def lost_offsets(self) -> int:
         return sum(map(len, self.lost))
 
-    def lag(self, bounds: Mapping[Place, Bounds]) -> int:
+    def lag(self, bounds: Mapping[TopicPartition, Bounds]) -> int:
         """Offsets that can be read and are not committed yet."""
         return sum(
             max(0, held.stable_end - self.at.get(place, held.earliest))

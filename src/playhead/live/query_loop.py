@@ -11,16 +11,16 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, server_backoff
+from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.progress import LedgerWentBack
-from playhead.live.round_loop import Engine, Ground, Rounds
+from playhead.live.round_loop import Engine, PipelineContext, Rounds
 from playhead.live.start_offsets import ledger_ends
 from playhead.replay.engine import Engine as Sessions
 from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
 from playhead.task.same_topics import SameTopics
 
 if TYPE_CHECKING:
-    from playhead.spark.stream import Stream, Tape
+    from playhead.spark.stream import Stream, StreamSpec
 
 _LOOK_EVERY_S = 0.1
 _ROUND_ENDS_WITHIN_S = 30.0
@@ -33,12 +33,12 @@ _OURS = (PlayheadError, LedgerWentBack)
 class Queries:
     """All of one start of a pipeline."""
 
-    ground: Ground
+    ground: PipelineContext
     sessions: Sessions
     folder: Path
     """Where Spark keeps its own notes."""
     _strikes: int = 0
-    _told: Told = field(default_factory=Told)
+    _told: RepeatedNotice = field(default_factory=RepeatedNotice)
     _backoff: Backoff = field(default_factory=server_backoff)
 
     def play(self) -> None:
@@ -148,15 +148,15 @@ class Queries:
             rounds.is_over.set()
             stream.stop()
 
-    def _tape(self) -> "Tape":
-        from playhead.spark.stream import Tape
+    def _tape(self) -> "StreamSpec":
+        from playhead.spark.stream import StreamSpec
 
         wish, at = self.ground.wish, self.ground.standing.at
         source = cast(KafkaSource, self.ground.ends.source)
         starts = {place: at.get(place, held.earliest) for place, held in source.bounds().items()}
         transform = wish.request.spec.transform
         decoding = self.ground.ends.decoding if self.ground.decodes_first else None
-        return Tape(source.connection, starts, transform, wish.trigger_ms, decoding)
+        return StreamSpec(source.connection, starts, transform, wish.trigger_ms, decoding)
 
     def _watch(self, stream: "Stream", rounds: Rounds) -> None:
         while True:

@@ -10,15 +10,15 @@ from uuid import uuid4
 from playhead.errors import Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
-from playhead.live.backoff import Told, server_backoff
-from playhead.live.pipeline_spec import Wish
-from playhead.live.progress import Standing, still_lost
+from playhead.live.backoff import RepeatedNotice, server_backoff
+from playhead.live.pipeline_spec import PipelineSpec
+from playhead.live.progress import PipelineProgress, still_lost
 from playhead.live.start_offsets import ledger_ends
-from playhead.live.target_lock import Hold
+from playhead.live.target_lock import TargetLock
 from playhead.record import Slice
-from playhead.replay.assemble import Ends
+from playhead.replay.assemble import Wiring
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.spark.failures import TimeOutOfReach
 from playhead.task.round import Outcome, Round
 
@@ -30,16 +30,16 @@ _WORTH_SEVERAL = 50_000
 
 
 @dataclass(slots=True)
-class Ground:
+class PipelineContext:
     """What the rounds of a pipeline stand on, from one query of Spark's to the next."""
 
-    wish: Wish
-    ends: Ends
-    standing: Standing
+    wish: PipelineSpec
+    ends: Wiring
+    standing: PipelineProgress
     stop_file: Path
     say: Callable[[str], None]
-    hold: Hold
-    move_group: Callable[[Mapping[Place, int]], None]
+    hold: TargetLock
+    move_group: Callable[[Mapping[TopicPartition, int]], None]
     slots: int
     refusal: Callable[[], BaseException | None] = lambda: None
     """Why the pipeline may not go on, found by who looks from outside its rounds."""
@@ -60,7 +60,7 @@ class Ground:
 class Engine:
     """What the rounds need of the engine: where a round ends, and to have it written."""
 
-    ends: Callable[[int], Mapping[Place, int]]
+    ends: Callable[[int], Mapping[TopicPartition, int]]
     write: Callable[["DataFrame", Round], list[Outcome]]
     read: Callable[[Round], list[Outcome]]
     """Have it read by a reader of ours, and written."""
@@ -71,12 +71,12 @@ class Engine:
 class Rounds:
     """The rounds of one query; Spark calls it, one round after the other, in a thread of its own."""
 
-    def __init__(self, ground: Ground, engine: Engine) -> None:
+    def __init__(self, ground: PipelineContext, engine: Engine) -> None:
         self._ground, self._engine = ground, engine
         self._standing = ground.standing
         self._desk: str | None = None
         self._busy = Lock()
-        self._told = Told()
+        self._told = RepeatedNotice()
         self._backoff = server_backoff()
         self._is_first = True
         self._is_odd = False
@@ -104,7 +104,7 @@ class Rounds:
     def _is_stopped(self) -> bool:
         return self.is_over.is_set() or self._ground.is_stopped()
 
-    def _play(self, frame: "DataFrame", ends: Mapping[Place, int]) -> None:
+    def _play(self, frame: "DataFrame", ends: Mapping[TopicPartition, int]) -> None:
         standing = self._standing
         while not self._is_stopped():
             away = self._away_still() or self._try(frame, standing.due(ends))
@@ -214,7 +214,7 @@ class Rounds:
         self._standing.lost = still_lost(self._standing.lost, [each.slice for each in entries])
         return None
 
-    def _ride_out(self, away: str, ends: Mapping[Place, int]) -> None:
+    def _ride_out(self, away: str, ends: Mapping[TopicPartition, int]) -> None:
         """Wait until trying again makes sense; or give the round up, where that was asked for."""
         self._desk = None
         still = self._ledger_away()

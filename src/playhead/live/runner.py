@@ -12,20 +12,20 @@ from playhead.errors import Refused, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
 from playhead.kafka.read.source import KafkaSource
-from playhead.live.backoff import Told, server_backoff
+from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.group_progress import MovingGroup
 from playhead.live.lag_watch import Watch
-from playhead.live.pipeline_spec import Wish
-from playhead.live.progress import Standing
+from playhead.live.pipeline_spec import PipelineSpec
+from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
-from playhead.live.round_loop import Ground
-from playhead.live.start_offsets import Beginning, beginning, refuse_forgotten
-from playhead.live.target_lock import Hold
+from playhead.live.round_loop import PipelineContext
+from playhead.live.start_offsets import StartOffsets, beginning, refuse_forgotten
+from playhead.live.target_lock import TargetLock
 from playhead.plan import Plan
 from playhead.replay.api import Planned
-from playhead.replay.assemble import Ends, expecting
+from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.pipelines import DONE, FAILED, STOPPED, Pipeline, Pipelines, pipeline_id
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.target import InUse
 from playhead.task.same_topics import SameTopics
 
@@ -46,7 +46,7 @@ class PipelineInUse(Refused):
 class Runner:
     """One start of a pipeline in this process."""
 
-    wish: Wish
+    wish: PipelineSpec
     planned: Planned
     pipelines: Pipelines
     say: Callable[[str], None]
@@ -68,8 +68,8 @@ class Runner:
             raise PipelineInUse(self.wish.name, where=exc.where) from exc
 
     def _run(self) -> dict[str, Any]:
-        standing, both = Standing({}), self._ends()
-        hold = Hold(both.target, self._id, self._tell, self._is_stopped)
+        standing, both = PipelineProgress({}), self._ends()
+        hold = TargetLock(both.target, self._id, self._tell, self._is_stopped)
         with self.pipelines.journal.held(self._id), hold:
             mark = self._mark()
             self.pipelines.refuse_other(mark)
@@ -87,7 +87,7 @@ class Runner:
                 self._note_committed(standing.committed)
         return {"name": self.wish.name, **standing.as_document()}
 
-    def _play(self, both: Ends, standing: Standing, hold: Hold) -> None:
+    def _play(self, both: Wiring, standing: PipelineProgress, hold: TargetLock) -> None:
         source = cast(KafkaSource, both.source)
         with (
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
@@ -96,7 +96,7 @@ class Runner:
             group.move(standing.at)
             engine = self.planned.engine
             stop_file = self.pipelines.journal.stop_file(self._id)
-            ground = Ground(
+            ground = PipelineContext(
                 self.wish,
                 both,
                 standing,
@@ -125,7 +125,7 @@ class Runner:
 
     # --- how it begins
 
-    def _ends(self) -> Ends:
+    def _ends(self) -> Wiring:
         both = self.planned.ends
         return replace(both, source=expecting(both.source, self._plan.source))
 
@@ -147,10 +147,10 @@ class Runner:
             self.planned.servers,
         )
 
-    def _begun(self, both: Ends, mark: Pipeline, hold: Hold) -> Beginning:
+    def _begun(self, both: Wiring, mark: Pipeline, hold: TargetLock) -> StartOffsets:
         """Everything that must stand before the first record is read; a known pipeline waits for it."""
         known = self.pipelines.get(self.wish.name)
-        told, backoff = Told(), server_backoff()
+        told, backoff = RepeatedNotice(), server_backoff()
         while True:
             try:
                 hold.take()
@@ -162,12 +162,12 @@ class Runner:
                     self._tell(f"{told.since()} to begin: {exc!s}")
                 sleep_unless(self._is_stopped, backoff.take())
 
-    def _note_committed(self, committed: Mapping[Place, int]) -> None:
+    def _note_committed(self, committed: Mapping[TopicPartition, int]) -> None:
         if committed:
             with suppress(OSError):
                 self.pipelines.note_committed(self.wish.name, sum(committed.values()))
 
-    def _begin(self, both: Ends, mark: Pipeline, known: Pipeline | None) -> Beginning:
+    def _begin(self, both: Wiring, mark: Pipeline, known: Pipeline | None) -> StartOffsets:
         refuse_forgotten(
             self.wish.name,
             lambda: both.target.entries(self._id),
@@ -196,7 +196,7 @@ class Runner:
         self._tell_beginning(begun, known)
         return begun
 
-    def _tell_beginning(self, begun: Beginning, known: Pipeline | None) -> None:
+    def _tell_beginning(self, begun: StartOffsets, known: Pipeline | None) -> None:
         from playhead.spark.stream import last_ends
 
         for (topic, number), (start, end) in begun.skipped.items():

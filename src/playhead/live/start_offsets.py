@@ -9,16 +9,16 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.describe import committed, need_groups
 from playhead.kafka.read.source import KafkaSource
 from playhead.ledger import Entry
-from playhead.live.pipeline_spec import EARLIEST, GROUP, LATEST, Wish
+from playhead.live.pipeline_spec import EARLIEST, GROUP, LATEST, PipelineSpec
 from playhead.replay.pipelines import Pipeline
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 from playhead.span import Span
 
 
 class Expired(Refused):
     """Records were removed from the log before the pipeline came to them."""
 
-    def __init__(self, name: str, gone: Mapping[Place, tuple[int, int]]) -> None:
+    def __init__(self, name: str, gone: Mapping[TopicPartition, tuple[int, int]]) -> None:
         self.name, self.gone = name, dict(gone)
         told = ", ".join(
             f"{topic}:{number}:{start}-{end}" for (topic, number), (start, end) in gone.items()
@@ -33,7 +33,7 @@ class Expired(Refused):
 class BeyondTheEnd(Refused):
     """The ledger is ahead of the log."""
 
-    def __init__(self, name: str, place: Place, *, ledger: int, end: int) -> None:
+    def __init__(self, name: str, place: TopicPartition, *, ledger: int, end: int) -> None:
         self.place, self.ledger, self.end = place, ledger, end
         super().__init__(
             f"pipeline {name} has committed {place[0]}:{place[1]} up to {ledger:,}, and the partition "
@@ -56,19 +56,19 @@ class LedgerForgotten(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartOffsets:
     """Where it goes on, and how that is known."""
 
-    starts: Mapping[Place, int]
-    committed: Mapping[Place, int]
+    starts: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
     """What of it the ledger says."""
-    skipped: Mapping[Place, tuple[int, int]]
+    skipped: Mapping[TopicPartition, tuple[int, int]]
     """Offsets that were accepted to be lost."""
 
 
-def ledger_ends(entries: Iterable[Entry]) -> dict[Place, int]:
+def ledger_ends(entries: Iterable[Entry]) -> dict[TopicPartition, int]:
     """Where the ledger ends in each partition that it knows."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for entry in entries:
         place = entry.slice.topic, entry.slice.partition
         found[place] = max(found.get(place, 0), entry.slice.to_offset)
@@ -87,12 +87,12 @@ def refuse_forgotten(
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOffsets:
     """What is known of where a pipeline stood."""
 
     pipeline: Pipeline | None
-    ledger: Mapping[Place, int]
-    group: Mapping[Place, int]
+    ledger: Mapping[TopicPartition, int]
+    group: Mapping[TopicPartition, int]
 
     @property
     def is_new(self) -> bool:
@@ -100,27 +100,30 @@ class Known:
 
 
 def beginning(
-    wish: Wish,
+    wish: PipelineSpec,
     source: KafkaSource,
     pipeline: Pipeline | None,
     entries: Iterable[Entry],
     *,
     now_ns: int,
     timezone: str,
-) -> Beginning:
+) -> StartOffsets:
     """Look at the log and the group, and decide."""
     bounds = source.bounds()
-    known = Known(pipeline, ledger_ends(entries), group_offsets(source, wish.group))
+    known = KnownOffsets(pipeline, ledger_ends(entries), group_offsets(source, wish.group))
     first = _asked(wish, source, bounds, now_ns, timezone) if known.is_new else {}
     return decided(wish, bounds, known, first)
 
 
 def decided(
-    wish: Wish, bounds: Mapping[Place, Bounds], known: Known, first: Mapping[Place, int]
-) -> Beginning:
+    wish: PipelineSpec,
+    bounds: Mapping[TopicPartition, Bounds],
+    known: KnownOffsets,
+    first: Mapping[TopicPartition, int],
+) -> StartOffsets:
     """Where each partition goes on; refuses what would be silently short."""
-    starts: dict[Place, int] = {}
-    gone: dict[Place, tuple[int, int]] = {}
+    starts: dict[TopicPartition, int] = {}
+    gone: dict[TopicPartition, tuple[int, int]] = {}
     for place, held in sorted(bounds.items()):
         at = _start(place, held, known, first)
         if wish.drop_when_down and not known.is_new:
@@ -133,10 +136,12 @@ def decided(
         starts[place] = max(at, held.earliest)
     if gone and not wish.accept_loss:
         raise Expired(wish.name, gone)
-    return Beginning(starts, known.ledger, gone)
+    return StartOffsets(starts, known.ledger, gone)
 
 
-def _start(place: Place, held: Bounds, known: Known, first: Mapping[Place, int]) -> int:
+def _start(
+    place: TopicPartition, held: Bounds, known: KnownOffsets, first: Mapping[TopicPartition, int]
+) -> int:
     """By the ledger, by what was written down when it began, or, of a partition that is new, all of it."""
     if known.is_new:
         return first.get(place, held.earliest)
@@ -148,8 +153,12 @@ def _start(place: Place, held: Bounds, known: Known, first: Mapping[Place, int])
 
 
 def _asked(
-    wish: Wish, source: KafkaSource, bounds: Mapping[Place, Bounds], now_ns: int, timezone: str
-) -> Mapping[Place, int]:
+    wish: PipelineSpec,
+    source: KafkaSource,
+    bounds: Mapping[TopicPartition, Bounds],
+    now_ns: int,
+    timezone: str,
+) -> Mapping[TopicPartition, int]:
     """What `--from` says, of a pipeline that begins."""
     if wish.start == LATEST:
         return {place: held.stable_end for place, held in bounds.items()}
@@ -171,7 +180,7 @@ def _asked(
     }
 
 
-def group_offsets(source: KafkaSource, group: str) -> dict[Place, int]:
+def group_offsets(source: KafkaSource, group: str) -> dict[TopicPartition, int]:
     """What a group has committed of the source's partitions."""
     with Admin(source.connection) as admin:
         return {place: each.offset for place, each in committed(admin, group).items()}

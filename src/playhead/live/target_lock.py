@@ -8,7 +8,7 @@ from typing import Self
 
 from playhead.errors import Unavailable
 from playhead.host.clock import sleep_unless
-from playhead.live.backoff import Told, server_backoff
+from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.target import InUse, Target
 
 # The server may take a while to notice that our own connection of before is gone.
@@ -16,7 +16,7 @@ _HELD_BY_A_GHOST_S = 120.0
 
 
 @dataclass(slots=True)
-class Hold:
+class TargetLock:
     """The target's own lock; let go at the end of its block."""
 
     target: Target
@@ -39,7 +39,7 @@ class Hold:
     def renew(self) -> None:
         """The connection may have been lost, and with it the lock."""
         until = time.monotonic() + _HELD_BY_A_GHOST_S
-        told, backoff = Told(), server_backoff()
+        told, backoff = RepeatedNotice(), server_backoff()
         while not self.is_stopped():
             try:
                 self.take()

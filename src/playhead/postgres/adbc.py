@@ -21,7 +21,7 @@ _STATUS = "adbc.postgresql.transaction_status"
 Error = adbc_driver_manager.Error
 
 
-class Link:
+class ArrowConnection:
     """Connects when it is made; belongs to one thread."""
 
     def __init__(self, uri: str) -> None:

@@ -23,7 +23,7 @@ from playhead.postgres.wanted_rows import (
     shown_checksum,
 )
 from playhead.records import Records
-from playhead.target import Difference, Findings
+from playhead.target import Difference, SliceComparison
 
 SHOWN = 20
 _JUDGED = "playhead_judged"
@@ -76,7 +76,7 @@ class Comparison:
         self._session, self._table, self._by, self._entry = session, table, by, entry
         self._ledger, self._replay_id = ledger, replay_id
 
-    def findings(self, whole: Records) -> Findings:
+    def findings(self, whole: Records) -> SliceComparison:
         """What is the same, and what is not."""
         unshown = Skipped(self._session, self._table, self._entry).unshown(whole)
         rows = written(self._entry, whole)
@@ -91,7 +91,7 @@ class Comparison:
             self._session.run(self._judged())
             return self._found(len(decoded.tombstones), unshown)
 
-    def _found(self, tombstones: int, unshown: Sequence[int]) -> Findings:
+    def _found(self, tombstones: int, unshown: Sequence[int]) -> SliceComparison:
         """Tombstones that were skipped, by a rule, leave nothing to look for."""
         run = self._session.run
         [(expected, same, different, found, wanted_sum, held_sum)] = run(_COUNTS)
@@ -102,7 +102,7 @@ class Comparison:
         more, extra = self._extra()
         differences += [self._difference(offset, "extra", None) for offset in extra]
         differences += [self._difference(offset, "unknown", None) for offset in unshown]
-        return Findings(
+        return SliceComparison(
             self._entry.slice,
             expected + tombstones + len(unshown),
             found + more,

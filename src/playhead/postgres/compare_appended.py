@@ -20,8 +20,8 @@ from playhead.postgres.wanted_rows import (
     shown_checksum,
 )
 from playhead.records import Records
-from playhead.source import Place
-from playhead.target import Difference, Findings
+from playhead.source import TopicPartition
+from playhead.target import Difference, SliceComparison
 
 _JUDGED = "playhead_judged"
 _PLACE, _ORDER, _BITS = named("playhead:place"), named(ORDER), named(BITS)
@@ -42,7 +42,7 @@ class AppendedRows:
         self._fields = table.layout.fields
         self._name = f"playhead_appended_{number}"
         self._slices: list[tuple[Entry, int, int, Sequence[int]]] = []
-        self._places: dict[Place, int] = {}
+        self._places: dict[TopicPartition, int] = {}
 
     def add(self, entry: Entry, whole: Records) -> None:
         """Take in the records of a slice."""
@@ -64,7 +64,7 @@ class AppendedRows:
                 self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
         self._slices.append((entry, place, len(decoded.tombstones), unshown))
 
-    def findings(self) -> list[Findings]:
+    def findings(self) -> list[SliceComparison]:
         """Of each slice; what was found of a partition stands with the last one of it."""
         with self._session.undone():
             self._session.run(f"ANALYZE {self._name}")
@@ -72,10 +72,10 @@ class AppendedRows:
             self._session.run(self._by_key(by) if by else self._by_all())
             return [each for place in self._places.values() for each in self._of_place(place)]
 
-    def _of_place(self, place: int) -> Iterator[Findings]:
+    def _of_place(self, place: int) -> Iterator[SliceComparison]:
         slices = [each for each in self._slices if each[1] == place]
         for entry, *_ in slices[:-1]:
-            yield Findings(entry.slice, 0, 0, "", "")
+            yield SliceComparison(entry.slice, 0, 0, "", "")
         last = slices[-1][0]
         tombstones = sum(count for _, _, count, _ in slices)
         unshown = [offset for *_, offsets in slices for offset in offsets]
@@ -96,7 +96,7 @@ class AppendedRows:
         differences = [self._difference(last, *row) for row in shown]
         table = str(self._table.place)
         differences += [difference(last, table, offset, "unknown") for offset in unshown]
-        yield Findings(
+        yield SliceComparison(
             last.slice,
             expected + tombstones + len(unshown),
             found,

@@ -29,7 +29,7 @@ from playhead.postgres.wanted_rows import (
     shown_checksum,
 )
 from playhead.record import Slice
-from playhead.target import Difference, Findings
+from playhead.target import Difference, SliceComparison
 
 _PAIRS, _JUDGED, _SLICES = "playhead_pairs", "playhead_judged", "playhead_slices"
 _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
@@ -67,7 +67,7 @@ class Judgement:
         self._has_place = has_place(rows.table.layout.table)
         self._is_of_run = any(each.entry.details for each in rows.slices)
 
-    def findings(self) -> list[Findings]:
+    def findings(self) -> list[SliceComparison]:
         """Of each slice; what was found of a partition stands with the last one of it."""
         with self._session.undone():
             self._session.run(f"ANALYZE {self._rows.name}")
@@ -89,10 +89,10 @@ class Judgement:
         tally: _Tally,
         shown: Sequence[Row],
         extra: "Counter[Slice]",
-    ) -> Iterator[Findings]:
+    ) -> Iterator[SliceComparison]:
         *others, last = [each.entry for each in slices]
         for entry in others:
-            yield Findings(entry.slice, 0, 0, "", "")
+            yield SliceComparison(entry.slice, 0, 0, "", "")
         unshown = [offset for each in slices for offset in each.unshown]
         differences = [self._difference(last.slice, *row) for row in shown]
         table = str(self._rows.table.place)
@@ -104,7 +104,7 @@ class Judgement:
         differences += [difference(last, table, at.from_offset, "extra") for at in theirs]
         differences += [difference(last, table, offset, "unknown") for offset in unshown]
         more = sum(theirs.values())
-        yield Findings(
+        yield SliceComparison(
             last.slice,
             tally.same + tally.different + tally.unknown + len(unshown),
             tally.found + more,

@@ -13,7 +13,7 @@ from playhead.errors import Refused
 from playhead.postgres.column_names import length_fits, refuse_fields
 from playhead.postgres.rows.python_json import read_object
 from playhead.postgres.rows.text_format import Bad, Number
-from playhead.postgres.session import Place
+from playhead.postgres.session import TableName
 from playhead.records import Records
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
@@ -55,7 +55,7 @@ KINDS_OF_WHOLE: Final = {
 class NewTable:
     """A table that is to be made; the statement that makes it is written when it is needed, and not kept."""
 
-    place: Place
+    place: TableName
     columns: tuple[tuple[str, str], ...]
     """Names, and types of ours."""
     key: tuple[str, ...]
@@ -93,11 +93,11 @@ class NewTable:
     def from_document(cls, document: Mapping[str, Any]) -> "NewTable":
         schema, name = document["table"]
         columns = tuple((column, kind) for column, kind in document["columns"])
-        return cls(Place(schema, name), columns, tuple(document["key"]))
+        return cls(TableName(schema, name), columns, tuple(document["key"]))
 
 
 def table_for(
-    place: Place, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
+    place: TableName, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
 ) -> NewTable:
     """The table for such records; its key is the one asked for, or the record's place.
 

@@ -23,7 +23,7 @@ from playhead.postgres.wanted_rows import (
 )
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 PLACE, LAST, IS_GONE = "playhead:place", "playhead:last", "playhead:gone"
 COUNT, IS_MIXED = "playhead:count", "playhead:mixed"
@@ -59,7 +59,7 @@ class FinalRows:
         self.name = f"playhead_final_{number}"
         self.key = table.habits.key
         self.slices: list[Compared] = []
-        self.places: dict[Place, int] = {}
+        self.places: dict[TopicPartition, int] = {}
         self.has_forms = self.has_tombstones = False
         self._is_made = False
 

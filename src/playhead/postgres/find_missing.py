@@ -11,7 +11,7 @@ from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
 from playhead.postgres.stage.stage import Stage
 from playhead.records import Records
-from playhead.target import Findings
+from playhead.target import SliceComparison
 
 _ORDER = named(ORDER)
 
@@ -28,7 +28,7 @@ class NoSuchColumns(Refused):
         )
 
 
-class Absence:
+class MissingRows:
     """One slice, in temporary tables of a transaction that is rolled back.
 
     A record is there when some row has the same values in the columns; null is like nothing, as ever
@@ -42,7 +42,7 @@ class Absence:
         if unknown := [name for name in by if name not in known]:
             raise NoSuchColumns(str(table.place), columns=unknown, known=known)
 
-    def findings(self, whole: Records) -> Findings:
+    def findings(self, whole: Records) -> SliceComparison:
         """Runs of records that are not there."""
         account = Account(self._entry.slice, ErrorRule("skip"))
         decoded = self._table.decode(whole, account)
@@ -56,7 +56,7 @@ class Absence:
                 self._session.run(f"ANALYZE {EXPECTED}")
                 [(expected,)] = self._session.run(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
                 missing = [row[0] for row in self._session.run(self._statement())]
-        return Findings(
+        return SliceComparison(
             self._entry.slice,
             expected,
             expected - len(missing),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from playhead.errors import Refused
 from playhead.note import Note
 from playhead.postgres.errors import NotAllowed
-from playhead.postgres.open_table import Habits, depends_on_order
+from playhead.postgres.open_table import WriteRules, depends_on_order
 from playhead.postgres.rows.altered_values import REPEATED, ROUNDED
 from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_place
 from playhead.postgres.rows.python_json import Documents, read_object
@@ -28,7 +28,7 @@ class Subject:
 
     topic: str
     layout: Layout
-    habits: Habits
+    habits: WriteRules
     samples: Sequence[Records]
     partitions: int = 1
     """Of the topic."""

@@ -8,7 +8,7 @@ from playhead.ledger import Entry, entry_at, joined
 from playhead.postgres.merge_sql import literal, named
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC
-from playhead.postgres.session import Place, Session
+from playhead.postgres.session import Session, TableName
 from playhead.postgres.table import Table
 from playhead.postgres.wanted_rows import number
 from playhead.record import Slice
@@ -16,7 +16,7 @@ from playhead.target import AlreadyCommitted
 from playhead.task.commit_order import refuse_wrong_order
 
 # Not "playhead": a user of that name would find its own unqualified tables in there.
-DEFAULT = Place("playhead_ledger", "entries")
+DEFAULT = TableName("playhead_ledger", "entries")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
     replay text NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 class Ledger:
     """The ledger's table, through one session."""
 
-    def __init__(self, session: Session, table: Place) -> None:
+    def __init__(self, session: Session, table: TableName) -> None:
         self._session, self._table = session, table
         self._own = OwnTable(session, table, _TABLE)
 

@@ -12,7 +12,7 @@ from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
-from playhead.postgres.session import Place
+from playhead.postgres.session import TableName
 
 Rule = Literal["ignore", "newer", "update", "error"]
 REPLACING = ("newer", "update")
@@ -50,10 +50,10 @@ def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergeSql:
     """How staged rows meet those that are there; those that take numbers are for records from the first to the last."""
 
-    place: Place
+    place: TableName
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
     rule: Rule | None = None
@@ -72,7 +72,7 @@ class Merge:
     part: tuple[int, int] | None = None
     """The layer and the form of the rows that this is for, when it is not for all."""
 
-    def for_part(self, layer: int, form: int) -> "Merge":
+    def for_part(self, layer: int, form: int) -> "MergeSql":
         """For rows of one form, of which none comes after another form's of the same key and layer."""
         return replace(self, fields=self.forms[form], forms=(), part=(layer, form))
 

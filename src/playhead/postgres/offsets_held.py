@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Refused
-from playhead.offset_bitmap import BITS, Words, pieces
+from playhead.offset_bitmap import BITS, BitmapWords, pieces
 from playhead.postgres.merge_sql import Rule, literal, named
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TIMESTAMP, TOPIC
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
-from playhead.postgres.session import Place as TablePlace
 from playhead.postgres.session import Session, open_session
+from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import place_of
 from playhead.record import Slice
@@ -155,7 +155,7 @@ class _Asked:
             raise TooManyGaps(str(self.table.place))
         for partition, first, end, bits, count in rows:
             place = (self.topic, int(partition))
-            found.words.setdefault(place, []).append(Words(int(first), int(end), int(bits)))
+            found.words.setdefault(place, []).append(BitmapWords(int(first), int(end), int(bits)))
             found.rows += int(count)
         if sum(map(pieces, found.words.values())) > _MOST_RUNS:
             raise TooManyGaps(str(self.table.place))

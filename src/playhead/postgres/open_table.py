@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.account import Account
 from playhead.postgres.errors import TableChanged
-from playhead.postgres.merge_sql import REPLACING, Merge, Rule
+from playhead.postgres.merge_sql import REPLACING, MergeSql, Rule
 from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_place
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.rows.text_format import Bad
-from playhead.postgres.session import Place, Session
+from playhead.postgres.session import Session, TableName
 from playhead.postgres.table import read_table
 from playhead.records import Records
 
@@ -22,7 +22,7 @@ _BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", 
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class WriteRules:
     """What an operator has said about writing: the rule for conflicts, and for values that are null."""
 
     key: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def depends_on_order(rule: Rule | None, tombstones: str | None, key: Sequence[st
 class OpenTable:
     """A table's layout and habits, and the decoder that belongs to them."""
 
-    def __init__(self, layout: Layout, habits: Habits, *, only_by_stage: bool = False) -> None:
+    def __init__(self, layout: Layout, habits: WriteRules, *, only_by_stage: bool = False) -> None:
         self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
         self.latest: Latest | None = None
         """Under `newer`, where the latest record of a key is kept if no row can tell it."""
@@ -75,7 +75,7 @@ class OpenTable:
         ]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableName:
         return self.layout.table.place
 
     def decode(self, records: Records, account: Account) -> Decoded:
@@ -115,18 +115,18 @@ class OpenTable:
             for each in fields
         )
 
-    def may_go_apart(self, decoded: Decoded, merge: Merge) -> bool:
+    def may_go_apart(self, decoded: Decoded, merge: MergeSql) -> bool:
         """Whether rows that meet none can be copied as they are, though others meet some."""
         is_rule = self.habits.rule in ("ignore", "newer", "update")
         return is_rule and merge.is_distinct and self.may_go_directly(decoded)
 
-    def merge(self, decoded: Decoded) -> Merge:
+    def merge(self, decoded: Decoded) -> MergeSql:
         habits = self.habits
         key = habits.key if habits.is_keyed or habits.rule == "error" else ()
         is_distinct = bool(key) and decoded.loose is None and self._are_distinct(key, decoded.ready)
         names = {each.name for each in self.layout.metadata}
         is_partitioned = self.layout.table.kind == "p"
-        return Merge(
+        return MergeSql(
             self.place,
             decoded.fields,
             key,
@@ -187,7 +187,7 @@ class OpenTable:
             raise TableChanged(str(known.place), reason=reason)
 
 
-def minded_columns(layout: Layout, habits: Habits) -> set[str]:
+def minded_columns(layout: Layout, habits: WriteRules) -> set[str]:
     """Those for which it matters whether a record names them: what is not named is left as it is, or as made."""
     if habits.rule in REPLACING:
         return {each.name for each in layout.values} - {*habits.key, habits.version}

@@ -7,7 +7,7 @@ from psycopg import sql
 
 from playhead.errors import PlayheadError
 from playhead.postgres.errors import NotAllowed, StatementRefused
-from playhead.postgres.session import Place, Session
+from playhead.postgres.session import Session, TableName
 
 _OF_ITS_NAME = """
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -19,7 +19,7 @@ _ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1
 class NoLedger(PlayheadError):
     """The ledger's table cannot be made, or is something else."""
 
-    def __init__(self, table: Place, *, reason: str, hint: str) -> None:
+    def __init__(self, table: TableName, *, reason: str, hint: str) -> None:
         self.table, self.reason = table, reason
         super().__init__(f"no ledger in {table}: {reason}", hint=hint)
 
@@ -29,7 +29,7 @@ class OwnTable:
     """The table, through one session."""
 
     session: Session
-    place: Place
+    place: TableName
     statement: str
     """What makes it; `{table}` stands for its name."""
 

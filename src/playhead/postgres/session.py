@@ -12,7 +12,7 @@ from psycopg import conninfo, sql
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
-from playhead.postgres.adbc import Error, Link
+from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked
 
@@ -42,7 +42,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableName:
     """A table's schema and name."""
 
     schema: str
@@ -63,7 +63,7 @@ class Session:
     run into the server's limit for idle transactions.
     """
 
-    def __init__(self, link: Link, *, where: str, grant: str) -> None:
+    def __init__(self, link: ArrowConnection, *, where: str, grant: str) -> None:
         self._link, self.where, self._grant = link, where, grant
         settings = ", ".join(
             f"set_config({_quoted(name)}, {_quoted(value)}, false)"
@@ -87,7 +87,7 @@ class Session:
         with self._translated():
             return max(0, self._link.ask(statement, ())[1])  # the driver says -1 for none
 
-    def copy(self, table: Place, rows: Any) -> None:
+    def copy(self, table: TableName, rows: Any) -> None:
         """Append an Arrow table, whose columns go to those of the same name."""
         with self._translated():
             self._link.copy(rows, table.name, table.schema)
@@ -149,7 +149,7 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
     where = secrets.without_password(url)
     try:
         given = checked(url)
-        link = Link(conninfo.make_conninfo("", **(_PATIENCE | given)))
+        link = ArrowConnection(conninfo.make_conninfo("", **(_PATIENCE | given)))
     except (Error, psycopg.Error) as exc:
         reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")
         raise DatabaseUnavailable(where, reason=reason) from exc

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.postgres.merge_sql import KEYS, Merge
+from playhead.postgres.merge_sql import KEYS, MergeSql
 from playhead.postgres.rows.decode import ORDER, Decoded
 from playhead.postgres.session import Session
 
@@ -20,7 +20,7 @@ SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin'
 """
 
 
-def part(session: Session, merge: Merge, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
+def part(session: Session, merge: MergeSql, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
     """Rows of new keys, and rows that meet one; None when those are too many. Inside a transaction."""
     rows = decoded.ready
     session.run(merge.make_keys())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.postgres.session import Place, Row
+from playhead.postgres.session import Row, TableName
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 
@@ -125,7 +125,7 @@ class Key:
 class Table:
     """What the catalog said of one table."""
 
-    place: Place
+    place: TableName
     oid: int
     kind: str
     persistence: str
@@ -151,7 +151,7 @@ class Table:
         return any(set(key.columns) == set(columns) and key.is_immediate for key in self.keys)
 
 
-def read_table(ask: Ask, place: Place) -> Table | None:
+def read_table(ask: Ask, place: TableName) -> Table | None:
     """The table as it is now; None when there is none."""
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
@@ -160,7 +160,7 @@ def read_table(ask: Ask, place: Place) -> Table | None:
     columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
     flags = (triggers, drops, security, deferred)
-    return Table(Place(schema, name), oid, kind, persistence, *flags, columns, keys)
+    return Table(TableName(schema, name), oid, kind, persistence, *flags, columns, keys)
 
 
 def _key(row: Row) -> Key:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from playhead.errors import Refused
-from playhead.postgres.session import Place, Row
+from playhead.postgres.session import Row, TableName
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 # The server cuts longer ones short, and two topics could come to mean one table.
@@ -46,7 +46,7 @@ def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
     return found[0], found[1] or ""
 
 
-def place_of(ask: Ask, name: str, topic: str = "") -> Place:
+def place_of(ask: Ask, name: str, topic: str = "") -> TableName:
     """Where the table is, or where it would be made: an unsaid schema is that of the search path."""
     schema, table = parts_of(name, topic)
     # As it stands, else folded as SQL folds what is not quoted.
@@ -59,13 +59,13 @@ def place_of(ask: Ask, name: str, topic: str = "") -> Place:
             (wanted[1], wanted[0] or ""),
         )
         if found:
-            return Place(*found[0])
+            return TableName(*found[0])
     if schema is not None:
-        return Place(schema, table)
+        return TableName(schema, table)
     [(current,)] = ask("SELECT current_schema()::text", ())
     if current is None:
         raise BadTableName(name, reason="it has no schema, and nor has the search path")
-    return Place(current, table)
+    return TableName(current, table)
 
 
 def _first(text: str) -> tuple[str, str | None]:

@@ -16,17 +16,17 @@ from playhead.postgres.inspect import Subject, refuse
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
-from playhead.postgres.open_table import Habits, OpenTable, depends_on_order
+from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
 from playhead.postgres.rows.column_layout import Layout, layout_of
-from playhead.postgres.session import Place, Session, open_session
+from playhead.postgres.session import Session, TableName, open_session
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import parts_of, place_of
-from playhead.postgres.terms import Beginning, Replays, places, whereto
+from playhead.postgres.terms import Replays, SavedTerms, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.target import HeldOffsets, Inspection, InUse, Look, Target
+from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
 
@@ -64,8 +64,8 @@ class PostgresTarget(Target):
     def is_ordered(self) -> bool:
         return depends_on_order(self.on_conflict, self.tombstones, self.key)
 
-    def inspect(self, look: Look, /) -> Inspection:
-        tables: dict[Place, NewTable] = {}
+    def inspect(self, look: InspectRequest, /) -> Inspection:
+        tables: dict[TableName, NewTable] = {}
         notes: list[Note] = []
         with self._session() as session:
             places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
@@ -94,14 +94,14 @@ class PostgresTarget(Target):
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(each.statement for each in _new_tables(needs))
 
-    def _habits(self, table: Table) -> Habits:
+    def _habits(self, table: Table) -> WriteRules:
         if self.known_by:
-            return Habits(self.known_by, tombstones="skip", decode=self.decode)
+            return WriteRules(self.known_by, tombstones="skip", decode=self.decode)
         rule = self.on_conflict
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
         version = (self.version_column or "_timestamp") if rule == "newer" else ""
-        return Habits(key, rule, version, self.tombstones, self.decode)
+        return WriteRules(key, rule, version, self.tombstones, self.decode)
 
     def _ledger(self, session: Session) -> Ledger:
         return Ledger(session, self._ledger_place)
@@ -110,9 +110,9 @@ class PostgresTarget(Target):
         return Replays(session, self._ledger(session), self._ledger_place)
 
     @property
-    def _ledger_place(self) -> Place:
+    def _ledger_place(self) -> TableName:
         schema, name = parts_of(self.ledger_table)
-        return Place(schema or "public", name)
+        return TableName(schema or "public", name)
 
     def identity(self) -> str:
         with self._session() as session:
@@ -139,11 +139,15 @@ class PostgresTarget(Target):
             replays.make()
             tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
             statements = self._statements(session, replay_id, inspection.needs, tables.values())
-            agreed = replays.agree(replay_id, Beginning(terms, statements, tables))
+            agreed = replays.agree(replay_id, SavedTerms(terms, statements, tables))
             return (*agreed, *self._not_remembered(session, replay_id, set(tables.values())))
 
     def _statements(
-        self, session: Session, replay_id: str, needs: Mapping[str, Any], tables: Iterable[Place]
+        self,
+        session: Session,
+        replay_id: str,
+        needs: Mapping[str, Any],
+        tables: Iterable[TableName],
     ) -> Sequence[str]:
         """Those that make tables: written here, and only such tables as the records go to."""
         wanted = set(tables)
@@ -157,7 +161,7 @@ class PostgresTarget(Target):
             )
         return self.creates(needs)
 
-    def _refuse_unmade(self, session: Session, replay_id: str, tables: Iterable[Place]) -> None:
+    def _refuse_unmade(self, session: Session, replay_id: str, tables: Iterable[TableName]) -> None:
         """A plan of an earlier version has statements of its own, and they are not run."""
         is_begun = self._replays(session).get(replay_id) is not None
         if is_begun or self._ledger(session).has_entries(replay_id):
@@ -252,14 +256,14 @@ class PostgresTarget(Target):
             yield PostgresWriter(session, ledger, replay_id, table_of, self.known_by)
 
     def _latest(
-        self, session: Session, replay_id: str, layout: Layout, habits: Habits
+        self, session: Session, replay_id: str, layout: Layout, habits: WriteRules
     ) -> Latest | None:
         if not is_needed(layout, habits):
             return None
         return Latest(session, self._ledger_place, layout, habits, replay_id)
 
     def _not_remembered(
-        self, session: Session, replay_id: str, tables: Iterable[Place]
+        self, session: Session, replay_id: str, tables: Iterable[TableName]
     ) -> Iterator[Note]:
         """Said of a replay that a version began which remembered nothing under `newer`."""
         if self.on_conflict != "newer" or not self._ledger(session).has_entries(replay_id):

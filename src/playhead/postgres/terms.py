@@ -8,7 +8,7 @@ from playhead.ledger import UNREADABLE
 from playhead.note import Note
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.own_table import OwnTable
-from playhead.postgres.session import Place, Session
+from playhead.postgres.session import Session, TableName
 from playhead.terms import OtherTerms, Terms, UnknownTerms, Whereto, agreed, without_terms
 
 # As text: the other kind of JSON column would take neither every text nor the order it was written in.
@@ -22,29 +22,29 @@ CREATE TABLE IF NOT EXISTS {table} (
 _LONGEST_BYTES = 63
 
 
-def beside(ledger: Place) -> Place:
+def beside(ledger: TableName) -> TableName:
     """Where the terms of a ledger's replays are: `replays` beside `entries`, else NAME_replays."""
     if ledger.name == "entries":
-        return Place(ledger.schema, "replays")
+        return TableName(ledger.schema, "replays")
     kept = ledger.name.encode()[: _LONGEST_BYTES - len("_replays")].decode(errors="ignore")
-    return Place(ledger.schema, f"{kept}_replays")
+    return TableName(ledger.schema, f"{kept}_replays")
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class SavedTerms:
     """What a replay begins with, or goes on with."""
 
     terms: Terms
     statements: Sequence[str]
     """They make the tables that are not there; a replay that goes on makes none."""
-    tables: Mapping[str, Place]
+    tables: Mapping[str, TableName]
     """Source topic to the table that its name leads to now."""
 
 
 class Replays:
     """The table of terms, through one session."""
 
-    def __init__(self, session: Session, ledger: Ledger, ledger_table: Place) -> None:
+    def __init__(self, session: Session, ledger: Ledger, ledger_table: TableName) -> None:
         self._session, self._ledger = session, ledger
         self._own = OwnTable(session, beside(ledger_table), _TABLE)
 
@@ -73,7 +73,7 @@ class Replays:
             where = str(self._own.place)
             raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
 
-    def agree(self, replay_id: str, begun: Beginning) -> Sequence[Note]:
+    def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:
         """Write the terms, and make what is to be made, in one transaction; or refuse other terms."""
         with self._session.transaction():
             self._session.run(
@@ -95,7 +95,7 @@ class Replays:
         abort_point("postgres.terms.committed")
         return (without_terms(replay_id),) if is_old else ()
 
-    def _now(self, begun: Beginning, topics: Iterable[str]) -> Terms:
+    def _now(self, begun: SavedTerms, topics: Iterable[str]) -> Terms:
         """The terms, with the tables of some topics as they are now."""
         tables = {topic: begun.tables[topic] for topic in topics if topic in begun.tables}
         return replace(begun.terms, places=places(self._session, tables))
@@ -112,7 +112,7 @@ class Replays:
             self._session.run(statement, (replay_id, whole.as_json()))
 
 
-def places(session: Session, tables: Mapping[str, Place]) -> dict[str, Whereto]:
+def places(session: Session, tables: Mapping[str, TableName]) -> dict[str, Whereto]:
     """What the tables are now; one that is not there has no oid."""
     found: dict[str, Whereto] = {}
     for topic, table in tables.items():
@@ -126,7 +126,7 @@ def places(session: Session, tables: Mapping[str, Place]) -> dict[str, Whereto]:
     return found
 
 
-def whereto(table: Place, oid: int | None) -> Whereto:
+def whereto(table: TableName, oid: int | None) -> Whereto:
     """A table as terms have it."""
     return Whereto(f"table {table}", "" if oid is None else f"oid {oid}")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from playhead.postgres.merge_sql import EXPECTED, Merge, literal, named
+from playhead.postgres.merge_sql import EXPECTED, MergeSql, literal, named
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
 from playhead.postgres.rows.column_types import INTEGERS
 from playhead.postgres.rows.decode import ORDER
@@ -19,7 +19,7 @@ _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAY
 _LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
-def make_wanted(merge: Merge, fields: Sequence[Field], *, is_update: bool) -> str:
+def make_wanted(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
     """All expected rows of a slice, in `WANTED`: what is known of each, and in which layer it comes.
 
     Rows of one key that name other columns than the one before are in a later layer.
@@ -43,7 +43,7 @@ def _listed(key: Sequence[str]) -> str:
     return ", ".join(map(named, key))
 
 
-def _bits(merge: Merge, fields: Sequence[Field], *, is_update: bool) -> str:
+def _bits(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
     """One bit for each column: whether it is known what it holds."""
     if not merge.forms:
         known = bit_text(named_columns(merge, fields, None, is_update=is_update))
@@ -63,7 +63,7 @@ def _bits(merge: Merge, fields: Sequence[Field], *, is_update: bool) -> str:
 
 
 def named_columns(
-    merge: Merge, fields: Sequence[Field], form: int | None, *, is_update: bool
+    merge: MergeSql, fields: Sequence[Field], form: int | None, *, is_update: bool
 ) -> list[bool]:
     """What rows of a form say themselves, or what nothing else can have filled."""
     given = merge.fields if form is None else merge.forms[form]

@@ -15,17 +15,17 @@ from playhead.postgres.compare_appended import AppendedRows
 from playhead.postgres.compare_rows import Judgement
 from playhead.postgres.errors import UNIQUE_VIOLATION, DataError, StatementRefused
 from playhead.postgres.final_rows import FinalRows
-from playhead.postgres.find_missing import Absence
+from playhead.postgres.find_missing import MissingRows
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.open_table import OpenTable, copied
 from playhead.postgres.rows.decode import Decoded
-from playhead.postgres.session import Place as TablePlace
 from playhead.postgres.session import Session
+from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.stage.stage import Stage
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place
-from playhead.target import Findings, at_once
+from playhead.source import TopicPartition
+from playhead.target import SliceComparison, at_once
 
 # After so many slices in which nothing collided, the direct way is tried again.
 _CLEAN_ENOUGH = 8
@@ -34,7 +34,7 @@ _MOST_REFUSED = 10_000
 
 
 @dataclass(slots=True)
-class Course:
+class WritePath:
     """Which way the next slices of a table go."""
 
     staged_left: int = 0
@@ -74,17 +74,17 @@ class PostgresWriter:
     ) -> None:
         self._session, self._ledger, self._replay_id = session, ledger, replay_id
         self._table_of, self._known_by = table_of, known_by
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, WritePath] = {}
         self._compared: dict[TablePlace, FinalRows | AppendedRows] = {}
 
-    def expect(self, _place: Place, /) -> Callable[[], None]:
+    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice
         whole = gathered(slice_, records)
         table = self._table_of(slice_.topic)
-        course = self._courses.setdefault(slice_.topic, Course())
+        course = self._courses.setdefault(slice_.topic, WritePath())
         decoded = table.decode(whole, account)
         if table.latest is not None:
             table.latest.make()
@@ -103,11 +103,11 @@ class PostgresWriter:
         else:
             course.was_clean()
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings | None:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table = self._table_of(entry.slice.topic)
         whole = gathered(entry.slice, records)
         if self._known_by:
-            return Absence(self._session, table, self._known_by, entry).findings(whole)
+            return MissingRows(self._session, table, self._known_by, entry).findings(whole)
         if not needs_all_slices(table):
             by = rows_by(table)
             comparison = Comparison(self._session, self._ledger, self._replay_id, table, by, entry)
@@ -119,8 +119,8 @@ class PostgresWriter:
         rows.add(entry, whole)
         return None
 
-    def conclude(self) -> Sequence[Findings]:
-        found: list[Findings] = []
+    def conclude(self) -> Sequence[SliceComparison]:
+        found: list[SliceComparison] = []
         for rows in self._compared.values():
             if isinstance(rows, FinalRows):
                 rows_found = Judgement(self._session, self._ledger, self._replay_id, rows)
@@ -145,7 +145,12 @@ class PostgresWriter:
         return True
 
     def _by_stage(
-        self, table: OpenTable, decoded: Decoded, whole: Records, account: Account, course: Course
+        self,
+        table: OpenTable,
+        decoded: Decoded,
+        whole: Records,
+        account: Account,
+        course: WritePath,
     ) -> dict[str, Any]:
         merge = table.merge(decoded)
 

@@ -14,7 +14,7 @@ from playhead.errors import UsageError
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.assemble import Ends, as_source, ends, guards, refuse_idle_rules
+from playhead.replay.assemble import Wiring, as_source, ends, guards, refuse_idle_rules
 from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
@@ -77,7 +77,7 @@ class Planned:
     _agreed: Plan | None = field(default=None, init=False)
 
     @cached_property
-    def ends(self) -> Ends:
+    def ends(self) -> Wiring:
         """Source and target, made once: to plan, to run and to verify."""
         return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
 

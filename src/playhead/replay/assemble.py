@@ -14,7 +14,7 @@ from playhead.request import ReplaySpec, Request, TrafficRules
 from playhead.source import Pinned, Source, SourceFacts
 from playhead.systems import MakesSource, MakesTarget, ours
 from playhead.target import LiveTarget, Target
-from playhead.task.job import Graveyard
+from playhead.task.job import DeadLetters
 
 _UNSAID = (None, False, (), "auto")
 _RULES_OF = (
@@ -24,16 +24,16 @@ _RULES_OF = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class Wiring:
     """Both ends of a replay, where its dead letters go, and what makes its values readable."""
 
     source: Source
     target: Target
-    graveyard: Graveyard | None
+    graveyard: DeadLetters | None
     decoding: Decoding | None = None
 
 
-def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Ends:
+def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Wiring:
     """Descriptions only: nothing is connected yet. A live pipeline has no end."""
     spec = request.spec
     _refuse_itself(spec, configuration)
@@ -43,7 +43,7 @@ def ends(request: Request, configuration: Configuration, *, is_endless: bool = F
     if is_endless and isinstance(target, LiveTarget):
         target = target.for_live()
     graveyard = _graveyard(spec, configuration)
-    return Ends(source, target, graveyard, decoding_of(spec, configuration))
+    return Wiring(source, target, graveyard, decoding_of(spec, configuration))
 
 
 def _refuse_itself(spec: ReplaySpec, configuration: Configuration) -> None:
@@ -169,11 +169,11 @@ def letters_end(spec: ReplaySpec) -> Endpoint | None:
     return replace(found, address=beside.address, context=beside.context)
 
 
-def _graveyard(spec: ReplaySpec, configuration: Configuration) -> Graveyard | None:
+def _graveyard(spec: ReplaySpec, configuration: Configuration) -> DeadLetters | None:
     end = letters_end(spec)
     if end is None:
         return None
-    from playhead.kafka.write.dead_letters import Graveyard as KafkaGraveyard
+    from playhead.kafka.write.dead_letters import DeadLetterTopic as KafkaGraveyard
 
     return KafkaGraveyard(connection_of(end, configuration), end.name)
 

@@ -12,7 +12,7 @@ from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.replay.assemble import Ends, expecting
+from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.lanes import lanes_of
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import (
@@ -23,7 +23,7 @@ from playhead.replay.verify import (
     parts,
     slots_of,
 )
-from playhead.source import Place, Reader, Source
+from playhead.source import Reader, Source, TopicPartition
 from playhead.target import Difference
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
@@ -54,7 +54,7 @@ class _Sum:
 # --- tables: the target itself compares
 
 
-def against_table(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
+def against_table(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Row by row, by the rows' key or place. Rows that no record of the span accounts for are not looked for."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
     pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
@@ -80,7 +80,7 @@ def _pieces(slice_: Slice) -> Iterator[Slice]:
 def against_archive(plan: Plan, source: Source, archive: Source) -> Verification:
     """Record by record, each at its own offset."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
-    pairs: dict[Place, _Pair] = {}
+    pairs: dict[TopicPartition, _Pair] = {}
     held = archive.bounds()
     with expecting(source, plan.source).open() as reader, archive.open() as other:
         for each in plan.partitions:
@@ -126,7 +126,7 @@ class _Pair:
                 place = (piece.topic, piece.partition)
                 self.differences.append(Difference(kind, *place, offset, text))  # type: ignore[arg-type]
 
-    def check(self, place: Place) -> PartitionCheck:
+    def check(self, place: TopicPartition) -> PartitionCheck:
         agree = self.expected == self.found and not self.different
         counts = (self.expected.count, self.found.count, self.different)
         return PartitionCheck(*place, 1, *counts, agree, self.same)
@@ -140,7 +140,7 @@ def _by_offset(reader: Reader, filter_: Filter, slice_: Slice | None) -> dict[in
     }
 
 
-def _within(slice_: Slice, held: Mapping[Place, object]) -> Slice | None:
+def _within(slice_: Slice, held: Mapping[TopicPartition, object]) -> Slice | None:
     bounds = held.get((slice_.topic, slice_.partition))
     start = max(slice_.from_offset, getattr(bounds, "earliest", 0))
     end = min(slice_.to_offset, getattr(bounds, "stable_end", 0))

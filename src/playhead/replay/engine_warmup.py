@@ -56,7 +56,7 @@ def train(memory: str = DEFAULT_MEMORY) -> jvm_cache.Cache | None:
     return cache if cache.is_there() else None
 
 
-def _run_training(blueprint: jvm.Blueprint, cache: jvm_cache.Cache, made: Path) -> list[str]:
+def _run_training(blueprint: jvm.JvmCommand, cache: jvm_cache.Cache, made: Path) -> list[str]:
     trained_on = ["arrow"]
     with started_for_training(blueprint, cache.training_options(made)) as spark:
         _arrow_to_python(spark.range(_RECORDS).selectExpr("cast(id as string) AS value"))

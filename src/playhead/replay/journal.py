@@ -91,7 +91,7 @@ class JournalDamaged(PlayheadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JournalEntry:
     """One replay as the journal has it."""
 
     replay_id: str
@@ -196,13 +196,13 @@ class Journal:
         totals = (json.loads(row["proof"]) if row["proof"] else {}).get("totals", {})
         return int(totals.get("planned", 0)) - int(totals.get("missing", 0))
 
-    def get(self, replay_id: str) -> Run | None:
+    def get(self, replay_id: str) -> JournalEntry | None:
         """A replay by its whole id."""
         with self._opened() as connection:
             row = connection.execute("SELECT * FROM replays WHERE id = ?", (replay_id,)).fetchone()
         return self._run(row) if row is not None else None
 
-    def find(self, beginning: str) -> Run:
+    def find(self, beginning: str) -> JournalEntry:
         """The one replay whose id is, or begins with, what was typed."""
         whole = self.get(beginning)
         if whole is not None:
@@ -217,7 +217,7 @@ class Journal:
             raise UnknownReplay(beginning, candidates=found)
         return run
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[JournalEntry]:
         """All of them, the latest first."""
         with self._opened() as connection:
             rows = connection.execute(
@@ -225,11 +225,11 @@ class Journal:
             ).fetchall()
         return [self._run(row) for row in rows]
 
-    def _run(self, row: sqlite3.Row) -> Run:
+    def _run(self, row: sqlite3.Row) -> JournalEntry:
         state = row["state"]
         if state == RUNNING and not self.is_held(row["id"]):
             state = STOPPED  # its process died and could not say so
-        return Run(
+        return JournalEntry(
             row["id"],
             row["made_at_ms"],
             state,

@@ -8,8 +8,8 @@ from operator import not_
 from playhead.pace import Share, Silence, horizon_of, silences_of
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.source import Place, Reader, Source
-from playhead.task.job import Lane
+from playhead.source import Reader, Source, TopicPartition
+from playhead.task.job import PartitionWork
 from playhead.task.slicer import KEPT, Filter
 
 _LEAST_SPLIT = 50_000
@@ -20,7 +20,7 @@ _HEAD = _TAIL = 200
 _NEVER = 1 << 62
 
 
-def lanes_of(slices: Sequence[Slice]) -> list[Lane]:
+def lanes_of(slices: Sequence[Slice]) -> list[PartitionWork]:
     """The slices of each partition, in order."""
     lanes: dict[tuple[str, int], list[Slice]] = {}
     for slice_ in sorted(slices):
@@ -28,14 +28,14 @@ def lanes_of(slices: Sequence[Slice]) -> list[Lane]:
     return [tuple(lane) for lane in lanes.values()]
 
 
-def split(lanes: Sequence[Lane], slots: int) -> list[Lane]:
+def split(lanes: Sequence[PartitionWork], slots: int) -> list[PartitionWork]:
     """Lanes that are longer than a slot's part of the whole in several pieces."""
     total = sum(len(slice_) for lane in lanes for slice_ in lane)
     piece = max(_LEAST_SPLIT, -(-total // max(slots, 1)))
     return [part for lane in lanes for part in _pieces(lane, piece)]
 
 
-def _pieces(lane: Lane, piece: int) -> Iterator[Lane]:
+def _pieces(lane: PartitionWork, piece: int) -> Iterator[PartitionWork]:
     """The lane's offsets, so many at a time; of one length, so that no slot gets a small rest."""
     total = sum(map(len, lane))
     most = -(-total // -(-total // piece))
@@ -55,10 +55,10 @@ def _pieces(lane: Lane, piece: int) -> Iterator[Lane]:
         yield tuple(part)
 
 
-def shared_out(lanes: Sequence[Lane], tasks: int) -> tuple[tuple[Lane, ...], ...]:
+def shared_out(lanes: Sequence[PartitionWork], tasks: int) -> tuple[tuple[PartitionWork, ...], ...]:
     """Lanes given to tasks, the longest first and each to the one with the least to do."""
     loads = [0] * min(max(tasks, 1), len(lanes))
-    works: list[list[Lane]] = [[] for _ in loads]
+    works: list[list[PartitionWork]] = [[] for _ in loads]
     for lane in sorted(lanes, key=lambda lane: -sum(map(len, lane))):
         index = loads.index(min(loads))
         works[index].append(lane)
@@ -67,9 +67,9 @@ def shared_out(lanes: Sequence[Lane], tasks: int) -> tuple[tuple[Lane, ...], ...
     return tuple(tuple(sorted(work)) for work in works)
 
 
-def shares_of(left: Sequence[Slice]) -> dict[Place, Share]:
+def shares_of(left: Sequence[Slice]) -> dict[TopicPartition, Share]:
     """What each partition gets of a rate: by its planned offsets, so that all end together."""
-    planned: dict[Place, int] = {}
+    planned: dict[TopicPartition, int] = {}
     for slice_ in sorted(left):
         place = (slice_.topic, slice_.partition)
         planned[place] = planned.get(place, 0) + len(slice_)
@@ -103,7 +103,7 @@ def _ends(heads: Sequence[list[int]], tails: Sequence[list[int]], most_ms: int) 
     return firsts + [max(held) for held in known[len(heads) :] if held]
 
 
-def _tail(reader: Reader, filter_: Filter, lane: Lane, end: int) -> Iterator[int]:
+def _tail(reader: Reader, filter_: Filter, lane: PartitionWork, end: int) -> Iterator[int]:
     """Times before the span's end. What stands last may be a transaction's marker, or out of order."""
     before = [slice_ for slice_ in lane if slice_.from_offset < end]
     if before:
@@ -147,7 +147,7 @@ class _Known:
     def offsets(self, instant_ms: int) -> list[int]:
         """The first offset of each partition that is not before the instant."""
         if instant_ms not in self._answers:
-            found: Mapping[Place, int] = self._source.offsets_at(instant_ms)
+            found: Mapping[TopicPartition, int] = self._source.offsets_at(instant_ms)
             self._answers[instant_ms] = [found[place] for place in sorted(found)]
         return self._answers[instant_ms]
 

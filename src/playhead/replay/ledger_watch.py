@@ -13,7 +13,7 @@ from playhead.target import Target
 _CLOSED_WITHIN_S = 1.0
 
 
-class Looks:
+class LedgerWatcher:
     """What a thread of its own has seen of the ledger.
 
     A look may hang for as long as a connection does that nobody answers. The thread that tells

@@ -16,7 +16,7 @@ from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.replay.journal import Journal
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 STARTING, RUNNING, WAITING, DROPPING, STOPPED, FAILED, DONE = (
     "starting",
@@ -91,7 +91,7 @@ class Pipeline:
     """Where it began in each partition: what counts until the ledger has something of it."""
     servers: Mapping[str, str] = field(default_factory=dict)
 
-    def start(self, place: Place) -> int | None:
+    def start(self, place: TopicPartition) -> int | None:
         return self.starts.get(place[0], {}).get(str(place[1]))
 
     def differs(self, other: "Pipeline") -> tuple[str, str, str] | None:

@@ -8,7 +8,7 @@ from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import TimestampType
 from playhead.records import Records
-from playhead.source import Place, SourceFacts
+from playhead.source import SourceFacts, TopicPartition
 from playhead.span import Resolved
 
 OPEN_TRANSACTION = "open-transaction"
@@ -67,7 +67,7 @@ def expired(
     """The span begins before what the log still has."""
     if resolved.from_ms is None:
         return []
-    first_ms: dict[Place, int] = {}
+    first_ms: dict[TopicPartition, int] = {}
     for records in samples:
         first_ms.setdefault((records.topic, records.partition), records.timestamps_ms[0])
     gone = [
@@ -101,7 +101,7 @@ def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
     return notes
 
 
-def future(found: Sequence[tuple[Place, int, int]]) -> list[Note]:
+def future(found: Sequence[tuple[TopicPartition, int, int]]) -> list[Note]:
     """Records whose times lie in the future, which would hold back their partition until then."""
     notes = []
     for (topic, partition), offset, time_ms in found[:_MOST_SAID]:

@@ -14,13 +14,13 @@ from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import TimestampType
 from playhead.records import Records
 from playhead.replay import samples as sampling
-from playhead.replay.assemble import Ends
+from playhead.replay.assemble import Wiring
 from playhead.replay.decode import sampled
 from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
 from playhead.request import Request
-from playhead.source import Bounds, Place, Source, SourceFacts, TopicFacts
+from playhead.source import Bounds, Source, SourceFacts, TopicFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved
-from playhead.target import Look
+from playhead.target import InspectRequest
 from playhead.task.slicer import Filter
 from playhead.time_span import time_span
 
@@ -39,7 +39,7 @@ class Planner:
     """What making a plan needs beside the request; `now_ns` is the run's one reading of the clock."""
 
     request: Request
-    ends: Ends
+    ends: Wiring
     now_ns: int
     timezone: str = "UTC"
     transformed: Transformed | None = None
@@ -156,7 +156,7 @@ def _first_and_last(records: Records) -> Records:
 
 def freeze(
     source: Source,
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     resolved: Resolved,
     request: Request,
     topics: Mapping[str, TopicFacts],
@@ -179,11 +179,13 @@ def freeze(
     ), found.notes
 
 
-def _partition(place: Place, held: Bounds, offsets: tuple[int, int, int]) -> PartitionPlan:
+def _partition(place: TopicPartition, held: Bounds, offsets: tuple[int, int, int]) -> PartitionPlan:
     return PartitionPlan(*place, *offsets, held.earliest, held.stable_end, held.high_watermark)
 
 
-def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[PartitionPlan, ...]:
+def _by_offsets(
+    bounds: Mapping[TopicPartition, Bounds], resolved: Resolved
+) -> tuple[PartitionPlan, ...]:
     topics = sorted({topic for topic, _ in bounds})
     planned: list[PartitionPlan] = []
     for asked in resolved.offsets:
@@ -206,7 +208,7 @@ def _by_offsets(bounds: Mapping[Place, Bounds], resolved: Resolved) -> tuple[Par
     return tuple(sorted(planned, key=lambda each: (each.place, each.from_offset)))
 
 
-def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
+def _not_held(asked: OffsetSpan, place: TopicPartition, held: Bounds) -> Refused:
     name = f"{place[0]}:{place[1]}"
     first, last = asked.from_offset, asked.to_offset
     start = max(held.earliest if first is None else first, held.earliest)
@@ -225,10 +227,10 @@ def _not_held(asked: OffsetSpan, place: Place, held: Bounds) -> Refused:
 
 def _look(
     facts: SourceFacts,
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     arriving: Sequence[Records],
     kinds: Mapping[str, Kinds],
-) -> Look:
+) -> InspectRequest:
     partitions: dict[str, int] = {}
     for topic, _ in bounds:
         partitions[topic] = partitions.get(topic, 0) + 1
@@ -238,7 +240,7 @@ def _look(
         for time, kind in zip(records.timestamps_ms, records.timestamp_types, strict=True)
         if kind != TimestampType.NONE.value
     ]
-    return Look(facts, partitions, arriving, min(times, default=None), kinds)
+    return InspectRequest(facts, partitions, arriving, min(times, default=None), kinds)
 
 
 def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) -> None:

@@ -19,16 +19,16 @@ from playhead.pace import ScheduleError, horizon_of
 from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
-from playhead.replay.assemble import Ends, expecting
+from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.guards import LedgerForgot, refuse_another_target, refuse_what_is_gone
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
-from playhead.replay.ledger_watch import Looks
+from playhead.replay.ledger_watch import LedgerWatcher
 from playhead.source import Source
 from playhead.task.commit_order import refuse_broken_order
-from playhead.task.job import Job, Lane, Pacing
+from playhead.task.job import Job, Pacing, PartitionWork
 from playhead.task.slicer import Filter, Limits
-from playhead.task.start_barrier import Meeting
+from playhead.task.start_barrier import StartBarrier
 
 SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
 _LOOK_EVERY_S = 0.1
@@ -82,7 +82,7 @@ class Runner:
     """One run of a plan in this process."""
 
     plan: Plan
-    ends: Ends
+    ends: Wiring
     journal: Journal
     run_job: RunJob
     """Does a job's works on the engine, which it starts when it is first called."""
@@ -135,7 +135,7 @@ class Runner:
 
     def _until_done(self) -> Sequence[Entry]:
         """Job after job; a server that is away is waited for as long as there is progress."""
-        patience = _Patience(self.patience_s)
+        patience = _Backoff(self.patience_s)
         is_first, away = True, ""
         while True:
             try:
@@ -179,7 +179,7 @@ class Runner:
         """Planned offsets that are not left."""
         return self.plan.planned - sum(map(len, left))
 
-    def _wait(self, patience: "_Patience", away: str) -> None:
+    def _wait(self, patience: "_Backoff", away: str) -> None:
         if patience.is_over:
             # The last job may well have got on before something was away for it.
             with suppress(Unavailable):
@@ -215,7 +215,7 @@ class Runner:
         return next((report["away"] for report in reports if report["away"]), None)
 
     @contextmanager
-    def _met(self, left: Sequence[Slice]) -> Iterator[Meeting | None]:
+    def _met(self, left: Sequence[Slice]) -> Iterator[StartBarrier | None]:
         """Where the lanes of a paced job meet, if they all can see it."""
         if self.plan.request.spec.pace.is_max or not self.tasks_see_files:
             yield None
@@ -225,9 +225,9 @@ class Runner:
         for left_behind in around.glob(f"{prefix}*"):  # by a run that was killed
             shutil.rmtree(left_behind, ignore_errors=True)
         with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
-            yield Meeting(Path(folder), len(lanes_of(left)))
+            yield StartBarrier(Path(folder), len(lanes_of(left)))
 
-    def _job(self, left: list[Slice], meeting: Meeting | None) -> Job:
+    def _job(self, left: list[Slice], meeting: StartBarrier | None) -> Job:
         lanes = lanes_of(left)
         pacing = None
         if not self.plan.request.spec.pace.is_max:
@@ -259,7 +259,7 @@ class Runner:
         """Whether each partition needs one writer; dead letters lie in a topic, whatever the target is."""
         return self.ends.target.is_ordered or self.ends.graveyard is not None
 
-    def _paced_works(self, lanes: list[Lane]) -> tuple[tuple[Lane, ...], ...]:
+    def _paced_works(self, lanes: list[PartitionWork]) -> tuple[tuple[PartitionWork, ...], ...]:
         """Works that all play at once. What comes out of a transform comes lane after lane."""
         slots = self.paced_slots()
         request = self.plan.request
@@ -269,7 +269,7 @@ class Runner:
             raise TooFewSlots(request.pace, partitions=len(lanes), slots=slots)
         return shared_out(lanes, len(lanes))
 
-    def _pacing(self, left: list[Slice], meeting: Meeting | None) -> Pacing:
+    def _pacing(self, left: list[Slice], meeting: StartBarrier | None) -> Pacing:
         source = self._source()
         times = times_of(source, left, self.plan)
         return Pacing(
@@ -295,14 +295,14 @@ class Runner:
 
         thread = Thread(target=work, name=f"replay {job.replay_id}", daemon=True)
         thread.start()
-        looks = Looks(self.ends.target, self.plan.replay_id, _PROGRESS_EVERY_S)
+        looks = LedgerWatcher(self.ends.target, self.plan.replay_id, _PROGRESS_EVERY_S)
         with looks.going_on(), self._cancelling_on_the_way_out(thread):
             self._wait_for(thread, looks)
         if failure:
             raise failure[0]
         return outcome[0]
 
-    def _wait_for(self, thread: Thread, looks: Looks) -> None:
+    def _wait_for(self, thread: Thread, looks: LedgerWatcher) -> None:
         while thread.is_alive():
             thread.join(_LOOK_EVERY_S)
             if not self.tasks_see_files:
@@ -344,7 +344,7 @@ class Runner:
 
 
 @dataclass(slots=True)
-class _Patience:
+class _Backoff:
     """How long is waited between jobs as long as nothing gets on."""
 
     most_s: float

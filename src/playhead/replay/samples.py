@@ -8,7 +8,7 @@ from operator import not_
 from playhead.plan import PartitionPlan
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place, Reader, Source
+from playhead.source import Reader, Source, TopicPartition
 from playhead.span import Resolved
 from playhead.task.slicer import Filter
 
@@ -136,7 +136,7 @@ def _joined(one: Records, other: Records) -> Records:
 
 def of_the_future(
     source: Source, partitions: Sequence[PartitionPlan], horizon_ms: int, inside: Filter
-) -> list[tuple[Place, int, int]]:
+) -> list[tuple[TopicPartition, int, int]]:
     """Records of the span from after an instant, the first of each partition: its place, offset and time.
 
     Where there is none from before it, nothing is out of place.

@@ -10,11 +10,11 @@ from playhead.errors import Unavailable
 from playhead.ledger import Entry, remaining
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.replay.assemble import Ends, expecting
+from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.lanes import lanes_of
 from playhead.replay.runner import RunJob
 from playhead.target import Target
-from playhead.task.dead_letter_check import Letters, are_counted
+from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
 
@@ -104,7 +104,7 @@ class Verification:
         }
 
 
-def verify(plan: Plan, ends: Ends, run_job: RunJob, slots: int) -> Verification:
+def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Every committed slice: read again, transformed again, compared; nothing is written."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
@@ -127,7 +127,7 @@ def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
     )
 
 
-def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
+def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:
     slices = sorted({entry.slice for entry in entries})
     return Job(
         plan.replay_id,
@@ -141,7 +141,7 @@ def _job(plan: Plan, ends: Ends, entries: Sequence[Entry], slots: int) -> Job:
     )
 
 
-def _letters(plan: Plan, ends: Ends, entries: Sequence[Entry]) -> Letters | None:
+def _letters(plan: Plan, ends: Wiring, entries: Sequence[Entry]) -> DeadLetterReader | None:
     """The dead letters that the ledger counts, as they lie there now."""
     if ends.graveyard is None or not are_counted(entries):
         return None

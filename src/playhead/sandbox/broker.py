@@ -14,7 +14,7 @@ from playhead.host.folders import opened, read_plain
 from playhead.host.runtimes import Java, find_java
 from playhead.sandbox.folder import (
     LOOPBACK,
-    Memory,
+    SandboxState,
     give,
     hand,
     move_aside,
@@ -71,7 +71,7 @@ class Broker:
         log = self.directory / "server.log"
         return log if log.exists() else self.server.output
 
-    def prepare(self, memory: Memory) -> list[str]:
+    def prepare(self, memory: SandboxState) -> list[str]:
         """Format the log folder if there is none that can be used; says what it found out of order."""
         give(self.directory, self._user)
         data = self.data
@@ -99,7 +99,9 @@ class Broker:
         abort_point("sandbox.broker.started")
         return process
 
-    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes] | None") -> None:
+    def wait_until_ready(
+        self, memory: SandboxState, process: "subprocess.Popen[bytes] | None"
+    ) -> None:
         """Return when metadata is answered by *this* cluster and transactions can begin."""
         await_server(self, process, lambda: _answers(memory))
         _load_coordinators(memory)
@@ -112,7 +114,7 @@ class Broker:
         said = "\n".join(tail(self.log, 200) + tail(self.server.output, 200))
         return "Address already in use" in said or "BindException" in said
 
-    def _configure(self, memory: Memory, data: str, file: Path) -> None:
+    def _configure(self, memory: SandboxState, data: str, file: Path) -> None:
         settings = _settings(memory, data) | self._extra
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         # A listener of the caller's own stands beside ours, in one list with them.
@@ -157,7 +159,7 @@ class Broker:
         return home / "bin" / "java", os.pathsep.join(str(folder / file.name) for file in files)
 
 
-def _settings(memory: Memory, data: str) -> dict[str, object]:
+def _settings(memory: SandboxState, data: str) -> dict[str, object]:
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -196,7 +198,7 @@ def _is_formatted(data: Path, cluster_id: str) -> bool:
     return re.search(rf"^cluster\.id={re.escape(cluster_id)}$", text, re.MULTILINE) is not None
 
 
-def _answers(memory: Memory) -> bool:
+def _answers(memory: SandboxState) -> bool:
     """True when our own cluster answers: the port may have gone to another broker meanwhile."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -207,7 +209,7 @@ def _answers(memory: Memory) -> bool:
     return False
 
 
-def _load_coordinators(memory: Memory) -> None:
+def _load_coordinators(memory: SandboxState) -> None:
     """Have the transaction coordinator loaded, so that nobody's first transaction has to wait for it."""
     from confluent_kafka import KafkaException, Producer
 
@@ -221,7 +223,7 @@ def _load_coordinators(memory: Memory) -> None:
         ) from exc
 
 
-def _client(memory: Memory) -> dict[str, object]:
+def _client(memory: SandboxState) -> dict[str, object]:
     return {
         "bootstrap.servers": f"{LOOPBACK}:{memory.broker_port}",
         "client.id": "playhead-sandbox",

@@ -11,7 +11,7 @@ from playhead.host.folders import opened, read_plain
 from playhead.host.runtimes import find_postgres
 from playhead.sandbox.folder import (
     LOOPBACK,
-    Memory,
+    SandboxState,
     give,
     hand,
     move_aside,
@@ -69,7 +69,7 @@ class Database:
         logs = [file for file in self.directory.glob("log/*.csv") if file.exists()]
         return max([self.server.output, *logs], key=_written_at)
 
-    def prepare(self, memory: Memory) -> list[str]:
+    def prepare(self, memory: SandboxState) -> list[str]:
         """Initialise the data folder if there is none that can be used; says what was out of order."""
         give(self.directory, self._user)
         remarks = []
@@ -81,7 +81,7 @@ class Database:
         self._drop_foreign_lock()
         return remarks
 
-    def start(self, memory: Memory) -> "subprocess.Popen[bytes]":
+    def start(self, memory: SandboxState) -> "subprocess.Popen[bytes]":
         settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
         command = [
             self._program("postgres"),
@@ -94,7 +94,9 @@ class Database:
         abort_point("sandbox.database.started")
         return process
 
-    def wait_until_ready(self, memory: Memory, process: "subprocess.Popen[bytes] | None") -> None:
+    def wait_until_ready(
+        self, memory: SandboxState, process: "subprocess.Popen[bytes] | None"
+    ) -> None:
         """Return when our own database lets us in."""
         await_server(self, process, lambda: _lets_in(memory))
 
@@ -149,14 +151,14 @@ def _written_at(file: Path) -> float:
         return 0.0
 
 
-def database_url(memory: Memory) -> str:
+def database_url(memory: SandboxState) -> str:
     """Where the database is, with its password."""
     return (
         f"postgresql://{USER}:{memory.database_password}@{LOOPBACK}:{memory.database_port}/{NAME}"
     )
 
 
-def _lets_in(memory: Memory) -> bool:
+def _lets_in(memory: SandboxState) -> bool:
     """True when we are let in with our own password; makes our database at its first success."""
     import psycopg
     from psycopg import sql

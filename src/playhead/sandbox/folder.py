@@ -26,7 +26,7 @@ _WAIT_FOR_OTHER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class SandboxState:
     """What a sandbox keeps between runs, so that its addresses and data stay the same."""
 
     cluster_id: str
@@ -210,25 +210,25 @@ def _memory_file(directory: Path) -> Path:
     return directory / "sandbox.json"
 
 
-def recall(directory: Path) -> Memory | None:
+def recall(directory: Path) -> SandboxState | None:
     """What the sandbox of this folder remembers; None when there is none, or its file is torn."""
     try:
-        return Memory(**json.loads(_memory_file(directory).read_text(encoding="utf-8")))
+        return SandboxState(**json.loads(_memory_file(directory).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def remember(directory: Path, memory: Memory) -> None:
+def remember(directory: Path, memory: SandboxState) -> None:
     write_whole(_memory_file(directory), json.dumps(asdict(memory), indent=1) + "\n")
 
 
-def new_memory() -> Memory:
+def new_memory() -> SandboxState:
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # A leading dash would be read as an option by Kafka's format tool.
-    return Memory(cluster_id.replace("-", "x"), secrets.token_urlsafe(12), 0, 0, 0)
+    return SandboxState(cluster_id.replace("-", "x"), secrets.token_urlsafe(12), 0, 0, 0)
 
 
-def with_usable_ports(memory: Memory, *, broker: bool, database: bool) -> Memory:
+def with_usable_ports(memory: SandboxState, *, broker: bool, database: bool) -> SandboxState:
     """The same, with a new port wherever a server is to be started and its old one is taken."""
     taken: set[int] = set()
 

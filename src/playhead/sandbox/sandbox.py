@@ -17,7 +17,7 @@ from playhead.host.runtimes import command_of
 from playhead.sandbox import folder as ground
 from playhead.sandbox.broker import Broker
 from playhead.sandbox.database import Database, database_url
-from playhead.sandbox.folder import LOOPBACK, Memory
+from playhead.sandbox.folder import LOOPBACK, SandboxState
 
 _STARTS = 4
 """How often a server is started when others keep taking the port between our choice and its use."""
@@ -153,12 +153,12 @@ class Sandbox:
 
     def _start_missing(
         self,
-        memory: Memory,
+        memory: SandboxState,
         broker: Broker,
         database: Database,
         started: list[Broker | Database],
         say: Callable[[str], None],
-    ) -> Memory:
+    ) -> SandboxState:
         for attempt in range(1, _STARTS + 1):
             missing = [s for s in (broker, database) if s.server.pid() is None]
             memory = ground.with_usable_ports(
@@ -180,7 +180,7 @@ class Sandbox:
 
     def _start(
         self,
-        memory: Memory,
+        memory: SandboxState,
         servers: tuple[Broker, Database],
         started: list[Broker | Database],
         say: Callable[[str], None],
@@ -198,7 +198,9 @@ class Sandbox:
         for attempt in attempts:
             attempt.result()
 
-    def _begin(self, broker: Broker, database: Database, say: Callable[[str], None]) -> Memory:
+    def _begin(
+        self, broker: Broker, database: Database, say: Callable[[str], None]
+    ) -> SandboxState:
         """A new memory; data that belong to a lost one can only be kept, not opened."""
         self._stop(broker, database)
         for server in (broker, database):
@@ -207,7 +209,7 @@ class Sandbox:
                 say(f"what {server.title} kept belongs to a sandbox.json that is lost: now {aside}")
         return ground.new_memory()
 
-    def _endpoints(self, memory: Memory) -> Endpoints:
+    def _endpoints(self, memory: SandboxState) -> Endpoints:
         return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
 
     def _publish(self, endpoints: Endpoints) -> None:
@@ -241,7 +243,7 @@ class Sandbox:
         )
 
 
-def _bring_up(server: Broker | Database, memory: Memory, say: Callable[[str], None]) -> None:
+def _bring_up(server: Broker | Database, memory: SandboxState, say: Callable[[str], None]) -> None:
     began = time.monotonic()
     server.server.end_strays()
     for remark in server.prepare(memory):

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from playhead.transform.spark_sql import KEYWORDS, Expression
-from playhead.transform.tokens import BadExpression, Kind, Token, nearest
+from playhead.transform.tokens import BadExpression, Token, TokenKind, nearest
 
 ALLOWED = "allowed"
 _LIST = Path(__file__).with_name("functions.txt")
@@ -42,7 +42,7 @@ def sections() -> Mapping[str, frozenset[str]]:
 
 def check_calls(expression: Expression) -> None:
     """Raises for the first thing in an expression that must not be there, as far as words tell."""
-    tokens = [token for token in expression.tokens if token.kind is not Kind.SPACE]
+    tokens = [token for token in expression.tokens if token.kind is not TokenKind.SPACE]
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
@@ -65,7 +65,7 @@ def _refusal(
     if _begins_query(token, before):
         reason = "a query inside an expression: a transform sees one record and no tables"
         return expression.bad(token.start, reason, length=len(token.text))
-    if token.kind is Kind.STRING and before is not None and before.word in _TIMES:
+    if token.kind is TokenKind.STRING and before is not None and before.word in _TIMES:
         return _moving(expression, token) if _is_moving(token) else None
     if not token.name:
         return None
@@ -132,7 +132,7 @@ def compared_literals(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
     """Text literals that stand for a time or a number, because they are compared with one or cast to one."""
     types = {"timestamp": "timestamp", "offset": "bigint", "partition": "bigint"}
     for index, token in enumerate(tokens):
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             column = _compared_with(tokens, index)
             if column in types:
                 yield token, types[column]

@@ -56,7 +56,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ArrowRun:
     """Records of a slice, and the verdict on each."""
 
     records: Records
@@ -141,7 +141,7 @@ def _headers_from(column: Any) -> list[Headers]:
     return [tuple(pairs[start - first : stop - first]) for start, stop in pairwise(offsets)]
 
 
-def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
+def read(rows: pa.RecordBatch) -> Iterator[Begin | End | ArrowRun]:
     """What `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
     columns = _columns(rows)
     is_control = [
@@ -159,7 +159,7 @@ def read(rows: pa.RecordBatch) -> Iterator[Begin | End | Run]:
         start = stop
 
 
-def runs(rows: pa.RecordBatch) -> Iterator[Run]:
+def runs(rows: pa.RecordBatch) -> Iterator[ArrowRun]:
     """The records of rows in which there is no control, partition by partition as they come."""
     columns = _columns(rows)
     start = 0
@@ -185,7 +185,7 @@ def _control_at(columns: dict[str, list[Any]], index: int) -> Begin | End:
     return End(number)
 
 
-def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
+def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> ArrowRun:
     cut = {name: values[start:stop] for name, values in columns.items()}
     records = Records(
         cut["topic"][0],
@@ -210,7 +210,7 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> Run:
     for index, offset in enumerate(records.offsets) if records.undecoded else ():
         if offset in records.undecoded:
             verdicts[index] = KEPT
-    return Run(records, verdicts)
+    return ArrowRun(records, verdicts)
 
 
 def _give_back(

@@ -81,7 +81,7 @@ class EngineDidNotStart(PlayheadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class JvmCommand:
     """All that decides how the JVM starts; equal but for memory, they can share a start-up cache."""
 
     java: Java
@@ -121,7 +121,7 @@ class Gateway:
         self.folder.remove()
 
 
-def blueprint_for(memory: str) -> Blueprint:
+def blueprint_for(memory: str) -> JvmCommand:
     """What a JVM with this much heap is started from on this machine."""
     java, spark_home = find_java(), find_spark_home()
     own = (jar for jar in sorted(spark_home.glob("jars/*.jar")) if _LEFT_OUT not in jar.name)
@@ -130,7 +130,7 @@ def blueprint_for(memory: str) -> Blueprint:
         options.append(_UNSAFE_ALLOWED)
     if java.feature_release <= _ACTION_UNTIL:
         options.append(_ACTION_OPENED)
-    return Blueprint(java, spark_home, (*own, *jars.ensure("engine")), tuple(options), memory)
+    return JvmCommand(java, spark_home, (*own, *jars.ensure("engine")), tuple(options), memory)
 
 
 _living: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
@@ -151,7 +151,7 @@ def kill_all(*, for_good: bool) -> bool:
 
 
 def launch(
-    blueprint: Blueprint, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
+    blueprint: JvmCommand, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
 ) -> "Launch":
     """Start a JVM; it is booting while the caller does something useful, see `Launch.wait`."""
     log = _new_log()
@@ -226,7 +226,7 @@ def _end_booting(process: "subprocess.Popen[bytes]", folder: EngineFolder) -> No
     folder.remove()
 
 
-def _command(blueprint: Blueprint, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _command(blueprint: JvmCommand, conf: Mapping[str, str], options: Sequence[str]) -> list[str]:
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     class_path = [*_conf_dirs(blueprint.spark_home), *(str(jar) for jar in blueprint.class_path)]
     return [
@@ -250,7 +250,7 @@ def _conf_dirs(spark_home: Path) -> list[str]:
     return [folder for folder in [own, *named] if folder and Path(folder).is_dir()]
 
 
-def _environment(blueprint: Blueprint, info: Path) -> dict[str, str]:
+def _environment(blueprint: JvmCommand, info: Path) -> dict[str, str]:
     # Not SPARK_HOME: with it, Spark has every worker read PySpark from a zip file, and compile it anew.
     own = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"}
     return own | {

@@ -16,7 +16,7 @@ from pathlib import Path
 from playhead.host import paths, private_files
 from playhead.host.detached import Detached
 from playhead.host.runtimes import AOT_JAVA, command_of
-from playhead.spark.jvm import Blueprint
+from playhead.spark.jvm import JvmCommand
 
 SWITCH = "PLAYHEAD_AOT_CACHE"
 """Environment variable: `off` neither uses nor makes a cache, `use` never makes one."""
@@ -50,15 +50,15 @@ class Cache:
         note = self.read_note()
         return note is not None and self.file.exists() and self.file.stat().st_size == note.size
 
-    def read_note(self) -> "Note | None":
+    def read_note(self) -> "CacheManifest | None":
         try:
-            return Note(**json.loads(self.note.read_text(encoding="utf-8")))
+            return CacheManifest(**json.loads(self.note.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def adopt(self, made: Path, trained_on: list[str]) -> None:
         """Put a finished cache into its place: the file first, and the note that makes it count."""
-        note = Note(_FORMAT, made.stat().st_size, _crc(made), trained_on)
+        note = CacheManifest(_FORMAT, made.stat().st_size, _crc(made), trained_on)
         self.note.unlink(missing_ok=True)
         made.chmod(0o600)
         made.replace(self.file)
@@ -106,7 +106,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class CacheManifest:
     """What a whole cache looks like, and what it was trained on."""
 
     format: int
@@ -139,7 +139,7 @@ class Check:
         return self._is_whole
 
 
-def cache_for(blueprint: Blueprint) -> Cache | None:
+def cache_for(blueprint: JvmCommand) -> Cache | None:
     """Where the cache of this blueprint belongs; None when Java is too old for one, or it is off."""
     if blueprint.java.feature_release < AOT_JAVA or os.environ.get(SWITCH) == "off":
         return None
@@ -161,7 +161,7 @@ def start_training() -> None:
     Detached([*command_of("playhead.replay.engine_warmup"), "--background"])
 
 
-def _key(blueprint: Blueprint) -> str:
+def _key(blueprint: JvmCommand) -> str:
     """Changes with the runtime, every jar's place, size and time, and the options."""
     digest = hashlib.sha256(f"{_FORMAT} {blueprint.options}".encode())
     for file in (blueprint.java.home / "release", *blueprint.class_path):

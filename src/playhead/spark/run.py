@@ -18,7 +18,7 @@ from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
 from playhead.spark.no_pandas import without_pandas
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.job import Job, Report, play
-from playhead.task.slicer import Drawn
+from playhead.task.slicer import ReadRun
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def _frame(
 ) -> "DataFrame":
     indexes = spark.range(0, len(job.works), 1, len(job.works))
     if transform is None:
-        return indexes.mapInArrow(handover.task(_Player(job)), REPORT)
+        return indexes.mapInArrow(handover.task(_ReplayTask(job)), REPORT)
     from playhead.spark import arrow_rows
     from playhead.spark.transform import apply
 
     schema = arrow_rows.SCHEMA if job.decoding is None else arrow_rows.DECODED_SCHEMA
-    word = _Word(uuid4().hex, handover.folder)
-    read = indexes.mapInArrow(handover.task(_Drawer(job, word)), schema)
-    return apply(read, transform).mapInArrow(handover.task(_Committer(job, word)), REPORT)
+    word = _StopSignal(uuid4().hex, handover.folder)
+    read = indexes.mapInArrow(handover.task(_ReadTask(job, word)), schema)
+    return apply(read, transform).mapInArrow(handover.task(_WriteTask(job, word)), REPORT)
 
 
 def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContextManager[object]:
@@ -87,7 +87,7 @@ def transformed(
             raise failure(exc) from exc
         for part in arrow.to_batches():
             for each in arrow_rows.read(part):
-                if isinstance(each, arrow_rows.Run):
+                if isinstance(each, arrow_rows.ArrowRun):
                     kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
                     drawn.append(each.records.pick(kept))
     return drawn
@@ -127,7 +127,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _StopSignal:
     """What the worker that writes tells the one that reads for it, on the same machine: read no more.
 
     To take no more would not tell it: with the first of two workers still giving, Spark came to no end.
@@ -153,7 +153,7 @@ class _Word:
         return folder / f"playhead-word-{self.name}-{index}"
 
 
-class _Player(Task):
+class _ReplayTask(Task):
     """Reads and writes in one worker: the JVM stands beside the data's way."""
 
     def __init__(self, job: Job) -> None:
@@ -164,10 +164,10 @@ class _Player(Task):
             yield _reported(play(self._job, index))
 
 
-class _Drawer(Task):
+class _ReadTask(Task):
     """Reads slices and gives their records to Spark, each slice between two rows of control."""
 
-    def __init__(self, job: Job, word: _Word) -> None:
+    def __init__(self, job: Job, word: _StopSignal) -> None:
         self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -187,10 +187,10 @@ class _Drawer(Task):
                     yield arrow_rows.end(index, number, is_decoded=is_decoded)
 
 
-class _Committer(Task):
+class _WriteTask(Task):
     """Takes the records that Spark has transformed, and writes them."""
 
-    def __init__(self, job: Job, word: _Word) -> None:
+    def __init__(self, job: Job, word: _StopSignal) -> None:
         self._job, self._word = job, word
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -216,7 +216,7 @@ def _from(stream: Iterator[Any]) -> Any:
 
     has_begun = True
 
-    def draw(slice_: Slice) -> Iterator[Drawn]:
+    def draw(slice_: Slice) -> Iterator[ReadRun]:
         nonlocal has_begun
         if not has_begun and next(stream, None) is None:
             raise Stopped(f"stopped before {slice_}")

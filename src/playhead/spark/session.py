@@ -261,7 +261,7 @@ def _settle(
     booting: jvm.Launch,
     check: jvm_cache.Check | None,
     cache: jvm_cache.Cache | None,
-    blueprint: jvm.Blueprint,
+    blueprint: jvm.JvmCommand,
     settings: dict[str, str],
 ) -> _Engine:
     """The JVM that is booting, or another one without the cache when that is bad."""
@@ -286,7 +286,7 @@ def _warn(text: str) -> None:
 
 
 def _without(
-    cache: jvm_cache.Cache, reason: str, blueprint: jvm.Blueprint, settings: dict[str, str]
+    cache: jvm_cache.Cache, reason: str, blueprint: jvm.JvmCommand, settings: dict[str, str]
 ) -> _Engine:
     gateway = jvm.launch(blueprint, settings).wait()
     # Only now is it known that the cache was to blame, and not whatever would stop any start.
@@ -297,7 +297,7 @@ def _without(
 
 @contextmanager
 def started_for_training(
-    blueprint: jvm.Blueprint, options: Sequence[str]
+    blueprint: jvm.JvmCommand, options: Sequence[str]
 ) -> "Iterator[SparkSession]":
     """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
     settings = engine_settings.settings("playhead start-up cache", engine_settings.LOCAL, ui=False)

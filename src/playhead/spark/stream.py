@@ -12,7 +12,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.decoding import Decoder, Decoding, reading
 from playhead.errors import PlayheadError
 from playhead.record import Slice
-from playhead.source import Place, Source
+from playhead.source import Source, TopicPartition
 from playhead.spark.failures import OUT_OF_REACH, failure
 from playhead.spark.process_habits import for_each_round
 from playhead.spark.run import REPORT, Task
@@ -70,11 +70,11 @@ class RoundUnreadable(PlayheadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
+class StreamSpec:
     """What is read: topics of a cluster, from these offsets on."""
 
     connection: KafkaConnection
-    starts: Mapping[Place, int]
+    starts: Mapping[TopicPartition, int]
     transform: Transform
     trigger_ms: int | None
     """None to end when all is read that was there at the beginning."""
@@ -93,7 +93,7 @@ class Stream:
         self._query: StreamingQuery | None = None
         self._handed = ExitStack()
 
-    def start(self, name: str, tape: Tape, on_round: OnRound) -> None:
+    def start(self, name: str, tape: StreamSpec, on_round: OnRound) -> None:
         """Begin to read; `on_round` is called in a thread of Spark's, and must not raise."""
         shutil.rmtree(self._folder, ignore_errors=True)
         try:
@@ -101,7 +101,7 @@ class Stream:
         except Exception as exc:
             raise failure(exc) from exc
 
-    def _started(self, name: str, tape: Tape, on_round: OnRound) -> "StreamingQuery":
+    def _started(self, name: str, tape: StreamSpec, on_round: OnRound) -> "StreamingQuery":
         from playhead.spark.transform import apply, forgiving
 
         with forgiving(self._spark):
@@ -146,12 +146,12 @@ class Stream:
                 query.stop()
         self._handed.close()
 
-    def ends(self, number: int) -> dict[Place, int]:
+    def ends(self, number: int) -> dict[TopicPartition, int]:
         """Where the round of this number ends, in every partition."""
         return ends_in(self._folder / "offsets" / str(number))
 
 
-def ends_in(file: Path) -> dict[Place, int]:
+def ends_in(file: Path) -> dict[TopicPartition, int]:
     """What Spark wrote down of a round before it began: a version, its settings, and the offsets."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -165,7 +165,7 @@ def ends_in(file: Path) -> dict[Place, int]:
         raise RoundUnreadable(file, reason=str(exc)) from exc
 
 
-def last_ends(folder: Path) -> dict[Place, int] | None:
+def last_ends(folder: Path) -> dict[TopicPartition, int] | None:
     """Where the last round ended that Spark itself took for done; None when it says nothing of it."""
     try:
         done = [int(file.name) for file in (folder / "commits").iterdir() if file.name.isdigit()]
@@ -174,7 +174,7 @@ def last_ends(folder: Path) -> dict[Place, int] | None:
         return None
 
 
-def _options(tape: Tape, handover: Handover) -> dict[str, str]:
+def _options(tape: StreamSpec, handover: Handover) -> dict[str, str]:
     said = handover.kafka(tape.connection.for_java("consumer"))
     client = {f"kafka.{key}": value for key, value in said.items()}
     starts: dict[str, dict[str, int]] = {}
@@ -205,10 +205,12 @@ def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
     """Write what a round holds; of one that is small, all of it in one task and one connection."""
     if round_.is_alone:
         frame = frame.coalesce(1)
-    return _reported(frame, _Committer(round_))
+    return _reported(frame, _WriteTask(round_))
 
 
-def read_round(spark: "SparkSession", round_: Round, source: Source, tape: Tape) -> list[Outcome]:
+def read_round(
+    spark: "SparkSession", round_: Round, source: Source, tape: StreamSpec
+) -> list[Outcome]:
     """Write a round that a reader of our own reads: of records with times that Spark's cannot hold."""
     from playhead.spark import arrow_rows
     from playhead.spark.transform import apply, forgiving
@@ -224,7 +226,7 @@ def read_round(spark: "SparkSession", round_: Round, source: Source, tape: Tape)
 
 def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:
     """Write down that slices hold no record at all, which none of several tasks could know."""
-    return _reported(spark.range(0, 1, 1, 1), _Closer(round_))
+    return _reported(spark.range(0, 1, 1, 1), _EmptySliceTask(round_))
 
 
 def _reported(frame: "DataFrame", task: Task) -> list[Outcome]:
@@ -280,7 +282,7 @@ class _RoundTask(Task):
         self._round = round_
 
 
-class _Committer(_RoundTask):
+class _WriteTask(_RoundTask):
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from playhead.spark import arrow_rows
 
@@ -288,7 +290,7 @@ class _Committer(_RoundTask):
         yield _row(write(self._round, ((each.records, each.verdicts) for each in runs)))
 
 
-class _Closer(_RoundTask):
+class _EmptySliceTask(_RoundTask):
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for _ in parts:
             yield _row(write(self._round, ()))

@@ -9,7 +9,7 @@ from playhead.spark.arrow_rows import RAW
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
 from playhead.transform.spark_sql import Expression
-from playhead.transform.tokens import BadExpression, Kind
+from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def _check_condition(scope: "DataFrame", condition: Expression) -> None:
     if found.typeName() != "boolean":
         hint = "compare it with something, or say ::boolean"
         raise at_all_of(condition, f"found {found.simpleString()}, needed a condition", hint)
-    solid = [token for token in condition.tokens if token.kind is not Kind.SPACE]
+    solid = [token for token in condition.tokens if token.kind is not TokenKind.SPACE]
     literals = list(compared_literals(solid))
     if not literals:
         return

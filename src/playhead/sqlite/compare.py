@@ -10,7 +10,7 @@ from playhead.record import Record
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import named
 from playhead.sqlite.table import REFUSED, Row, Table
-from playhead.target import Difference, Findings
+from playhead.target import Difference, SliceComparison
 
 Kind = Literal["extra", "missing", "changed", "unknown"]
 _SHOWN = 20
@@ -29,7 +29,7 @@ class Comparison:
     missing: list[tuple[int, Row]] = field(default_factory=list)
     same: int = 0
 
-    def findings(self, rows: Iterable[tuple[Record, Row]]) -> Findings:
+    def findings(self, rows: Iterable[tuple[Record, Row]]) -> SliceComparison:
         for record, row in rows:
             self._judge(record, row)
         self._count_extra()
@@ -43,7 +43,7 @@ class Comparison:
             for offset, _ in self.missing:
                 self._differ("missing", offset, "the table has no such row")
         unknown = sum(each.kind == "unknown" for each in self.differences)
-        return Findings(
+        return SliceComparison(
             self.entry.slice,
             len(self.expected) + unknown,
             len(self.found),

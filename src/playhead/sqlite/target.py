@@ -19,7 +19,7 @@ from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, opened, transaction
 from playhead.sqlite.table import Table, creating, new_table, read_table
 from playhead.sqlite.writer import SqliteWriter
-from playhead.target import Inspection, InUse, Look, Target, Writer
+from playhead.target import Inspection, InspectRequest, InUse, Target, Writer
 from playhead.terms import Terms, Whereto, agreed, without_terms
 
 
@@ -56,7 +56,7 @@ class SqliteTarget(Target):
     def identity(self) -> str:
         return f"sqlite:{database_file(self.file)}"
 
-    def inspect(self, look: Look, /) -> Inspection:
+    def inspect(self, look: InspectRequest, /) -> Inspection:
         made: dict[str, Any] = {}
         notes: list[Note] = []
         with self._opened() as connection:

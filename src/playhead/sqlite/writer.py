@@ -7,12 +7,12 @@ from playhead.host.faults import abort_point
 from playhead.ledger import NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.sqlite.compare import Comparison
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Row, Table
-from playhead.target import Findings, Writer, at_once
+from playhead.target import SliceComparison, Writer, at_once
 from playhead.terms import OtherTerms, Whereto, differing_place
 
 
@@ -22,7 +22,7 @@ class SqliteWriter(Writer):
     def __init__(self, ledger: Ledger, look_up: Callable[[str], tuple[Table, Whereto]]) -> None:
         self._ledger, self._look_up = ledger, look_up
 
-    def expect(self, _place: Place, /) -> Callable[[], None]:
+    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
@@ -42,7 +42,7 @@ class SqliteWriter(Writer):
             abort_point("sqlite.entry_written")
         abort_point("sqlite.committed")
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         table, _ = self._look_up(entry.slice.topic)
         rows = _rows(table, Account(entry.slice, ErrorRule("skip")), records)
         return Comparison(self._ledger, table, entry).findings(row for row in rows if row[1])

@@ -22,7 +22,7 @@ from playhead.proof import Proof
 from playhead.replay.api import Planned
 from playhead.replay.journal import DONE as PROVED
 from playhead.standby.history import History, Triggered
-from playhead.standby.runner import Face, NotItsRun, StandbyBusy, new_id, run, zone_of
+from playhead.standby.runner import NotItsRun, RunHooks, StandbyBusy, new_id, run, zone_of
 from playhead.standby.store import Standbys
 from playhead.standby.trigger_file import (
     DONE,
@@ -220,7 +220,9 @@ class Watch:
 
     def _run(self, claim: Claim) -> Proof:
         triggered = _triggered(claim)
-        face = Face(play=self._played, keep_waiting=lambda: not self.is_stopping, warm=self.warm)
+        face = RunHooks(
+            play=self._played, keep_waiting=lambda: not self.is_stopping, warm=self.warm
+        )
         if triggered is not None and triggered.run is not None:
             self.say(f"{claim.shown}: going on with replay {claim.replay_id}")
             name, span = triggered.standby, triggered.span

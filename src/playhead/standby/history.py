@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.grammar.instant import show_ms
-from playhead.replay.journal import Journal, Run
+from playhead.replay.journal import Journal, JournalEntry
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS triggered (
@@ -30,7 +30,7 @@ class Triggered:
     span: str
     at_ms: int
     error: str | None
-    run: Run | None
+    run: JournalEntry | None
     """None as long as there is no plan."""
 
     @property

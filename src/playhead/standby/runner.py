@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
-from playhead.replay.journal import Run
+from playhead.replay.journal import JournalEntry
 from playhead.replay.pipelines import Pipelines
 from playhead.request import Request
 from playhead.secrets import redact
@@ -57,7 +57,7 @@ class NotItsRun(Refused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
+class RunHooks:
     """What whoever triggers a run adds to it: how it is run and agreed to, and how long it waits."""
 
     play: Callable[[Planned], Proof] = Planned.run
@@ -97,14 +97,14 @@ def run(
     *,
     trigger: str = "python",
     replay_id: str | None = None,
-    face: Face | None = None,
+    face: RunHooks | None = None,
 ) -> Proof:
     """Run a standby over a span, with an id and a group of its own; the one call of all triggers.
 
     With the id of an earlier run of it that did not come to its end, that one goes on: its plan counts,
     and not the span.
     """
-    face, replay_id = face or Face(), replay_id or new_id(name)
+    face, replay_id = face or RunHooks(), replay_id or new_id(name)
     history = History()
     if history.get(replay_id) is None:
         Standbys().get(name)  # refused before anybody waits
@@ -149,7 +149,7 @@ def _lock_file(name: str) -> Path:
     return paths.state_dir() / "standby" / f"{name}.lock"
 
 
-def _earlier(history: History, name: str, replay_id: str) -> Run | None:
+def _earlier(history: History, name: str, replay_id: str) -> JournalEntry | None:
     """The run that goes on, if it has a plan already."""
     found = history.get(replay_id)
     if found is None:
@@ -160,7 +160,7 @@ def _earlier(history: History, name: str, replay_id: str) -> Run | None:
     return found
 
 
-def _again(earlier: Run) -> Planned:
+def _again(earlier: JournalEntry) -> Planned:
     share = _share(earlier.plan.request)
     return api.planned(earlier.plan, configuration_of(earlier.servers), share=share)
 

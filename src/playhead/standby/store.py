@@ -152,9 +152,9 @@ class Standby:
 
         A context marked production wants `consent`, as `Planned.run` does.
         """
-        from playhead.standby.runner import Face, run
+        from playhead.standby.runner import RunHooks, run
 
-        face = Face(play=lambda planned: planned.run(consent=consent))
+        face = RunHooks(play=lambda planned: planned.run(consent=consent))
         return run(self.name, span, trigger=trigger, face=face)
 
 

@@ -11,7 +11,7 @@ from playhead.account import Account
 from playhead.errors import Refused
 from playhead.ledger import Entry, remaining
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.target import AlreadyCommitted, OutOfOrder
 
 
@@ -56,7 +56,7 @@ def refuse_broken_order(
     replay_id: str, planned: Iterable[Slice], committed: Sequence[Slice]
 ) -> None:
     """Whether what is left of each partition comes after all that is committed of it."""
-    last: dict[Place, Slice] = {}
+    last: dict[TopicPartition, Slice] = {}
     for slice_ in sorted(committed):
         last[slice_.topic, slice_.partition] = slice_
     for slice_ in remaining(planned, committed):
@@ -67,7 +67,7 @@ def refuse_broken_order(
 
 def follows_in(planned: Iterable[Slice]) -> Callable[[Slice], int | None]:
     """Where the offsets end that a plan has before a slice of it; None before the first."""
-    runs: dict[Place, list[Slice]] = {}
+    runs: dict[TopicPartition, list[Slice]] = {}
     for slice_ in sorted(planned):
         runs.setdefault((slice_.topic, slice_.partition), []).append(slice_)
     starts = {place: [run.from_offset for run in held] for place, held in runs.items()}

@@ -8,13 +8,13 @@ from typing import Protocol
 from playhead.ledger import ALSO_BURIED, Entry
 from playhead.record import Record
 from playhead.records import Records
-from playhead.source import Place
-from playhead.target import Difference, Findings
+from playhead.source import TopicPartition
+from playhead.target import Difference, SliceComparison
 
 _SHOWN = 20
 
 
-class Letters(Protocol):
+class DeadLetterReader(Protocol):
     """The dead letters of one replay, as they lie there now; picklable."""
 
     @property
@@ -27,7 +27,7 @@ class Letters(Protocol):
         """Whether nothing was deleted where they lie."""
         ...
 
-    def of(self, place: Place, /) -> Mapping[int, Sequence[int]]:
+    def of(self, place: TopicPartition, /) -> Mapping[int, Sequence[int]]:
         """By offset of their record, in order, digests of what each letter of it carries."""
         ...
 
@@ -40,7 +40,7 @@ class Letters(Protocol):
 class LetterCheck:
     """The dead letters of one slice against its records, which pass by on their way to be compared."""
 
-    letters: Letters
+    letters: DeadLetterReader
     entry: Entry
     _held: dict[int, Sequence[int]] = field(init=False)
     _right: dict[int, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class LetterCheck:
                     self._right[offset] = self.letters.digest(records.record(index))
             yield records
 
-    def added(self, found: Findings) -> Findings:
+    def added(self, found: SliceComparison) -> SliceComparison:
         """Findings of the slice, with those of its dead letters."""
         missing, lost = self._missing()
         wrong = [*self._wrong(), *self._more()]

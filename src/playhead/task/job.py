@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Any, Protocol
 
 from playhead.absence import MOST_BLANKS, total
-from playhead.account import Account, Bury, ErrorRule
+from playhead.account import Account, ErrorRule, WriteDeadLetters
 from playhead.checksum import differ
 from playhead.decoding import Decoding, reading, without_undecoded
 from playhead.errors import Stopped, Unavailable
@@ -26,14 +26,14 @@ from playhead.note import Note
 from playhead.pace import Pace, ScheduleError, Share, Silence
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import LazyExplainer, Place, Source
-from playhead.target import AlreadyCommitted, Difference, Findings, Target, Writer
+from playhead.source import LazyExplainer, Source, TopicPartition
+from playhead.target import AlreadyCommitted, Difference, SliceComparison, Target, Writer
 from playhead.task.commit_order import follows_in
-from playhead.task.dead_letter_check import LetterCheck, Letters
+from playhead.task.dead_letter_check import DeadLetterReader, LetterCheck
 from playhead.task.malloc import give_back, keep_memory
 from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
-from playhead.task.slicer import Cutter, Drawn, Filter, Limits, Portion
-from playhead.task.start_barrier import Meeting
+from playhead.task.slicer import Cutter, Filter, Limits, OpenSlice, ReadRun
+from playhead.task.start_barrier import StartBarrier
 
 _MEET_WITHIN_NS = 30_000_000_000
 _MEET_EVERY_S = 0.005
@@ -42,22 +42,22 @@ _MEET_EVERY_S = 0.005
 # does of itself takes a fifth of all the time.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
-Lane = tuple[Slice, ...]
+PartitionWork = tuple[Slice, ...]
 """Slices of one partition, in order."""
 
 
-class Graveyard(Protocol):
+class DeadLetters(Protocol):
     """Where dead letters go: a picklable description."""
 
     def inspect(self) -> tuple[Note, ...]:
         """Refuse what cannot keep them, and say what should be known of it; writes nothing."""
         ...
 
-    def open(self, replay_id: str, /) -> AbstractContextManager[Bury]:
+    def open(self, replay_id: str, /) -> AbstractContextManager[WriteDeadLetters]:
         """Connect; what it gives buries a slice's dead letters exactly once."""
         ...
 
-    def letters(self, replay_id: str, /) -> Letters:
+    def letters(self, replay_id: str, /) -> DeadLetterReader:
         """Those of a replay that lie there now."""
         ...
 
@@ -70,11 +70,11 @@ class Pacing:
     start_ns: int
     """By the wall clock: all tasks count from this instant, unless they can meet."""
     first_ms: int | None
-    shares: Mapping[Place, Share] = field(default_factory=dict)
+    shares: Mapping[TopicPartition, Share] = field(default_factory=dict)
     silences: tuple[Silence, ...] = ()
     latest_ms: int | None = None
     """Record times after this one are nobody's to wait for."""
-    meeting: Meeting | None = None
+    meeting: StartBarrier | None = None
     """Where the lanes say that they are ready; None where they see no common folder."""
 
     def start(self, clock: Clock, is_stopped: Callable[[], bool]) -> int | None:
@@ -97,11 +97,11 @@ class Job:
     replay_id: str
     source: Source
     target: Target
-    works: tuple[tuple[Lane, ...], ...]
+    works: tuple[tuple[PartitionWork, ...], ...]
     """For each task its lanes; a paced task plays them side by side."""
     filter: Filter
     rule: ErrorRule = field(default_factory=ErrorRule)
-    graveyard: Graveyard | None = None
+    graveyard: DeadLetters | None = None
     decoding: Decoding | None = None
     """When somebody looks into values: what makes them readable as they are read."""
     pacing: Pacing | None = None
@@ -111,7 +111,7 @@ class Job:
     planned: tuple[Slice, ...] = ()
     """All of the plan, of which the works are what is left: it says what must have been committed before
     a slice, where the target keeps them in order."""
-    letters: Letters | None = None
+    letters: DeadLetterReader | None = None
     """With `compares`: the dead letters of the replay, to be compared as well."""
     compares: Mapping[Slice, Entry] | None = None
     """With these the works are the slices of a ledger, and nothing is written: each is held against
@@ -141,7 +141,7 @@ class Report:
     first_commit_ns: int | None = None
     last_commit_ns: int | None = None
     schedule: ScheduleError = field(default_factory=ScheduleError)
-    findings: list[Findings] = field(default_factory=list)
+    findings: list[SliceComparison] = field(default_factory=list)
     away: str | None = None
     """Why the task gave up for now, when a server was away."""
 
@@ -158,10 +158,10 @@ class Report:
         return document | {"schedule": self.schedule.as_document(), "findings": findings}
 
 
-Draw = Callable[[Slice], Iterable[Drawn]]
+ReadSlice = Callable[[Slice], Iterable[ReadRun]]
 
 
-def play(job: Job, index: int, draw: Draw | None = None) -> list[Report]:
+def play(job: Job, index: int, draw: ReadSlice | None = None) -> list[Report]:
     """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
     lanes = job.works[index]
     keep_memory()
@@ -185,7 +185,7 @@ def seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]:
+def _side_by_side(job: Job, index: int, lanes: tuple[PartitionWork, ...]) -> list[Report]:
     """Paced lanes wait most of the time: a thread for each keeps them aligned in one task.
 
     When one of them cannot go on the others stop too, at their next slice boundary: they would run
@@ -195,7 +195,7 @@ def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]
     failures: list[BaseException] = []
     is_over = Event()
 
-    def run(lane: Lane) -> None:
+    def run(lane: PartitionWork) -> None:
         try:
             reports.append(_play_lanes(job, index, (lane,), None, is_over))
         except BaseException as exc:  # noqa: BLE001  raised again in the task's own thread
@@ -213,7 +213,7 @@ def _side_by_side(job: Job, index: int, lanes: tuple[Lane, ...]) -> list[Report]
 
 
 def _play_lanes(
-    job: Job, index: int, lanes: tuple[Lane, ...], draw: Draw | None, is_over: Event
+    job: Job, index: int, lanes: tuple[PartitionWork, ...], draw: ReadSlice | None, is_over: Event
 ) -> Report:
     report = Report(index, time.time_ns())
     try:
@@ -225,7 +225,7 @@ def _play_lanes(
             writer = stack.enter_context(job.target.open(job.replay_id))
             cutter = Cutter(job.limits, job.filter, _accounts(job, bury))
             explainer = stack.enter_context(closing(LazyExplainer(job.source)))
-            desk = _Desk(job, writer, cutter, explainer, report, is_over)
+            desk = _TaskContext(job, writer, cutter, explainer, report, is_over)
             if job.compares is not None:
                 _compare_lanes(desk, lanes, draw, job.compares)
                 return report
@@ -242,11 +242,11 @@ def _play_lanes(
     return report
 
 
-def _from(read: Callable[[Slice], Iterator[Records]]) -> Draw:
+def _from(read: Callable[[Slice], Iterator[Records]]) -> ReadSlice:
     return lambda slice_: ((records, None) for records in read(slice_))
 
 
-def _accounts(job: Job, bury: Bury | None) -> Callable[[Slice], Account]:
+def _accounts(job: Job, bury: WriteDeadLetters | None) -> Callable[[Slice], Account]:
     follows = follows_in(job.planned)
 
     def account(slice_: Slice) -> Account:
@@ -258,7 +258,7 @@ def _accounts(job: Job, bury: Bury | None) -> Callable[[Slice], Account]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
+class _TaskContext:
     job: Job
     writer: Writer
     cutter: Cutter
@@ -272,7 +272,7 @@ class _Desk:
         return self.is_over.is_set() or self.job.is_stopped()
 
 
-def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
+def _play_lane(desk: _TaskContext, lane: PartitionWork, draw: ReadSlice) -> None:
     place = (lane[0].topic, lane[0].partition)
     pacer = _pacer(desk, place, desk.writer.expect(place))
     for slice_ in lane:
@@ -287,7 +287,9 @@ def _play_lane(desk: _Desk, lane: Lane, draw: Draw) -> None:
                 _commit_all(desk, portions, pacer.release)
 
 
-def _pacer(desk: _Desk, place: Place, wait_for_writer: Callable[[], None]) -> Pacer | None:
+def _pacer(
+    desk: _TaskContext, place: TopicPartition, wait_for_writer: Callable[[], None]
+) -> Pacer | None:
     pacing = desk.job.pacing
     if pacing is None:
         return None
@@ -314,14 +316,16 @@ def _pacer(desk: _Desk, place: Place, wait_for_writer: Callable[[], None]) -> Pa
     )
 
 
-def _staggered_ns(job: Job, place: Place) -> int:
+def _staggered_ns(job: Job, place: TopicPartition) -> int:
     """When a lane commits first, so that not all lanes commit at one moment."""
     places = sorted({(lane[0].topic, lane[0].partition) for work in job.works for lane in work})
     return COMMIT_EVERY_NS * (places.index(place) + 1) // len(places)
 
 
 def _commit_all(
-    desk: _Desk, portions: Iterable[Portion], release: Callable[[Portion], Iterable[Records]]
+    desk: _TaskContext,
+    portions: Iterable[OpenSlice],
+    release: Callable[[OpenSlice], Iterable[Records]],
 ) -> None:
     for portion in portions:
         if desk.is_stopped():
@@ -341,14 +345,17 @@ def explain(account: Account, explainer: LazyExplainer) -> None:
 
 
 def _compare_lanes(
-    desk: _Desk, lanes: Iterable[Lane], draw: Draw, entries: Mapping[Slice, Entry]
+    desk: _TaskContext,
+    lanes: Iterable[PartitionWork],
+    draw: ReadSlice,
+    entries: Mapping[Slice, Entry],
 ) -> None:
     """Slice by slice; what is not said of one at once is said when the writer concludes."""
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     cutter = Cutter(whole, desk.job.filter, lambda slice_: _like(entries[slice_]))
     read: dict[Slice, Account] = {}
     checks: dict[Slice, LetterCheck] = {}
-    said: list[Findings] = []
+    said: list[SliceComparison] = []
     for slice_ in chain.from_iterable(lanes):
         if desk.is_stopped():
             return
@@ -375,7 +382,7 @@ def _like(entry: Entry) -> Account:
     return account
 
 
-def _with_source(found: Findings, entry: Entry, account: Account) -> Findings:
+def _with_source(found: SliceComparison, entry: Entry, account: Account) -> SliceComparison:
     """And whether the source still is what was read; entries of version 1 do not know."""
     texts = []
     if differ(entry.checksum, account.checksum):

@@ -8,7 +8,7 @@ from playhead.host.clock import Clock
 from playhead.pace import Schedule, ScheduleError
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.task.slicer import KEPT, Cutter, Drawn, Filter, Portion
+from playhead.task.slicer import KEPT, Cutter, Filter, OpenSlice, ReadRun
 
 # What is due within so long commits together, at first and then by how long a commit takes. What comes due
 # while one is on its way is late by as long, so commits must be few; and nothing of a slice is seen before
@@ -53,7 +53,9 @@ class Pacer:
     def __post_init__(self) -> None:
         self._length_ns = self.first_commit_ns
 
-    def portions(self, cutter: Cutter, planned: Slice, drawn: Iterable[Drawn]) -> Iterator[Portion]:
+    def portions(
+        self, cutter: Cutter, planned: Slice, drawn: Iterable[ReadRun]
+    ) -> Iterator[OpenSlice]:
         """As the cutter's, but each is given out when its first record is due, and ends soon after."""
         start = planned.from_offset
         for records, given in drawn:
@@ -80,7 +82,7 @@ class Pacer:
             self._began_ns = self.clock.monotonic_ns() - (self.clock.now_ns() - start_ns)
         return self._began_ns is not None
 
-    def release(self, portion: Portion) -> Iterator[Records]:
+    def release(self, portion: OpenSlice) -> Iterator[Records]:
         """The portion's records, each not before it is due, and noted when it is given out."""
         for records in portion.runs:
             due = [self._due_ns.pop(offset) for offset in records.offsets]
@@ -146,7 +148,7 @@ class Pacer:
         return self.clock.monotonic_ns() - (self._began_ns or 0)
 
 
-def ahead(drawn: Iterable[Drawn]) -> Generator[Drawn, None, None]:
+def ahead(drawn: Iterable[ReadRun]) -> Generator[ReadRun, None, None]:
     """The same, with the next run being fetched while one is played; to close it waits for that."""
     runs = iter(drawn)
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as fetching:

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from playhead.account import Account, Bury, DeadLetter, ErrorRule, RecordRefused
+from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.decoding import Decoder, Decoding, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.host.faults import abort_point
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import LazyExplainer, Place, Source
+from playhead.source import LazyExplainer, Source, TopicPartition
 from playhead.target import AlreadyCommitted, InUse, Target, Writer
-from playhead.task.job import Graveyard, explain, seldom_collecting
+from playhead.task.job import DeadLetters, explain, seldom_collecting
 from playhead.task.malloc import keep_memory
 from playhead.task.same_topics import SameTopics
-from playhead.task.slicer import Cutter, Drawn, Filter, Limits, Portion
+from playhead.task.slicer import Cutter, Filter, Limits, OpenSlice, ReadRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Round:
     target: Target
     slices: tuple[Slice, ...]
     rule: ErrorRule = field(default_factory=ErrorRule)
-    graveyard: Graveyard | None = None
+    graveyard: DeadLetters | None = None
     decoding: Decoding | None = None
     limits: Limits = field(default_factory=Limits)
     is_alone: bool = True
@@ -55,7 +55,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RoundWritten:
     """One commit."""
 
     topic: str
@@ -68,7 +68,7 @@ class Written:
     last_ms: int | None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -83,23 +83,25 @@ class Outcome:
     """Why the task gave up for now."""
     is_whole: bool = False
     """Whether all that was drawn is dealt with, to its end."""
-    written: list[Written] = field(default_factory=list)
+    written: list[RoundWritten] = field(default_factory=list)
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> "Outcome":
-        return cls(**{**document, "written": [Written(**each) for each in document["written"]]})
+        return cls(
+            **{**document, "written": [RoundWritten(**each) for each in document["written"]]}
+        )
 
 
 @dataclass(slots=True)
-class _Desk:
+class _OpenWriter:
     """An open target, and where its dead letters go."""
 
     run: tuple[str, str]
     writer: Writer
-    bury: Bury | None
+    bury: WriteDeadLetters | None
     decoder: Decoder | None
     explainer: LazyExplainer
     same: SameTopics
@@ -113,11 +115,11 @@ class _Desk:
             self.stack.close()
 
 
-_kept: _Desk | None = None
+_kept: _OpenWriter | None = None
 """What this process has open from the round before."""
 
 
-def write(round_: Round, drawn: Iterable[Drawn]) -> Outcome:
+def write(round_: Round, drawn: Iterable[ReadRun]) -> Outcome:
     """Commit what is drawn, record runs of one partition after the other, as far as it is due."""
     outcome = Outcome()
     stream = iter(drawn)
@@ -154,7 +156,7 @@ class _Part:
     def __init__(self, round_: Round, outcome: Outcome) -> None:
         self._round, self._outcome = round_, outcome
         self._due = {(each.topic, each.partition): each for each in round_.slices}
-        self._seen: set[Place] = set()
+        self._seen: set[TopicPartition] = set()
         self._cutter = Cutter(round_.limits, Filter(), self._account)
         self._desk = self._usable() or self._opened()
         outcome.desk = self._desk.id
@@ -167,7 +169,7 @@ class _Part:
         # Looked up only now: the connection may be another one than when the account was opened.
         return self._desk.bury(slice_, letters) if self._desk.bury is not None else None
 
-    def _usable(self) -> _Desk | None:
+    def _usable(self) -> _OpenWriter | None:
         kept, round_ = _kept, self._round
         if kept is None or kept.run != (round_.pipeline_id, round_.run):
             return None
@@ -178,7 +180,7 @@ class _Part:
         kept.is_new = False
         return kept
 
-    def _opened(self) -> _Desk:
+    def _opened(self) -> _OpenWriter:
         global _kept  # noqa: PLW0603
         let_go()
         round_ = self._round
@@ -190,11 +192,11 @@ class _Part:
             explainer = stack.enter_context(closing(LazyExplainer(round_.source)))
             same = stack.enter_context(closing(SameTopics(round_.pipeline_id, round_.source)))
             run = round_.pipeline_id, round_.run
-            _kept = _Desk(run, writer, bury, decoder, explainer, same, stack.pop_all())
+            _kept = _OpenWriter(run, writer, bury, decoder, explainer, same, stack.pop_all())
         self._outcome.is_new = True
         return _kept
 
-    def write(self, stream: Iterator[Drawn]) -> None:
+    def write(self, stream: Iterator[ReadRun]) -> None:
         for place, same in groupby(stream, lambda each: (each[0].topic, each[0].partition)):
             slice_ = self._due.pop(place, None)
             if place in self._seen:
@@ -207,12 +209,12 @@ class _Part:
             for slice_ in self._due.values():
                 self._write_slice(slice_, ())
 
-    def _decoded(self, drawn: Iterable[Drawn]) -> Iterator[Drawn]:
+    def _decoded(self, drawn: Iterable[ReadRun]) -> Iterator[ReadRun]:
         for records, verdicts in drawn:
             decoder = self._desk.decoder
             yield (records if decoder is None else decoder.decoded(records)), verdicts
 
-    def _write_slice(self, slice_: Slice, drawn: Iterable[Drawn]) -> None:
+    def _write_slice(self, slice_: Slice, drawn: Iterable[ReadRun]) -> None:
         for portion in self._cutter.portions(slice_, drawn):
             if self._round.is_stopped():
                 raise Stopped(f"stopped before {portion.account.slice}")
@@ -221,7 +223,7 @@ class _Part:
             abort_point("live.committed")
             self._note(portion.account)
 
-    def _commit(self, portion: Portion) -> None:
+    def _commit(self, portion: OpenSlice) -> None:
         """Through a connection that is from an earlier round first, and then through a new one.
 
         A server that was restarted in between, and a table that was altered, are no reason to stop.
@@ -239,7 +241,7 @@ class _Part:
             self._outcome.desk = self._desk.id
             self._desk.writer.commit(portion.account, runs)
 
-    def _read(self, portion: Portion) -> list[Records]:
+    def _read(self, portion: OpenSlice) -> list[Records]:
         """All that was read, and it is certain by now that it was of the topic that we began with."""
         topic = portion.account.slice.topic
         try:
@@ -255,10 +257,10 @@ class _Part:
     def _note(self, account: Account) -> None:
         slice_, kept = account.slice, account.read - account.filtered
         place = slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset
-        self._outcome.written.append(Written(*place, account.read, kept, account.last_ms))
+        self._outcome.written.append(RoundWritten(*place, account.read, kept, account.last_ms))
 
 
-def _from(drawn: Iterable[Drawn], first: int) -> Iterator[Drawn]:
+def _from(drawn: Iterable[ReadRun], first: int) -> Iterator[ReadRun]:
     """Without the records that the ledger has already."""
     for records, verdicts in drawn:
         at = bisect_left(records.offsets, first)

@@ -10,14 +10,14 @@ from playhead.absence import absent_between
 from playhead.account import Account
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 MAX_RECORDS = 200_000
 MAX_BYTES = 64 << 20
 
 # What is kept is the one that is false, so that a run of which all is kept is known by `any`.
 KEPT, FILTERED, OUTSIDE = 0, 1, 2
-Drawn = tuple[Records, Sequence[int] | None]
+ReadRun = tuple[Records, Sequence[int] | None]
 """A run of records as read, and the verdict on each; None when the span is still to be looked at, and
 nothing else decides."""
 
@@ -37,7 +37,7 @@ class Filter:
 
     from_ms: int | None = None
     to_ms: int | None = None
-    span_ends: Mapping[Place, int] = field(default_factory=dict)
+    span_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def verdicts(self, records: Records) -> list[int] | None:
         """What the span says of each record; None when all are inside."""
@@ -55,7 +55,7 @@ class Filter:
 
 
 @dataclass(slots=True)
-class Portion:
+class OpenSlice:
     """What will be committed as one slice: its counts, and the records to write."""
 
     account: Account
@@ -72,9 +72,9 @@ class Cutter:
         self, limits: Limits, filter_: Filter, make_account: Callable[[Slice], Account]
     ) -> None:
         self._limits, self._filter, self._make_account = limits, filter_, make_account
-        self._log_ms: dict[Place, int] = {}
+        self._log_ms: dict[TopicPartition, int] = {}
 
-    def portions(self, planned: Slice, drawn: Iterable[Drawn]) -> Iterator[Portion]:
+    def portions(self, planned: Slice, drawn: Iterable[ReadRun]) -> Iterator[OpenSlice]:
         """Every offset of the planned slice lies in exactly one portion, also when nothing is there."""
         start = reached = planned.from_offset
         portion = self._portion(planned, start)
@@ -92,17 +92,17 @@ class Cutter:
         if start < planned.to_offset:
             yield _ended(portion, planned.to_offset)
 
-    def _portion(self, planned: Slice, start: int) -> Portion:
+    def _portion(self, planned: Slice, start: int) -> OpenSlice:
         # The end is not known yet; it is put right when it is.
         end = max(planned.to_offset, start + 1)
         account = self._make_account(replace(planned, from_offset=start, to_offset=end))
-        return Portion(account, reached=start)
+        return OpenSlice(account, reached=start)
 
-    def _is_full(self, portion: Portion) -> bool:
+    def _is_full(self, portion: OpenSlice) -> bool:
         limits = self._limits
         return portion.account.read >= limits.max_records or portion.size_bytes >= limits.max_bytes
 
-    def _take(self, portion: Portion, records: Records, verdicts: Sequence[int] | None) -> int:
+    def _take(self, portion: OpenSlice, records: Records, verdicts: Sequence[int] | None) -> int:
         """Take as many of the records as belong to the portion; returns how many."""
         head, verdicts = _start_of(
             records, verdicts, self._limits.max_records - portion.account.read
@@ -176,7 +176,7 @@ def _followed(
     return last + 1
 
 
-def _ended(portion: Portion, end: int) -> Portion:
+def _ended(portion: OpenSlice, end: int) -> OpenSlice:
     portion.account.slice = replace(portion.account.slice, to_offset=end)
     if end > portion.reached:
         portion.account.absent.append((portion.reached, end))

@@ -14,7 +14,7 @@ _START, _OVER, _HERE = "start", "over", "here-"
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class StartBarrier:
     """A folder that all lanes see; who comes last says when it starts."""
 
     folder: Path

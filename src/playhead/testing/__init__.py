@@ -9,9 +9,10 @@ look at.
 """
 
 from playhead.host.faults import Aborted, abort_points, armed
+from playhead.testing.abort_item import Abort
 from playhead.testing.clock import ManualClock
 from playhead.testing.link_proxy import LinkProxy
-from playhead.testing.memory import Abort, ListSource, ListTarget
+from playhead.testing.memory import ListSource, ListTarget
 from playhead.testing.replay import replay
 from playhead.testing.source_contract import exercise_source, sample_records
 from playhead.testing.target_contract import exercise_target

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -16,49 +16,32 @@ from playhead.ledger import Entry, joined
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, Place, Reader, Source, SourceFacts, TopicFacts
+from playhead.source import (
+    Bounds,
+    OutOfBounds,
+    Reader,
+    Source,
+    SourceFacts,
+    TopicFacts,
+    TopicPartition,
+)
 from playhead.target import (
     AlreadyCommitted,
     Difference,
-    Findings,
     Inspection,
+    InspectRequest,
     InUse,
-    Look,
+    SliceComparison,
     Target,
     Writer,
     at_once,
 )
 from playhead.task.commit_order import refuse_wrong_order_among
 from playhead.terms import Terms, Whereto, agreed, without_terms
+from playhead.testing.abort_item import Abort
 
 # So few that a handful of records already comes in several runs.
 _RUN_LENGTH = 2
-
-# Kept here and not in the item: a fault must happen once although the source, and the item with
-# it, was pickled for every task. Another process has its own.
-_happened: set[str] = set()
-_happening = Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """An item in the list of a `ListSource`: at this place reading fails, once.
-
-    It stands before the record that follows it, and at the end of a list after the last record:
-    only who reads that record meets it.
-    """
-
-    error: Exception | None = None
-    """What is raised; `Aborted` unless said."""
-    identity: str = field(default_factory=lambda: uuid4().hex)
-
-    def happen(self) -> None:
-        """Raise the error, unless this one already has in this process."""
-        with _happening:
-            if self.identity in _happened:
-                return
-            _happened.add(self.identity)
-        raise self.error or Aborted("an Abort() in the list of a source")
 
 
 class ListSource(Source):
@@ -73,7 +56,7 @@ class ListSource(Source):
         self,
         items: Iterable[Record | Abort],
         *,
-        bounds: Mapping[Place, Bounds] | None = None,
+        bounds: Mapping[TopicPartition, Bounds] | None = None,
         topics: Mapping[str, TopicFacts] | None = None,
     ) -> None:
         self._items = tuple(items)
@@ -85,13 +68,13 @@ class ListSource(Source):
             if not held.earliest <= record.offset < held.high_watermark:
                 raise ValueError(f"items: found offset {record.offset}, needed one within {held}")
 
-    def bounds(self) -> Mapping[Place, Bounds]:
+    def bounds(self) -> Mapping[TopicPartition, Bounds]:
         return dict(self._bounds)
 
     def facts(self) -> SourceFacts:
         return SourceFacts(f"list:{_checksum(self._records)}", dict(self._topics))
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         found = {place: held.stable_end for place, held in self._bounds.items()}
         for record in self._records:
             if record.timestamp_ms >= instant_ms:
@@ -159,8 +142,8 @@ def _happen(aborts: Iterable[Abort]) -> None:
         abort.happen()
 
 
-def _extent(records: Iterable[Record]) -> dict[Place, Bounds]:
-    extent: dict[Place, Bounds] = {}
+def _extent(records: Iterable[Record]) -> dict[TopicPartition, Bounds]:
+    extent: dict[TopicPartition, Bounds] = {}
     for record in records:
         place, end = (record.topic, record.partition), record.offset + 1
         before = extent.get(place, Bounds(record.offset, record.offset, record.offset))
@@ -248,7 +231,7 @@ class ListTarget(Target):
     def identity(self) -> str:
         return "lists"
 
-    def inspect(self, _look: Look, /) -> Inspection:
+    def inspect(self, _look: InspectRequest, /) -> Inspection:
         return Inspection(self.identity())
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
@@ -313,13 +296,15 @@ class ListTarget(Target):
                 return
         known.append(entry)
 
-    def compare(self, replay_id: str, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(
+        self, replay_id: str, entry: Entry, records: Iterable[Records], /
+    ) -> SliceComparison:
         wanted = [each for each in _drawn(entry.slice, records) if self._refuses(each) is None]
         with self._lock:
             rows = [each for replay, each in self._rows if replay == replay_id]
         found = [each for each in rows if each in entry.slice]
         differences = tuple(_differences(wanted, found))
-        return Findings(
+        return SliceComparison(
             entry.slice,
             len(wanted),
             len(found),
@@ -352,7 +337,7 @@ class _ListWriter(Writer):
         self._target, self._replay_id = target, replay_id
         self.is_usable = True
 
-    def expect(self, _place: Place, /) -> Callable[[], None]:
+    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         self._need_usable()
         return at_once
 
@@ -366,7 +351,7 @@ class _ListWriter(Writer):
             raise
         self.is_usable = True
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         self._need_usable()
         return self._target.compare(self._replay_id, entry, records)
 

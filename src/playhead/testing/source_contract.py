@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from playhead.record import Headers, Record, Slice, TimestampType
-from playhead.source import Bounds, OutOfBounds, Place, Reader, Source
+from playhead.source import Bounds, OutOfBounds, Reader, Source, TopicPartition
 
 _CASES: Mapping[str, Callable[[Record], bool]] = {
     "null key": lambda record: record.key is None,
@@ -67,14 +67,16 @@ def exercise_source(
             check(make_source(), place, bounds, records)
 
 
-def _by_partition(records: Iterable[Record]) -> dict[Place, list[Record]]:
-    partitions: dict[Place, list[Record]] = {}
+def _by_partition(records: Iterable[Record]) -> dict[TopicPartition, list[Record]]:
+    partitions: dict[TopicPartition, list[Record]] = {}
     for record in records:
         partitions.setdefault((record.topic, record.partition), []).append(record)
     return partitions
 
 
-def _shows_every_case(partitions: Mapping[Place, list[Record]], lacks: Collection[str]) -> None:
+def _shows_every_case(
+    partitions: Mapping[TopicPartition, list[Record]], lacks: Collection[str]
+) -> None:
     unknown = set(lacks) - {*_CASES, "absent offset"}
     assert not unknown, f"lacks names {unknown}; the cases are {[*_CASES, 'absent offset']}"
     every = [record for records in partitions.values() for record in records]
@@ -87,7 +89,7 @@ def _shows_every_case(partitions: Mapping[Place, list[Record]], lacks: Collectio
 
 
 def _says_bounds_that_hold_its_records(
-    source: Source, partitions: Mapping[Place, list[Record]]
+    source: Source, partitions: Mapping[TopicPartition, list[Record]]
 ) -> None:
     bounds = source.bounds()
     for place, records in partitions.items():
@@ -98,7 +100,7 @@ def _says_bounds_that_hold_its_records(
 
 
 def _knows_its_topics(
-    make_source: Callable[[], Source], partitions: Mapping[Place, list[Record]]
+    make_source: Callable[[], Source], partitions: Mapping[TopicPartition, list[Record]]
 ) -> None:
     source = make_source()
     facts = source.facts()
@@ -111,7 +113,9 @@ def _knows_its_topics(
         )
 
 
-def _finds_offsets_by_time(source: Source, partitions: Mapping[Place, list[Record]]) -> None:
+def _finds_offsets_by_time(
+    source: Source, partitions: Mapping[TopicPartition, list[Record]]
+) -> None:
     bounds = source.bounds()
     times = {record.timestamp_ms for records in partitions.values() for record in records}
     near = {time + step for time in times for step in (-1, 0, 1)}
@@ -124,7 +128,7 @@ def _finds_offsets_by_time(source: Source, partitions: Mapping[Place, list[Recor
 
 
 def _assert_found(
-    found: int, instant_ms: int, place: Place, bounds: Bounds, records: Sequence[Record]
+    found: int, instant_ms: int, place: TopicPartition, bounds: Bounds, records: Sequence[Record]
 ) -> None:
     """To land on an absent offset is no harm, as long as no record lies between."""
     offsets = [record.offset for record in records]
@@ -136,12 +140,14 @@ def _assert_found(
     assert not between, f"{what}, needed {wanted}"
 
 
-def _reads_all(source: Source, place: Place, bounds: Bounds, records: list[Record]) -> None:
+def _reads_all(
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
+) -> None:
     _assert_read(source, Slice(*place, bounds.earliest, bounds.stable_end), records)
 
 
 def _reads_half_open_slices(
-    source: Source, place: Place, bounds: Bounds, records: list[Record]
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
     index = len(records) // 2
     middle = records[index].offset
@@ -152,7 +158,7 @@ def _reads_half_open_slices(
 
 
 def _reads_nothing_where_offsets_are_absent(
-    source: Source, place: Place, bounds: Bounds, records: list[Record]
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
     absent = _absent(records)
     if absent is not None:
@@ -165,7 +171,7 @@ def _reads_nothing_where_offsets_are_absent(
 
 
 def _reads_on_through_one_reader(
-    source: Source, place: Place, bounds: Bounds, records: list[Record]
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
     """Slices that follow each other, the whole again, and what was read before: one reader."""
     cuts = sorted({bounds.earliest, bounds.stable_end, *(each.offset for each in records)})
@@ -176,7 +182,7 @@ def _reads_on_through_one_reader(
 
 
 def _reads_elsewhere_after_a_read_cut_short(
-    source: Source, place: Place, bounds: Bounds, records: list[Record]
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
     whole = Slice(*place, bounds.earliest, bounds.stable_end)
     with source.open() as reader:
@@ -185,7 +191,7 @@ def _reads_elsewhere_after_a_read_cut_short(
 
 
 def _refuses_to_be_short(
-    source: Source, place: Place, bounds: Bounds, records: list[Record]
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
     outside = [
         Slice(*place, bounds.earliest, bounds.stable_end + 1),
@@ -203,7 +209,9 @@ def _refuses_to_be_short(
         raise AssertionError(f"{slice_} reaches outside {bounds}, and gave {found} records")
 
 
-def _survives_pickling(source: Source, place: Place, bounds: Bounds, records: list[Record]) -> None:
+def _survives_pickling(
+    source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
+) -> None:
     whole = Slice(*place, bounds.earliest, bounds.stable_end)
     _assert_read(source, whole, records)
     # After a read, when a connection that was kept would be open.

@@ -13,7 +13,7 @@ from playhead.ledger import Entry
 from playhead.record import Headers, Record, Slice
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import Findings, Look, Target, Writer
+from playhead.target import InspectRequest, SliceComparison, Target, Writer
 from playhead.terms import Terms
 from playhead.testing.source_contract import sample_records
 
@@ -111,15 +111,17 @@ def terms(*topics: str, **changes: Any) -> Terms:
     return replace(plain, **changes)
 
 
-def look() -> Look:
+def look() -> InspectRequest:
     samples = sample_records()
     topics = {"contract": TopicFacts(), "other": TopicFacts()}
     runs = [Records.of([each for each in samples if each.partition == n]) for n in range(2)]
     oldest_ms = min(record.timestamp_ms for record in samples)
-    return Look(SourceFacts("contract", topics), {"contract": 2, "other": 1}, runs, oldest_ms)
+    return InspectRequest(
+        SourceFacts("contract", topics), {"contract": 2, "other": 1}, runs, oldest_ms
+    )
 
 
-def compared(writer: Writer, entry: Entry, runs: Iterable[Records]) -> Findings:
+def compared(writer: Writer, entry: Entry, runs: Iterable[Records]) -> SliceComparison:
     """What a writer finds of one slice, that minute or when it concludes."""
     found = writer.compare(entry, runs)
     if found is None:
@@ -129,7 +131,7 @@ def compared(writer: Writer, entry: Entry, runs: Iterable[Records]) -> Findings:
     return found
 
 
-def assert_all_told(found: Findings) -> None:
+def assert_all_told(found: SliceComparison) -> None:
     """Each record is the same, different, or one of which it cannot be told."""
     told = found.same + found.different + found.unknown
     assert told >= found.expected, f"compare() leaves some records out: {found}"

@@ -8,7 +8,7 @@ from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.target import AlreadyCommitted, Findings, InUse, Target, Writer
+from playhead.target import AlreadyCommitted, InUse, SliceComparison, Target, Writer
 from playhead.testing.target_case import (
     Case,
     Fault,
@@ -357,7 +357,7 @@ def _keeps_the_dead_out_when_burying_fails(
 # --- comparing --------------------------------------------------------------------------------
 
 
-def _compare(target: Target, case: Case, records: Sequence[Record]) -> Findings:
+def _compare(target: Target, case: Case, records: Sequence[Record]) -> SliceComparison:
     [entry] = target.entries(case.replay_id)
     with target.open(case.replay_id) as writer:
         return compared(writer, entry, runs_of(Account(case.slice), records))
@@ -388,7 +388,7 @@ def _finds_damage(make_target: MakeTarget, damage: Damage) -> None:
     _assert_different(_compare(make_target(), case, case.records), "the target was damaged")
 
 
-def _assert_different(findings: Findings, when: str) -> None:
+def _assert_different(findings: SliceComparison, when: str) -> None:
     assert findings.different, f"compare() sees no difference, though {when}: {findings}"
     assert findings.expected_checksum != findings.found_checksum, (
         f"compare() makes both checksums of one side, though {when}: {findings}"

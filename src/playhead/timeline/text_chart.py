@@ -14,7 +14,7 @@ _MARGIN = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class ChartSize:
     """What is drawn on: how wide, how high, and what it can show."""
 
     width: int = 80
@@ -29,12 +29,12 @@ class Paper:
         return max(_LEAST_COLUMNS, self.width - _MARGIN)
 
 
-def histogram(buckets: Sequence[Bucket], paper: Paper | None = None) -> list[str]:
+def histogram(buckets: Sequence[Bucket], paper: ChartSize | None = None) -> list[str]:
     """Lines: the columns with a scale, the axis, and times below it.
 
     What is missing stands hatched on top of what is there, so that both together are the topic.
     """
-    paper = paper or Paper()
+    paper = paper or ChartSize()
     most = max(each.offsets for each in buckets)
     scale = f"{most:,}"
     columns = max(_LEAST_COLUMNS, max(paper.width, _LEAST_WIDTH) - len(scale) - 2)
@@ -54,9 +54,9 @@ def histogram(buckets: Sequence[Bucket], paper: Paper | None = None) -> list[str
     return lines
 
 
-def legend(missing: int, where: str, paper: Paper | None = None) -> str:
+def legend(missing: int, where: str, paper: ChartSize | None = None) -> str:
     """What the hatching means."""
-    paper = paper or Paper()
+    paper = paper or ChartSize()
     return f"{_coloured(_mark(paper, _HATCHED, '.') * 2, paper)} {missing:,} not in {where}"
 
 
@@ -75,7 +75,7 @@ def fitted(buckets: Sequence[Bucket], columns: int) -> list[Bucket]:
     ]
 
 
-def _column(bucket: Bucket, most: int, paper: Paper) -> list[str]:
+def _column(bucket: Bucket, most: int, paper: ChartSize) -> list[str]:
     """Its cells, the lowest first."""
     missing = min(bucket.missing, bucket.offsets)
     whole = _eighths(bucket.offsets, most, paper.height)
@@ -93,7 +93,7 @@ def _column(bucket: Bucket, most: int, paper: Paper) -> list[str]:
     return _with_some_hatching(cells, missing, paper)
 
 
-def _with_some_hatching(cells: list[str], missing: int, paper: Paper) -> list[str]:
+def _with_some_hatching(cells: list[str], missing: int, paper: ChartSize) -> list[str]:
     """However few are missing, one cell shows it: the highest that shows anything."""
     mark = _mark(paper, _HATCHED, ".")
     if missing and mark not in cells:
@@ -109,12 +109,12 @@ def _eighths(count: int, most: int, height: int) -> int:
     return max(1, round(count * height * 8 / most))
 
 
-def _coloured(text: str, paper: Paper) -> str:
+def _coloured(text: str, paper: ChartSize) -> str:
     is_missing = text[:1] in (_HATCHED, ".")
     return f"{_RED}{text}{_PLAIN}" if is_missing and paper.has_colour else text
 
 
-def _mark(paper: Paper, block: str, plain: str) -> str:
+def _mark(paper: ChartSize, block: str, plain: str) -> str:
     return block if paper.has_blocks else plain
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _CLOCKS_DIFFER_MS = 60_000
 
@@ -38,7 +38,7 @@ class Disorder:
 
     looked_at: int
     earlier: int
-    first: tuple[Place, int, int] | None = None
+    first: tuple[TopicPartition, int, int] | None = None
     """The first of them: its place, offset and time."""
 
     def text(self) -> str | None:
@@ -64,9 +64,9 @@ class Timeline:
 
     title: str
     edges_ms: tuple[int, ...]
-    offsets: Mapping[Place, tuple[int, ...]]
+    offsets: Mapping[TopicPartition, tuple[int, ...]]
     """As many as there are edges; they never fall."""
-    held: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    held: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """What each partition holds in all, half-open."""
     disorder: "Disorder | None" = None
     """How well the times of some records agree with where they stand; None where none was looked at."""
@@ -99,7 +99,7 @@ class Timeline:
         return found
 
     def disorder_in(
-        self, place: Place, offsets: Sequence[int], times_ms: Sequence[int]
+        self, place: TopicPartition, offsets: Sequence[int], times_ms: Sequence[int]
     ) -> Disorder:
         """How many of some records have a time from before the bucket in which they stand."""
         at = self.offsets[place]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from playhead.traffic.json_numbers import Strange, number, one_of
+from playhead.traffic.json_numbers import UnknownShape, number, one_of
 
 _LOG_APPEND_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 8, 16, 32
 _LOG_APPEND = re.compile(r"LOG_APPEND", re.ASCII)
@@ -48,11 +48,11 @@ class Aborted:
     _open: set[int] = field(default_factory=set)
 
     def learn(self, told: Any) -> None:
-        """What the broker says of aborted transactions beside the records; raises `Strange`."""
+        """What the broker says of aborted transactions beside the records; raises `UnknownShape`."""
         if told is None:
             return
         if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
-            raise Strange("aborted transactions that are no list of objects")
+            raise UnknownShape("aborted transactions that are no list of objects")
         found = [(number(e.get("firstOffset")), number(e.get("producerId"))) for e in told]
         self._coming = sorted([*self._coming, *found], reverse=True)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _VERSION: Final = 1
 _MOST_NAMED = 20
 
 
-class Row(NamedTuple):
+class CatalogRow(NamedTuple):
     """Where a lot of one partition's records is, and what an index has to know of it."""
 
     file: int
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     """Of the first record's content: two lots at one offset with different marks cannot both be right."""
 
 
-_WIDTH: Final = len(Row._fields)
+_WIDTH: Final = len(CatalogRow._fields)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Trouble:
 class Catalog:
     """Everything that is known of a capture without keeping a record of it."""
 
-    rows: dict[Place, "array[int]"] = field(default_factory=dict)
+    rows: dict[TopicPartition, "array[int]"] = field(default_factory=dict)
     """By topic (or `id:` and its id) and partition, in the order of capture."""
     counts: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Catalog:
     def count(self, what: str, by: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + by
 
-    def add(self, place: Place, row: Row) -> None:
+    def add(self, place: TopicPartition, row: CatalogRow) -> None:
         held = self.rows.get(place)
         if held is None:
             held = self.rows[place] = array("q")
@@ -83,9 +83,9 @@ class Catalog:
         known = self.troubles.setdefault(reason, Trouble(reason, file, line, 0))
         known.count += by
 
-    def rows_of(self, place: Place) -> list[Row]:
+    def rows_of(self, place: TopicPartition) -> list[CatalogRow]:
         held = self.rows[place].tolist()
-        return [Row(*held[at : at + _WIDTH]) for at in range(0, len(held), _WIDTH)]
+        return [CatalogRow(*held[at : at + _WIDTH]) for at in range(0, len(held), _WIDTH)]
 
     def merge(self, other: "Catalog", lines_before: int) -> None:
         """Take in what a later part of the same capture had, whose file has so many lines before it."""
@@ -97,10 +97,10 @@ class Catalog:
         for each in other.troubles.values():
             self.trouble(each.reason, each.file, each.line + lines_before, each.count)
 
-    def sizes(self) -> Iterator[tuple[Place, int]]:
+    def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
         """About how many bytes the lots of each partition take in the files."""
         for place, rows in self.rows.items():
-            yield place, sum(rows[Row._fields.index("length") :: _WIDTH])
+            yield place, sum(rows[CatalogRow._fields.index("length") :: _WIDTH])
 
     # --- kept between processes
 

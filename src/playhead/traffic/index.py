@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from playhead.note import Note
-from playhead.source import UNREAD, Bounds, Place
+from playhead.source import UNREAD, Bounds, TopicPartition
 from playhead.traffic.catalog import Catalog
-from playhead.traffic.partition_offsets import Lane
+from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.record_sets import ID_MARK
 
 _SHOWN: Final = 4
@@ -23,23 +23,25 @@ _TOLD: Final = {
 }
 
 
-class _Lanes(Mapping[Place, Lane | None]):
+class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
     """Lanes, each made when it is asked for: who reads one partition needs no other."""
 
-    def __init__(self, catalog: Catalog, sources: Mapping[Place, Sequence[Place]]) -> None:
+    def __init__(
+        self, catalog: Catalog, sources: Mapping[TopicPartition, Sequence[TopicPartition]]
+    ) -> None:
         self._catalog, self._sources = catalog, sources
-        self._made: dict[Place, Lane | None] = {}
+        self._made: dict[TopicPartition, CapturedPartition | None] = {}
 
-    def __getitem__(self, place: Place) -> Lane | None:
+    def __getitem__(self, place: TopicPartition) -> CapturedPartition | None:
         held = self._sources[place]
         if place not in self._made:
             rows = [row for each in held for row in self._catalog.rows_of(each)]
             if len(held) > 1:
                 rows.sort(key=lambda row: (row.file, row.start, row.nth))
-            self._made[place] = Lane.of(rows) if rows else None
+            self._made[place] = CapturedPartition.of(rows) if rows else None
         return self._made[place]
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._sources)
 
     def __len__(self) -> int:
@@ -51,13 +53,13 @@ class TrafficIndex:
     """Every partition of every captured topic, also those between others of which nothing was captured."""
 
     catalog: Catalog
-    lanes: Mapping[Place, Lane | None]
+    lanes: Mapping[TopicPartition, CapturedPartition | None]
     unnamed: tuple[str, ...]
     """Ids of topics whose names the capture does not have; the id is the name then."""
 
     @classmethod
     def of(cls, catalog: Catalog) -> "TrafficIndex":
-        sources: dict[Place, list[Place]] = {}
+        sources: dict[TopicPartition, list[TopicPartition]] = {}
         unnamed: set[str] = set()
         for topic, partition in catalog.rows:
             name = topic
@@ -75,7 +77,7 @@ class TrafficIndex:
                 sources.setdefault((topic, other), [])
         return cls(catalog, _Lanes(catalog, dict(sorted(sources.items()))), tuple(sorted(unnamed)))
 
-    def bounds(self) -> dict[Place, Bounds]:
+    def bounds(self) -> dict[TopicPartition, Bounds]:
         return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}
 
     def notes(self) -> Iterator[Note]:

@@ -7,7 +7,7 @@ from typing import Any
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
-class Strange(ValueError):
+class UnknownShape(ValueError):
     """A shape that is not known; the text names it."""
 
 
@@ -24,7 +24,7 @@ def number(value: Any) -> int:
         return value
     if isinstance(value, str) and is_number(value):
         return int(value)
-    raise Strange(f"found {type(value).__name__} {str(value)[:20]!r}, needed a number")
+    raise UnknownShape(f"found {type(value).__name__} {str(value)[:20]!r}, needed a number")
 
 
 def one_of(found: Mapping[str, Any], names: Sequence[str]) -> Any:

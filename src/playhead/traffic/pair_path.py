@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 
 _EACH: Final = ("#", "*")
 
@@ -33,7 +33,7 @@ class Path:
     @classmethod
     def parse(cls, written: str, where: str = "--path") -> "Path":
         """`a.b.0.c`; a dot at the start means nothing, and `\\.` is a dot in a name."""
-        phrase = Phrase(written, where, 0, len(written))
+        phrase = Cursor(written, where, 0, len(written))
         start = 1 if written.startswith(".") else 0
         steps: list[str] = []
         step: list[str] = []
@@ -60,7 +60,7 @@ class Path:
         return found
 
 
-def _named(step: list[str], phrase: Phrase, at: int) -> str:
+def _named(step: list[str], phrase: Cursor, at: int) -> str:
     if not step:
         raise phrase.refuse(
             f"found {phrase.found(at)}, needed a name or an index",

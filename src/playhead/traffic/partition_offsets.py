@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from playhead.source import Bounds
-from playhead.traffic.catalog import Row
+from playhead.traffic.catalog import CatalogRow
 
 
-class Held(NamedTuple):
+class PlacedSet(NamedTuple):
     """A lot at its offsets `[from_offset, to_offset)`."""
 
     from_offset: int
     to_offset: int
-    row: Row
+    row: CatalogRow
 
     @property
     def is_dense(self) -> bool:
@@ -23,23 +23,23 @@ class Held(NamedTuple):
         return self.to_offset - self.from_offset == self.row.records
 
 
-class Piece(NamedTuple):
+class OffsetPart(NamedTuple):
     """Offsets, and the lots that cover all of them, the first captured first; mostly it is one."""
 
     from_offset: int
     to_offset: int
-    held: tuple[Held, ...]
+    held: tuple[PlacedSet, ...]
 
 
 @dataclass(slots=True)
-class Lane:
+class CapturedPartition:
     """The lots of one partition in the order of their offsets.
 
     The offsets are those that were captured. Where some lot has none, or two lots say different things
     of one offset, they mean nothing, and all are numbered in the order of capture instead.
     """
 
-    pieces: list[Piece]
+    pieces: list[OffsetPart]
     is_numbered: bool = False
     twice: int = 0
     """Offsets that were captured more than once; each counts once."""
@@ -53,13 +53,13 @@ class Lane:
         self._starts = [piece.from_offset for piece in self.pieces]
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Lane":
+    def of(cls, rows: Sequence[CatalogRow]) -> "CapturedPartition":
         """Of at least one row, in the order of capture."""
         if any(row.base < 0 for row in rows):
             return _numbered(rows, "some of its records were captured without an offset")
         if _contradict(rows):
             return _numbered(rows, "different records were captured at the same offset")
-        held = [Held(row.base + row.first, row.base + row.last + 1, row) for row in rows]
+        held = [PlacedSet(row.base + row.first, row.base + row.last + 1, row) for row in rows]
         held.sort(key=lambda each: each.from_offset)  # and in the order of capture among equals
         pieces = list(_pieces(held))
         covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
@@ -71,7 +71,7 @@ class Lane:
         end = self.pieces[-1].to_offset
         return Bounds(self.pieces[0].from_offset, end, end)
 
-    def between(self, from_offset: int, to_offset: int) -> Iterator[Piece]:
+    def between(self, from_offset: int, to_offset: int) -> Iterator[OffsetPart]:
         """The pieces that touch these offsets, in order."""
         at = max(0, bisect_right(self._starts, from_offset) - 1)
         for piece in itertools.islice(self.pieces, at, None):
@@ -80,7 +80,7 @@ class Lane:
             if piece.to_offset > from_offset:
                 yield piece
 
-    def from_instant(self, instant_ms: int, *, by_pair: bool) -> Iterator[Piece]:
+    def from_instant(self, instant_ms: int, *, by_pair: bool) -> Iterator[OffsetPart]:
         """The pieces from the first on that may have a record of this instant or later."""
         if by_pair not in self._reached:
             times = [
@@ -91,19 +91,19 @@ class Lane:
         return itertools.islice(self.pieces, first, None)
 
 
-def _latest(row: Row, by_pair: bool) -> int:
+def _latest(row: CatalogRow, by_pair: bool) -> int:
     return row.pair_ms if by_pair and row.pair_ms >= 0 else row.most_ms
 
 
-def _contradict(rows: Iterable[Row]) -> bool:
+def _contradict(rows: Iterable[CatalogRow]) -> bool:
     marks: dict[int, int] = {}
     return any(
         row.mark and marks.setdefault(row.base + row.first, row.mark) != row.mark for row in rows
     )
 
 
-def _numbered(rows: Iterable[Row], reason: str) -> Lane:
-    pieces: list[Piece] = []
+def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
+    pieces: list[OffsetPart] = []
     seen: set[tuple[int, int, int]] = set()
     number = twice = 0
     for row in rows:
@@ -112,20 +112,20 @@ def _numbered(rows: Iterable[Row], reason: str) -> Lane:
             twice += row.records
             continue
         seen.add(known)
-        held = Held(number, number + row.records, row)
-        pieces.append(Piece(held.from_offset, held.to_offset, (held,)))
+        held = PlacedSet(number, number + row.records, row)
+        pieces.append(OffsetPart(held.from_offset, held.to_offset, (held,)))
         number = held.to_offset
-    return Lane(pieces, is_numbered=True, twice=twice, reason=reason)
+    return CapturedPartition(pieces, is_numbered=True, twice=twice, reason=reason)
 
 
-def _pieces(ordered: Sequence[Held]) -> Iterator[Piece]:
+def _pieces(ordered: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
     """Lots that overlap are cut where one of them begins or ends."""
-    together: list[Held] = []
+    together: list[PlacedSet] = []
     reached = -1
     for each in ordered:
         if together and each.from_offset >= reached:
             if len(together) == 1:
-                yield Piece(together[0].from_offset, reached, (together[0],))
+                yield OffsetPart(together[0].from_offset, reached, (together[0],))
             else:
                 yield from _cut(together)
             together = []
@@ -134,27 +134,27 @@ def _pieces(ordered: Sequence[Held]) -> Iterator[Piece]:
     yield from _cut(together)
 
 
-def _cut(together: Sequence[Held]) -> Iterator[Piece]:
+def _cut(together: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
     first = together[0]
     if len(together) == 1:
-        yield Piece(first.from_offset, first.to_offset, (first,))
+        yield OffsetPart(first.from_offset, first.to_offset, (first,))
         return
     reach = max(each.to_offset for each in together)
     all_of_it = [each for each in together if each.to_offset == reach and each.is_dense]
     if whole := [each for each in all_of_it if each.from_offset == first.from_offset]:
-        yield Piece(first.from_offset, reach, (min(whole, key=_captured),))
+        yield OffsetPart(first.from_offset, reach, (min(whole, key=_captured),))
         return
     edges = sorted({edge for each in together for edge in (each.from_offset, each.to_offset)})
     waiting = [*reversed(together)]
-    covering: list[Held] = []
+    covering: list[PlacedSet] = []
     for start, end in itertools.pairwise(edges):
         covering = [each for each in covering if each.to_offset > start]
         while waiting and waiting[-1].from_offset <= start:
             covering.append(waiting.pop())
         covering.sort(key=_captured)
         dense = next((each for each in covering if each.is_dense), None)
-        yield Piece(start, end, (dense,) if dense else tuple(covering))
+        yield OffsetPart(start, end, (dense,) if dense else tuple(covering))
 
 
-def _captured(held: Held) -> tuple[int, int, int]:
+def _captured(held: PlacedSet) -> tuple[int, int, int]:
     return held.row.file, held.row.start, held.row.nth

@@ -9,19 +9,19 @@ from typing import BinaryIO, Final
 from playhead.errors import PlayheadError
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
-from playhead.source import OutOfBounds, Place
-from playhead.traffic.catalog import Catalog, Row
+from playhead.source import OutOfBounds, TopicPartition
+from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.index import TrafficIndex
-from playhead.traffic.json_numbers import Strange
-from playhead.traffic.partition_offsets import Held, Lane, Piece
-from playhead.traffic.record_columns import Columns
+from playhead.traffic.json_numbers import UnknownShape
+from playhead.traffic.partition_offsets import CapturedPartition, OffsetPart, PlacedSet
+from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.snapshot import Snapshot, is_packed, opened
 
 _MOST_RECORDS: Final = 4_096
 _MOST_BYTES: Final = 4 << 20
 _REMEMBERED: Final = 4
 
-Parse = Callable[[bytes, Row, Catalog], Columns]
+Parse = Callable[[bytes, CatalogRow, Catalog], TrafficColumns]
 
 
 class CaptureDamaged(PlayheadError):
@@ -50,7 +50,7 @@ class Files:
         self._packed: dict[int, BinaryIO] = {}
         self._plain: dict[int, int] = {}
 
-    def read(self, row: Row) -> bytes:
+    def read(self, row: CatalogRow) -> bytes:
         if row.file not in self._plain and row.file not in self._packed:
             self._open(row.file)
         if row.file in self._plain:
@@ -78,7 +78,7 @@ class TrafficReader:
     files: Files
     parse: Parse
     by_pair_time: bool
-    _last: dict[Row, Columns] = field(default_factory=dict)
+    _last: dict[CatalogRow, TrafficColumns] = field(default_factory=dict)
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
         place = (slice_.topic, slice_.partition)
@@ -90,11 +90,13 @@ class TrafficReader:
             raise OutOfBounds(slice_, bounds)
         return self._read(lane, slice_)
 
-    def of_piece(self, place: Place, lane: Lane, piece: Piece) -> Records:
+    def of_piece(
+        self, place: TopicPartition, lane: CapturedPartition, piece: OffsetPart
+    ) -> Records:
         """All records of a piece."""
         return self._piece(place, lane, piece, (piece.from_offset, piece.to_offset))
 
-    def _read(self, lane: Lane, slice_: Slice) -> Iterator[Records]:
+    def _read(self, lane: CapturedPartition, slice_: Slice) -> Iterator[Records]:
         place, ends = (slice_.topic, slice_.partition), (slice_.from_offset, slice_.to_offset)
         gathered, size = Records(*place), 0
         for piece in lane.between(*ends):
@@ -106,12 +108,18 @@ class TrafficReader:
         if len(gathered):
             yield gathered
 
-    def _piece(self, place: Place, lane: Lane, piece: Piece, ends: tuple[int, int]) -> Records:
+    def _piece(
+        self,
+        place: TopicPartition,
+        lane: CapturedPartition,
+        piece: OffsetPart,
+        ends: tuple[int, int],
+    ) -> Records:
         start, end = max(piece.from_offset, ends[0]), min(piece.to_offset, ends[1])
         found = [_within(self._lot(place, lane, each), start, end) for each in piece.held]
         return found[0] if len(found) == 1 else _united(found)
 
-    def _lot(self, place: Place, lane: Lane, held: Held) -> Records:
+    def _lot(self, place: TopicPartition, lane: CapturedPartition, held: PlacedSet) -> Records:
         row = held.row
         columns = self._columns(row)
         offsets = columns.offsets
@@ -125,7 +133,7 @@ class TrafficReader:
         kinds = [kind] * row.records
         return Records(*place, offsets, times, kinds, columns.keys, columns.values, columns.headers)
 
-    def _columns(self, row: Row) -> Columns:
+    def _columns(self, row: CatalogRow) -> TrafficColumns:
         known = self._last.get(row)
         if known is None:
             known = self._parsed(row)
@@ -134,11 +142,11 @@ class TrafficReader:
             self._last[row] = known
         return known
 
-    def _parsed(self, row: Row) -> Columns:
+    def _parsed(self, row: CatalogRow) -> TrafficColumns:
         file = self.snapshot.shown(row.file)
         try:
             columns = self.parse(self.files.read(row), row, self.index.catalog)
-        except (Strange, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
+        except (UnknownShape, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
             raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
         if len(columns.offsets) != row.records:
             reason = f"{len(columns.offsets)} records, and there were {row.records}"

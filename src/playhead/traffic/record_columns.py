@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from playhead.record import Headers, TimestampType
 from playhead.traffic.aborted import sets_own_time
-from playhead.traffic.json_numbers import Strange, number, one_of
-from playhead.traffic.record_sets import MOST_OFFSET, Lot
+from playhead.traffic.json_numbers import UnknownShape, number, one_of
+from playhead.traffic.record_sets import MOST_OFFSET, RecordSet
 
 _PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueString", "headers"})
 Table = dict[str, Sequence[Any]]
@@ -21,7 +21,7 @@ _DIGITS = 19
 
 
 @dataclass(slots=True)
-class Columns:
+class TrafficColumns:
     """All of one length, in the order of their offsets; `offsets` count from the lot's base."""
 
     offsets: list[int]
@@ -37,15 +37,15 @@ class Outline:
     """What an index needs of a lot, without its bytes."""
 
     first: int
-    """Like `Columns.offsets`."""
+    """Like `TrafficColumns.offsets`."""
     last: int
     count: int
     least_ms: int
     most_ms: int
 
 
-def outline_of(lot: Lot) -> Outline:
-    """Raises `Strange` where `columns_of` would."""
+def outline_of(lot: RecordSet) -> Outline:
+    """Raises `UnknownShape` where `columns_of` would."""
     table = _table(lot.rows)
     offsets = _deltas(table, "offsetDelta", len(lot.rows)) if table is not None else []
     if table is None or not _grows(offsets):
@@ -58,8 +58,8 @@ def outline_of(lot: Lot) -> Outline:
     return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
 
 
-def columns_of(lot: Lot) -> Columns:
-    """The records of a lot that has some; raises `Strange`."""
+def columns_of(lot: RecordSet) -> TrafficColumns:
+    """The records of a lot that has some; raises `UnknownShape`."""
     rows = lot.rows
     table = _table(rows)
     if table is not None:
@@ -70,7 +70,7 @@ def columns_of(lot: Lot) -> Columns:
         headers = _headers(table, len(rows))
     else:
         if not all(isinstance(row, dict) for row in rows):
-            raise Strange("a record that is no object")
+            raise UnknownShape("a record that is no object")
         offsets = [_offset(lot, row) for row in rows]
         keys = [bytes_of(row, "key") for row in rows]
         values = [bytes_of(row, "value") for row in rows]
@@ -80,7 +80,7 @@ def columns_of(lot: Lot) -> Columns:
         columns = _sorted(offsets, times, keys, values, headers)
         offsets, times, keys, values, headers = columns
     _check_offsets(lot, offsets)
-    return Columns(offsets, times, kind, keys, values, headers)
+    return TrafficColumns(offsets, times, kind, keys, values, headers)
 
 
 def _sorted(offsets: list[int], *others: list[Any]) -> tuple[list[int], Any, Any, Any, Any]:
@@ -137,21 +137,21 @@ def _grows(offsets: Sequence[int]) -> bool:
     return bool(offsets) and all(map(operator.lt, offsets, islice(offsets, 1, None)))
 
 
-def _check_offsets(lot: Lot, offsets: Sequence[int]) -> None:
+def _check_offsets(lot: RecordSet, offsets: Sequence[int]) -> None:
     if not _grows(offsets):
-        raise Strange("two records of one set at one offset")
+        raise UnknownShape("two records of one set at one offset")
     base = lot.base or 0
     if base + offsets[0] < 0 or base + offsets[-1] > MOST_OFFSET:
-        raise Strange(f"offset {base + offsets[0]}")
+        raise UnknownShape(f"offset {base + offsets[0]}")
 
 
-def _offset(lot: Lot, row: Mapping[str, Any]) -> int:
+def _offset(lot: RecordSet, row: Mapping[str, Any]) -> int:
     if "offset" in row:
         return number(row["offset"]) - (lot.base or 0)
     return number(row.get("offsetDelta"))
 
 
-def _times(lot: Lot, deltas: Sequence[int] | None) -> tuple[int, list[int]]:
+def _times(lot: RecordSet, deltas: Sequence[int] | None) -> tuple[int, list[int]]:
     """Each record's time, and who set it."""
     set_, rows = lot.set, lot.rows
     if lot.append_ms >= 0 or sets_own_time(set_):
@@ -174,7 +174,7 @@ def _times(lot: Lot, deltas: Sequence[int] | None) -> tuple[int, list[int]]:
 
 def _believable(time_ms: int) -> int:
     if not -_MOST_MS < time_ms < _MOST_MS:
-        raise Strange(f"a time {time_ms}")
+        raise UnknownShape(f"a time {time_ms}")
     return time_ms
 
 
@@ -187,10 +187,10 @@ def bytes_of(row: Mapping[str, Any], part: str) -> bytes | None:
     text = row.get(f"{part}String")
     binary = one_of(row, (f"{part}Base64", f"{part}Bytes", part))
     if text is not None and binary is not None:
-        raise Strange(f"a record with its {part} twice")
+        raise UnknownShape(f"a record with its {part} twice")
     if text is not None:
         if not isinstance(text, str):
-            raise Strange(f"a {part}String that is no text")
+            raise UnknownShape(f"a {part}String that is no text")
         return _encoded(text)
     if binary is None:
         return None
@@ -204,7 +204,7 @@ def from_base64(found: Any, part: str) -> bytes:
             return base64.b64decode(found, validate=True)
     except (NotBase64, ValueError):
         pass
-    raise Strange(f"a {part} that is neither a text under {part}String nor base64")
+    raise UnknownShape(f"a {part} that is neither a text under {part}String nor base64")
 
 
 def _headers(table: Table, count: int) -> list[Headers]:
@@ -220,22 +220,22 @@ def headers_of(found: Any) -> Headers:
     if isinstance(found, dict):
         return tuple((name, _header_text(value)) for name, value in found.items())
     if not isinstance(found, list):
-        raise Strange("headers that are neither a list nor a map")
+        raise UnknownShape("headers that are neither a list nor a map")
     return tuple(map(_header, found))
 
 
 def _header(found: Any) -> tuple[str, bytes | None]:
     if not isinstance(found, dict):
-        raise Strange("a header that is no object")
+        raise UnknownShape("a header that is no object")
     name = one_of(found, ("keyString", "key", "name"))
     if name is None:
         name = ""  # the empty name is left out as what is empty is
     if not isinstance(name, str):
-        raise Strange("a header whose name is no text")
+        raise UnknownShape("a header whose name is no text")
     return name, bytes_of(found, "value")
 
 
 def _header_text(value: Any) -> bytes | None:
     if value is None or isinstance(value, str):
         return None if value is None else _encoded(value)
-    raise Strange("a header in a map whose value is no text")
+    raise UnknownShape("a header in a map whose value is no text")

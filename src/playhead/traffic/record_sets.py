@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from playhead.traffic.aborted import Aborted
-from playhead.traffic.json_numbers import Strange, is_number, number, one_of
+from playhead.traffic.json_numbers import UnknownShape, is_number, number, one_of
 from playhead.traffic.pair import Pair, as_text, field
 from playhead.traffic.pair_path import canonical_uuid
 
@@ -39,7 +39,7 @@ _WITH_RECORDS: Final = ("ShareFetchResponse", "FetchSnapshotResponse")
 
 
 @dataclass(slots=True)
-class Lot:
+class RecordSet:
     """A set of records of one partition, as the pair has it."""
 
     topic: str
@@ -58,10 +58,10 @@ class Lot:
 
 
 @dataclass(slots=True)
-class Read:
+class PairRecords:
     """What one pair has: lots, and what could not be understood."""
 
-    lots: list[Lot]
+    lots: list[RecordSet]
     strange: list[str]
     refused: int = 0
     """Sets that the broker refused when they were produced."""
@@ -70,9 +70,9 @@ class Read:
     """Records of transactions that were aborted, which the application never saw."""
 
 
-def lots_of(pair: Pair) -> Read:
+def lots_of(pair: Pair) -> PairRecords:
     """All that a pair of the Kafka protocol carries; never raises."""
-    read = Read([], [])
+    read = PairRecords([], [])
     kafka = pair.get("kafka")
     if not isinstance(kafka, dict):
         read.strange.append("no object `kafka`")
@@ -82,7 +82,7 @@ def lots_of(pair: Pair) -> Read:
         _of_fetch(read, field(response, "FetchResponse"))
         _of_produce(read, field(request, "ProduceRequest"), field(response, "ProduceResponse"))
         _need_known(pair, request, response)
-    except Strange as exc:
+    except UnknownShape as exc:
         read.strange.append(str(exc))
     return read
 
@@ -91,16 +91,16 @@ def _need_known(pair: Pair, request: Any, response: Any) -> None:
     command = as_text(pair.get("command"))
     for name in _WITH_RECORDS:
         if field(response, name):
-            raise Strange(f"{name}: its records are not read here")
+            raise UnknownShape(f"{name}: its records are not read here")
     needed = {"Fetch": ("FetchResponse", response), "Produce": ("ProduceRequest", request)}
     if command in needed:
         name, carrier = needed[command]
         others = [each for each, value in _items(carrier) if isinstance(value, dict | list | str)]
         others = [each for each in others if each not in ("apiKey", "clientId", "correlationId")]
         if others and name not in others:
-            raise Strange(f"a {command} without {name}, with {others[0]}")
+            raise UnknownShape(f"a {command} without {name}, with {others[0]}")
         if carrier is not None and not isinstance(carrier, dict):
-            raise Strange(f"a {command} whose body is no object")
+            raise UnknownShape(f"a {command} whose body is no object")
 
 
 def _items(found: Any) -> Iterator[tuple[str, Any]]:
@@ -108,7 +108,7 @@ def _items(found: Any) -> Iterator[tuple[str, Any]]:
         yield from found.items()
 
 
-def _of_fetch(read: Read, response: Any) -> None:
+def _of_fetch(read: PairRecords, response: Any) -> None:
     if response is None:
         return
     transactions: dict[tuple[str, int], Aborted] = {}
@@ -116,7 +116,7 @@ def _of_fetch(read: Read, response: Any) -> None:
         aborted = transactions.setdefault((topic, partition), Aborted())
         try:
             aborted.learn(held.get("abortedTransactions"))
-        except Strange as exc:
+        except UnknownShape as exc:
             read.strange.append(f"FetchResponse: {exc}")
             continue
         for lot in _sets(read, held, "FetchResponse"):
@@ -124,7 +124,7 @@ def _of_fetch(read: Read, response: Any) -> None:
             try:
                 lot.base = number(one_of(lot.set, BASE_OFFSET))
                 is_aborted = aborted.covers(lot.set, lot.rows, lot.base)
-            except Strange as exc:
+            except UnknownShape as exc:
                 read.strange.append(f"FetchResponse: {exc}")
                 continue
             if is_aborted:
@@ -133,7 +133,7 @@ def _of_fetch(read: Read, response: Any) -> None:
                 read.lots.append(lot)
 
 
-def _of_produce(read: Read, request: Any, response: Any) -> None:
+def _of_produce(read: PairRecords, request: Any, response: Any) -> None:
     if request is None:
         return
     answers = _answers(read, response)
@@ -154,7 +154,7 @@ def _of_produce(read: Read, request: Any, response: Any) -> None:
 def _length(set_: Mapping[str, Any]) -> int:
     try:
         return number(set_.get("lastOffsetDelta")) + 1
-    except Strange:
+    except UnknownShape:
         return 0
 
 
@@ -168,7 +168,7 @@ class _Answer:
 _UNANSWERED: Final = _Answer(False, None, -1)
 
 
-def _answers(read: Read, response: Any) -> dict[tuple[str, int], _Answer]:
+def _answers(read: PairRecords, response: Any) -> dict[tuple[str, int], _Answer]:
     found: dict[tuple[str, int], _Answer] = {}
     if response is None:
         return found
@@ -180,7 +180,7 @@ def _answers(read: Read, response: Any) -> dict[tuple[str, int], _Answer]:
             base = number(held.get("baseOffset"))
             # Old brokers and formats say -1 for no time; a field that is left out means 0, which is none.
             append_ms = number(one_of(held, ("logAppendTimeMs", "logAppendTime"))) or -1
-        except Strange as exc:
+        except UnknownShape as exc:
             read.strange.append(f"ProduceResponse: {exc}")
             continue
         is_error = code not in (None, 0, "0", "", "NONE", "NO_ERROR", "ERROR_NONE")
@@ -188,16 +188,16 @@ def _answers(read: Read, response: Any) -> dict[tuple[str, int], _Answer]:
     return found
 
 
-def _partitions(read: Read, body: Any, where: str) -> Iterator[tuple[str, int, Any]]:
+def _partitions(read: PairRecords, body: Any, where: str) -> Iterator[tuple[str, int, Any]]:
     """Topic, partition and what is said of it; what is no such thing is noted and left out."""
     if not isinstance(body, dict):
-        raise Strange(f"{where} is no object")
+        raise UnknownShape(f"{where} is no object")
     topics = one_of(body, TOPICS)
     if topics is None:
         _refuse_others(body, _BESIDE_TOPICS, where)
         return
     if not isinstance(topics, list):
-        raise Strange(f"{where}: topics are no list")
+        raise UnknownShape(f"{where}: topics are no list")
     for topic in topics:
         try:
             name = topic_of(topic)
@@ -206,38 +206,38 @@ def _partitions(read: Read, body: Any, where: str) -> Iterator[tuple[str, int, A
                 _refuse_others(topic, set(), f"{where}, a topic")
                 continue
             if not isinstance(partitions, list):
-                raise Strange(f"{where}: partitions are no list")
-        except Strange as exc:
+                raise UnknownShape(f"{where}: partitions are no list")
+        except UnknownShape as exc:
             read.strange.append(str(exc))
             continue
         for held in partitions:
             try:
                 yield name, _partition_of(held, where), held
-            except Strange as exc:
+            except UnknownShape as exc:
                 read.strange.append(str(exc))
 
 
 def _partition_of(held: Any, where: str) -> int:
     if not isinstance(held, dict):
-        raise Strange(f"{where}: a partition is no object")
+        raise UnknownShape(f"{where}: a partition is no object")
     found = number(one_of(held, PARTITION))
     if not 0 <= found <= _LARGEST_PARTITION:
-        raise Strange(f"{where}: partition {found}")
+        raise UnknownShape(f"{where}: partition {found}")
     return found
 
 
 def topic_of(topic: Any) -> str:
     """A topic's name, or `id:` and its id where there is no name."""
     if not isinstance(topic, dict):
-        raise Strange("a topic is no object")
+        raise UnknownShape("a topic is no object")
     name = one_of(topic, TOPIC)
     if isinstance(name, str) and name:
         if not _TOPIC_NAME.fullmatch(name):
-            raise Strange(f"a topic named {name[:40]!r}")
+            raise UnknownShape(f"a topic named {name[:40]!r}")
         return name
     id_ = topic_id_of(topic)
     if id_ is None:
-        raise Strange("a topic without a name and without an id")
+        raise UnknownShape("a topic without a name and without an id")
     return ID_MARK + id_
 
 
@@ -258,16 +258,16 @@ def _from_url_safe(found: str) -> str:
     try:
         return str(UUID(bytes=base64.urlsafe_b64decode(found + "==")))
     except (NotBase64, ValueError):
-        raise Strange(f"a topic id {found[:40]!r}") from None
+        raise UnknownShape(f"a topic id {found[:40]!r}") from None
 
 
-def _sets(read: Read, held: Mapping[str, Any], where: str) -> Iterator[Lot]:
+def _sets(read: PairRecords, held: Mapping[str, Any], where: str) -> Iterator[RecordSet]:
     found = one_of(held, RECORDS)
     if found is None or found == {} or found == [] or found == "":
         if found is None:
             try:
                 _refuse_others(held, _BESIDE_RECORDS, f"{where}, a partition")
-            except Strange as exc:
+            except UnknownShape as exc:
                 read.strange.append(str(exc))
         located = isinstance(found, dict) and "records" in held
         read.located += located
@@ -278,30 +278,30 @@ def _sets(read: Read, held: Mapping[str, Any], where: str) -> Iterator[Lot]:
         read.located += 1
     try:
         yield from _sets_in(found, at)
-    except Strange as exc:
+    except UnknownShape as exc:
         read.strange.append(f"{where}: {exc}")
 
 
-def _sets_in(found: Any, at: int) -> Iterator[Lot]:
+def _sets_in(found: Any, at: int) -> Iterator[RecordSet]:
     if isinstance(found, dict):
         yield from _set(found, at)
     elif isinstance(found, list):
         if not all(isinstance(each, dict) for each in found):
-            raise Strange("records that are no objects")
+            raise UnknownShape("records that are no objects")
         with_rows = [isinstance(one_of(each, ROWS), list) for each in found]
         if any(with_rows):
             for each in found:
                 yield from _set(each, -1)
         else:
-            yield Lot("", 0, {}, found, False, None)
+            yield RecordSet("", 0, {}, found, False, None)
     else:
-        raise Strange(f"records as {type(found).__name__}, not decoded")
+        raise UnknownShape(f"records as {type(found).__name__}, not decoded")
 
 
-def _set(found: Mapping[str, Any], at: int) -> Iterator[Lot]:
+def _set(found: Mapping[str, Any], at: int) -> Iterator[RecordSet]:
     rows = one_of(found, ROWS)
     if isinstance(rows, list):
-        yield Lot("", 0, found, rows, False, None, located=at)
+        yield RecordSet("", 0, found, rows, False, None, located=at)
         return
     sets = one_of(found, _SETS)
     if isinstance(sets, list) and all(isinstance(each, dict) for each in sets):
@@ -309,7 +309,7 @@ def _set(found: Mapping[str, Any], at: int) -> Iterator[Lot]:
             yield from _set(each, -1)
         return
     if rows is not None or sets is not None:
-        raise Strange("a set whose records are no list")
+        raise UnknownShape("a set whose records are no list")
     # Compaction leaves sets without records, and what is empty is left out.
     _refuse_others(found, _OF_A_SET, "a set without records")
 
@@ -318,4 +318,4 @@ def _refuse_others(found: Mapping[str, Any], known: set[str], where: str) -> Non
     for name, value in found.items():
         is_text = isinstance(value, str) and not is_number(value) and len(value) > 64
         if (is_text or (isinstance(value, dict | list) and value)) and name not in known:
-            raise Strange(f"{where} with {name[:40]!r}, which is not known")
+            raise UnknownShape(f"{where} with {name[:40]!r}, which is not known")

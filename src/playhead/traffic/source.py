@@ -9,13 +9,13 @@ from typing import Final, Literal, NamedTuple
 from playhead.absence import OneReason
 from playhead.errors import Refused
 from playhead.note import Note
-from playhead.source import Bounds, Place, Reader, SourceFacts, TopicFacts
+from playhead.source import Bounds, Reader, SourceFacts, TopicFacts, TopicPartition
 from playhead.traffic.build_catalog import index_of
 from playhead.traffic.catalog import Catalog
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import extract_csv, goreplay, har, rrpair
 from playhead.traffic.index import TrafficIndex
-from playhead.traffic.partition_offsets import Lane
+from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.reader import Files, Parse, TrafficReader
 from playhead.traffic.snapshot import Snapshot, find_file, find_snapshot
 
@@ -88,7 +88,7 @@ class TrafficSource:
                 )
             TrafficFilter.parse(self.filter)
 
-    def bounds(self) -> Mapping[Place, Bounds]:
+    def bounds(self) -> Mapping[TopicPartition, Bounds]:
         return self._index().bounds()
 
     def facts(self) -> SourceFacts:
@@ -106,7 +106,7 @@ class TrafficSource:
             )
         return SourceFacts(index.catalog.identity, topics, tuple(notes))
 
-    def offsets_at(self, instant_ms: int, /) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         index = self._index()
         with self._opened(index) as reader:
             return {
@@ -143,7 +143,9 @@ class TrafficSource:
         """With just these bytes."""
         return replace(self, expect_identity=facts.identity)
 
-    def _offset_at(self, reader: TrafficReader, place: Place, lane: Lane, instant_ms: int) -> int:
+    def _offset_at(
+        self, reader: TrafficReader, place: TopicPartition, lane: CapturedPartition, instant_ms: int
+    ) -> int:
         by_pair = self.times == "pair"
         for piece in lane.from_instant(instant_ms, by_pair=by_pair):
             records = reader.of_piece(place, lane, piece)

@@ -10,8 +10,8 @@ from playhead.transform.sql_types import BadType, quoted_if_odd, whole_type
 from playhead.transform.tokens import (
     DOCUMENTS,
     BadExpression,
-    Kind,
     Token,
+    TokenKind,
     as_bad_expression,
 )
 
@@ -30,7 +30,7 @@ _DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SqlPart:
     """A part of the translation, and where in the user's text it comes from."""
 
     sql: str
@@ -47,7 +47,7 @@ class Expression:
     option: str
     text: str
     tokens: tuple[Token, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SqlPart, ...]
     sql: str = field(init=False)
     _starts: tuple[int, ...] = field(init=False, repr=False)
 
@@ -75,7 +75,7 @@ class Expression:
 
     @property
     def _solid(self) -> list[Token]:
-        return [token for token in self.tokens if token.kind is not Kind.SPACE]
+        return [token for token in self.tokens if token.kind is not TokenKind.SPACE]
 
     @property
     def sole(self) -> Token | None:
@@ -120,27 +120,27 @@ class _Translation:
     def __init__(self, text: str, option: str, tokens: Sequence[Token]) -> None:
         self._text, self._option = text, option
         self._all = tokens
-        self._solid = [token for token in tokens if token.kind is not Kind.SPACE]
+        self._solid = [token for token in tokens if token.kind is not TokenKind.SPACE]
         # By index of a token: how many casts begin before it; and what stands for those of a type.
         self._casts: dict[int, int] = {}
         self._types: dict[int, str] = {}
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[SqlPart]:
         for index in range(len(self._solid)):
             self._read_cast(index)
         made = [self._made(index) for index in range(len(self._solid))]
         # In brackets there can be no name behind the expression.
-        pieces = [Piece("(", self._all[0].start, 1, is_verbatim=False)]
+        pieces = [SqlPart("(", self._all[0].start, 1, is_verbatim=False)]
         index = 0
         for token in self._all:
-            if token.kind is Kind.SPACE:
+            if token.kind is TokenKind.SPACE:
                 pieces.append(_blank(token))
                 continue
-            cast = Piece("try_cast(", token.start, len(token.text), is_verbatim=False)
+            cast = SqlPart("try_cast(", token.start, len(token.text), is_verbatim=False)
             pieces += [cast] * self._casts.get(index, 0)
             pieces += made[index]
             index += 1
-        return [*pieces, Piece(")", self._all[-1].end - 1, 1, is_verbatim=False)]
+        return [*pieces, SqlPart(")", self._all[-1].end - 1, 1, is_verbatim=False)]
 
     def _read_cast(self, index: int) -> None:
         """Read the type in `cast(x AS type)`, so that it is one of ours that is written."""
@@ -166,25 +166,25 @@ class _Translation:
     def _bare(self, begin: int, end: int) -> str:
         """A part of the user's text without comments, at its own place in it."""
         kept = (
-            " " * len(token.text) if token.kind is Kind.SPACE else token.text
+            " " * len(token.text) if token.kind is TokenKind.SPACE else token.text
             for token in self._all
             if begin <= token.start < end
         )
         return " " * begin + "".join(kept)
 
-    def _made(self, index: int) -> list[Piece]:
+    def _made(self, index: int) -> list[SqlPart]:
         token = self._solid[index]
         start, length = token.start, len(token.text)
-        if token.kind is Kind.TYPE:
+        if token.kind is TokenKind.TYPE:
             if self._exact_path(index - 2):
                 return []
             self._open_cast(index)
-            opened = Piece(" AS ", start, length, is_verbatim=False)
-            closed = Piece(")", token.end - 1, 1, is_verbatim=False)
+            opened = SqlPart(" AS ", start, length, is_verbatim=False)
+            closed = SqlPart(")", token.end - 1, 1, is_verbatim=False)
             type_ = whole_type(token.text)
-            return [opened, Piece(type_, start, length, is_verbatim=type_ == token.text), closed]
+            return [opened, SqlPart(type_, start, length, is_verbatim=type_ == token.text), closed]
         body = self._body(index)
-        return [Piece(body, start, length, is_verbatim=body == token.text)] if body else []
+        return [SqlPart(body, start, length, is_verbatim=body == token.text)] if body else []
 
     def _body(self, index: int) -> str:
         token = self._solid[index]
@@ -196,7 +196,7 @@ class _Translation:
             return "try_cast"
         if self._exact_path(index):
             return as_type(token, self._solid[index + 2].text)
-        if token.kind is Kind.PATH and self._is_sign(index + 1, "::"):
+        if token.kind is TokenKind.PATH and self._is_sign(index + 1, "::"):
             return as_text(token)
         return self._text_body(index) if self._is_text(index) else _written(token)
 
@@ -204,7 +204,7 @@ class _Translation:
         token = self._solid[index]
         self._refuse_order_of_texts(index)
         number = self._number_type(index)
-        if token.kind is not Kind.PATH:
+        if token.kind is not TokenKind.PATH:
             return f"try_cast({token.text} AS {number})" if number else token.text
         if number is None:
             return as_text(token)
@@ -230,20 +230,20 @@ class _Translation:
         token = self._token(index)
         if token is None:
             return None
-        if token.kind is Kind.TYPE:
+        if token.kind is TokenKind.TYPE:
             return self._primary_start(index - 2)
         if token.is_sign(")"):
             return self._call_start(self._opening(index, "(", ")"))
         if token.is_sign("]"):
             opening = self._opening(index, "[", "]")
             return None if opening is None else self._primary_start(opening - 1)
-        if token.kind is Kind.SIGN:
+        if token.kind is TokenKind.SIGN:
             return None
         if token.word == "end":
             return self._opening(index, "case", "end")
         if self._is_sign(index - 1, "."):
             return self._primary_start(index - 2)
-        if token.kind is Kind.STRING and self._word(index - 1) in _TYPED_LITERALS:
+        if token.kind is TokenKind.STRING and self._word(index - 1) in _TYPED_LITERALS:
             return index - 1
         return index
 
@@ -268,7 +268,7 @@ class _Translation:
         token = self._token(index)
         if token is None or self._is_sign(index + 1, "::"):
             return False
-        if token.kind is Kind.PATH:
+        if token.kind is TokenKind.PATH:
             return True
         if token.name.lower() not in DOCUMENTS or self._is_sign(index - 1, "."):
             return False
@@ -326,7 +326,7 @@ class _Translation:
     def _listed(self, place: int) -> list[Token]:
         numbers = self._number_at(place)
         while numbers and self._token(place) is not None and not self._is_sign(place, ")"):
-            numbers += [self._solid[place]] if self._solid[place].kind is Kind.NUMBER else []
+            numbers += [self._solid[place]] if self._solid[place].kind is TokenKind.NUMBER else []
             place += 1
         return numbers
 
@@ -340,7 +340,7 @@ class _Translation:
         if token is None or not (is_compared or is_bound):
             return []
         is_column = token.name.lower() in _NUMBER_COLUMNS
-        return [token] if token.kind is Kind.NUMBER or is_column else []
+        return [token] if token.kind is TokenKind.NUMBER or is_column else []
 
     def _number_at(self, place: int) -> list[Token]:
         """The number that begins here, behind signs and brackets; none or one."""
@@ -350,7 +350,7 @@ class _Translation:
         if token is None or self._is_sign(place + 1, "(", "."):
             return []
         is_column = token.name.lower() in _NUMBER_COLUMNS
-        return [token] if token.kind is Kind.NUMBER or is_column else []
+        return [token] if token.kind is TokenKind.NUMBER or is_column else []
 
     def _token(self, index: int) -> Token | None:
         return self._solid[index] if 0 <= index < len(self._solid) else None
@@ -369,16 +369,16 @@ class _Translation:
         )
 
 
-def _blank(space: Token) -> Piece:
+def _blank(space: Token) -> SqlPart:
     """White space as Spark is to see it; a comment is one space to it, whatever is written in it."""
     if space.text.isspace():
         text = "".join(sign if sign == "\n" else " " for sign in space.text)
-        return Piece(text, space.start, len(text))
-    return Piece(" ", space.start, len(space.text), is_verbatim=False)
+        return SqlPart(text, space.start, len(text))
+    return SqlPart(" ", space.start, len(space.text), is_verbatim=False)
 
 
 def _written(token: Token) -> str:
-    return quoted_if_odd(token.text) if token.kind is Kind.WORD else token.text
+    return quoted_if_odd(token.text) if token.kind is TokenKind.WORD else token.text
 
 
 def _plain(number: str) -> str:

@@ -82,7 +82,7 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     SPACE = 0
@@ -107,7 +107,7 @@ Step = str | int
 class Token:
     """A piece of the text that belongs together; the tokens of a text, joined, are the text."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     steps: tuple[Step, ...] = ()
@@ -119,22 +119,22 @@ class Token:
     @property
     def word(self) -> str:
         """In lower case, as SQL compares words; empty for what is no bare word."""
-        return self.text.lower() if self.kind is Kind.WORD else ""
+        return self.text.lower() if self.kind is TokenKind.WORD else ""
 
     @property
     def name(self) -> str:
         """The identifier that it is, bare or in back quotes, as it was written; else empty."""
-        if self.kind is Kind.QUOTED:
+        if self.kind is TokenKind.QUOTED:
             return self.text[1:-1].replace("``", "`")
-        return self.text if self.kind is Kind.WORD else ""
+        return self.text if self.kind is TokenKind.WORD else ""
 
     @property
     def column(self) -> str:
         """The column that a path starts from."""
-        return self.text.partition(":")[0].lower() if self.kind is Kind.PATH else ""
+        return self.text.partition(":")[0].lower() if self.kind is TokenKind.PATH else ""
 
     def is_sign(self, *signs: str) -> bool:
-        return self.kind is Kind.SIGN and self.text in signs
+        return self.kind is TokenKind.SIGN and self.text in signs
 
 
 def tokens_of(text: str, option: str) -> list[Token]:
@@ -167,18 +167,18 @@ class _Scanner:
             token = token or self._token_at(position, seen)
             yield token
             position = token.end
-            if token.kind is not Kind.SPACE:
+            if token.kind is not TokenKind.SPACE:
                 seen.append(token)
         if seen and seen[-1].is_sign("::"):
             raise self._bad(seen[-1].start, *_NO_TYPE, 2)
 
     def _token_at(self, start: int, seen: list[Token]) -> Token:
         if self._text.startswith("/*", start):
-            return Token(Kind.SPACE, self._text[start : self._comment_end(start)], start)
+            return Token(TokenKind.SPACE, self._text[start : self._comment_end(start)], start)
         match = _TOKEN.match(self._text, start)
         if match is None or match.lastgroup is None:
             raise self._bad(start, *self._unreadable(start))
-        token = Token(Kind[match.lastgroup], match.group(), start)
+        token = Token(TokenKind[match.lastgroup], match.group(), start)
         if self._starts_path(token, seen):
             return self._path(token)
         return token
@@ -224,7 +224,7 @@ class _Scanner:
         if column.word == HEADERS:
             steps = [self._header_name(column, steps)]
         text = self._text[column.start : position]
-        return Token(Kind.PATH, text, column.start, tuple(steps))
+        return Token(TokenKind.PATH, text, column.start, tuple(steps))
 
     def _header_name(self, column: Token, steps: list[Step]) -> str:
         """Header names have dots in them, and no fields below them."""
@@ -275,7 +275,7 @@ class _Scanner:
             end = read_type(self._text, start).end
         except BadType as exc:
             raise as_bad_expression(exc, self._option, self._text) from exc
-        return Token(Kind.TYPE, self._text[start:end], start)
+        return Token(TokenKind.TYPE, self._text[start:end], start)
 
     def _bad(self, start: int, reason: str, hint: str | None, length: int = 1) -> BadExpression:
         return BadExpression(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from playhead.transform.path_sql import as_text, as_type
 from playhead.transform.spark_sql import Expression, translate
-from playhead.transform.tokens import DOCUMENTS, BadExpression, Kind, Token, tokens_of
+from playhead.transform.tokens import DOCUMENTS, BadExpression, Token, TokenKind, tokens_of
 
 WHERE, SELECT = "--where", "--select"
 _CLOSED_BY = {"(": ")", "[": "]"}
@@ -92,7 +92,7 @@ class Output:
 
 def _needed(text: str, option: str) -> list[Token]:
     tokens = tokens_of(text, option)
-    if all(token.kind is Kind.SPACE for token in tokens):
+    if all(token.kind is TokenKind.SPACE for token in tokens):
         raise BadExpression(option, text, start=0, reason="found nothing, needed an expression")
     _check_brackets(text, option, tokens)
     return tokens
@@ -134,11 +134,11 @@ def _items(text: str, tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _is_blank(tokens: Sequence[Token]) -> bool:
-    return all(token.kind is Kind.SPACE for token in tokens)
+    return all(token.kind is TokenKind.SPACE for token in tokens)
 
 
 def _output(text: str, item: list[Token]) -> Output:
-    solid = [index for index, token in enumerate(item) if token.kind is not Kind.SPACE]
+    solid = [index for index, token in enumerate(item) if token.kind is not TokenKind.SPACE]
     last = item[solid[-1]]
     if len(solid) > 2 and item[solid[-2]].word == "as" and last.name:
         expression = translate(text, SELECT, item[: solid[-2]])
@@ -158,7 +158,7 @@ def _output(text: str, item: list[Token]) -> Output:
 
 
 def _own_name(token: Token) -> str:
-    if token.kind is Kind.PATH:
+    if token.kind is TokenKind.PATH:
         return str(token.steps[-1]) if isinstance(token.steps[-1], str) else ""
     return token.name.lower()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playhead.cli.options import Run
 from playhead.kafka.groups.offsets_csv import ByGroup, NoPlanInFile, read_file
-from playhead.kafka.groups.position import ByPartition, Mode, need_one_mode, read_mode
+from playhead.kafka.groups.position import ByPartition, Position, need_one_mode, read_mode
 from playhead.kafka.groups.scope import Scope
 from playhead.options.groups import MODE
 
@@ -30,7 +30,7 @@ class Modes:
         given = {row.shown_name: values[row.name] for row in MODE.without("from_file")}
         self._file: Path | None = values["from_file"]
         self._offsets: ByGroup | None = None
-        self._mode: Mode | None = None
+        self._mode: Position | None = None
         if need_one_mode(given | {"--from-file": self._file}) == "--from-file":
             self._offsets = read_file(Path(str(self._file)), groups)
         else:
@@ -42,7 +42,7 @@ class Modes:
         """The groups that the file names; none without a file."""
         return sorted(self._offsets or ())
 
-    def of(self, group: str) -> Mode:
+    def of(self, group: str) -> Position:
         if self._mode is not None:
             return self._mode
         offsets = self._offsets or {}

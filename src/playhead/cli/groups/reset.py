@@ -11,7 +11,7 @@ from playhead.options.groups import CLONE, CONSENT, MODE, RESET, SCOPE, WAIT
 from playhead.options.shared import CONNECTION, TIME
 
 if TYPE_CHECKING:
-    from playhead.kafka.groups.changes import Desk
+    from playhead.kafka.groups.changes import GroupAdmin
 
 
 @command(RESET, MODE, SCOPE, WAIT, CONSENT, TIME, CONNECTION)
@@ -64,7 +64,7 @@ def clone(run: Run, group: str, other: str, through: str | None) -> None:
         _carry_out(run, here, [plan], is_single=True)
 
 
-def _groups(run: Run, named: list[str], modes: Modes, here: "Desk") -> list[str]:
+def _groups(run: Run, named: list[str], modes: Modes, here: "GroupAdmin") -> list[str]:
     """Those that are named, all, or those of a file."""
     if named and run.values["all_groups"]:
         raise UsageError("groups by name and --all-groups contradict each other")
@@ -82,7 +82,7 @@ def _groups(run: Run, named: list[str], modes: Modes, here: "Desk") -> list[str]
     raise UsageError("no group is named", hint="name some, or --all-groups")
 
 
-def _has_offsets(run: Run, group: str, here: "Desk") -> bool:
+def _has_offsets(run: Run, group: str, here: "GroupAdmin") -> bool:
     found = bool(here.committed(group))
     if not found:
         run.output.say(f"group {group} is left out: it has committed no offsets")
@@ -97,7 +97,7 @@ def _need_one_target(to_group: str | None, groups: list[str]) -> None:
         )
 
 
-def _carry_out(run: Run, here: "Desk", plans: list[Any], *, is_single: bool) -> None:
+def _carry_out(run: Run, here: "GroupAdmin", plans: list[Any], *, is_single: bool) -> None:
     """Show, ask, write; `--export` alone only prints."""
     from playhead.cli.groups.confirm import is_meant, write_all
 

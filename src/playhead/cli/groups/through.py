@@ -10,20 +10,20 @@ from playhead.cli.replay.run_replay import with_servers
 from playhead.config.clusters import connection_of, guards_of
 from playhead.errors import UsageError
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.groups.changes import Desk
+from playhead.kafka.groups.changes import GroupAdmin
 from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.plan import Committed
+from playhead.kafka.groups.plan import CommittedOffset
 from playhead.kafka.groups.scope import Scope
 from playhead.kafka.groups.translate import translate
 from playhead.kafka.write.ledger import Ledger
 from playhead.replay.journal import DONE, Journal
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 
 @contextmanager
 def through_replay(
     run: Run, replay_id: str, group: str, scope: Scope
-) -> Iterator[tuple[Desk, Mapping[Place, Committed]]]:
+) -> Iterator[tuple[GroupAdmin, Mapping[TopicPartition, CommittedOffset]]]:
     """The groups of the copy's cluster, and the offsets there."""
     saved = Journal().find(replay_id)
     request = saved.plan.request
@@ -47,4 +47,4 @@ def through_replay(
     with Admin(connection) as admin:
         guards = guards_of([target], configuration)
         consent = answer(yes=is_meant(run))
-        yield Desk(admin, guards, connection, run.output.say, consent), translated.offsets
+        yield GroupAdmin(admin, guards, connection, run.output.say, consent), translated.offsets

@@ -20,7 +20,7 @@ from playhead.options.traffic import INGEST, LISTENING, RECORDS, SENDING, TELLIN
 if TYPE_CHECKING:
     from playhead.ingest.loop import Ingest
     from playhead.ingest.udp_socket import Listener
-    from playhead.kafka.produce.nonblocking_sender import Outlet
+    from playhead.kafka.produce.nonblocking_sender import NonBlockingSender
 
 _LOOK_EVERY_S = 0.2
 # Dead letters are few, but the largest of them has to fit.
@@ -93,12 +93,12 @@ def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: En
 
 def _outlets(
     run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool
-) -> "tuple[Outlet, Outlet | None] | None":
+) -> "tuple[NonBlockingSender, NonBlockingSender | None] | None":
     """Where records go, and dead letters; None when nothing is to be sent."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.errors import Need, needing
     from playhead.kafka.admin.offsets import describe
-    from playhead.kafka.produce.nonblocking_sender import Memory, Outlet
+    from playhead.kafka.produce.nonblocking_sender import NonBlockingSender, QueueLimits
     from playhead.kafka.write.dead_letters import dig
     from playhead.kafka.write.target_topics import look_up
 
@@ -117,16 +117,16 @@ def _outlets(
     has_headers = bool(run.values["with_peers"])
     part = asked.memory_bytes // _LETTERS_SHARE if asked.graveyard is not None else 0
     more = {"acks": asked.acks, "compression": asked.compression}
-    main = Outlet(
+    main = NonBlockingSender(
         connection,
         endpoint.name,
-        Memory(asked.memory_bytes - part, has_headers),
+        QueueLimits(asked.memory_bytes - part, has_headers),
         set_bytes=found.set_bytes,
         **more,  # type: ignore[arg-type]
     )
     if asked.graveyard is None:
         return main, None
-    return main, Outlet(connection, asked.graveyard, Memory(part, True))
+    return main, NonBlockingSender(connection, asked.graveyard, QueueLimits(part, True))
 
 
 def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
@@ -144,13 +144,13 @@ def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
 
 
 def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
-    from playhead.ingest.status_lines import Figures, Teller
+    from playhead.ingest.status_lines import StatusFigures, StatusLines
 
     is_json = run.output.progress_form == "json"
     teller = (
-        Figures(asked.every_s)
+        StatusFigures(asked.every_s)
         if is_json
-        else Teller(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
+        else StatusLines(asked.every_s, asked.memory_bytes, ingest.listener.buffer_bytes)
     )
     ends_s = None if asked.for_s is None else time.monotonic() + asked.for_s
     was_stopping = False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from playhead.cli.options import Run
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic
 from playhead.errors import BadValue
-from playhead.ingest.record_shape import Shape
+from playhead.ingest.record_shape import RecordShape
 
 if TYPE_CHECKING:
     from playhead.ingest.loop import Rule
@@ -19,7 +19,7 @@ _OFTEN_ENOUGH_S = 0.2
 class Asked:
     """The options, understood."""
 
-    shape: Shape
+    shape: RecordShape
     rule: "Rule"
     graveyard: str | None
     acks: "Acks"
@@ -41,7 +41,7 @@ def understood(run: Run) -> Asked:
     if graveyard:
         check_topic(graveyard)
     return Asked(
-        Shape.parse(
+        RecordShape.parse(
             values["key"], values["timestamp"], run.configuration().get("timezone") or "UTC"
         ),
         cast("Rule", rule),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from playhead.cli.options import Run, command
 from playhead.cli.output import ReaderGone, tell
 from playhead.cli.records.decode import decoders
-from playhead.cli.records.record_output import Picked, Printer, printer
+from playhead.cli.records.record_output import Printer, RecordFilter, printer
 from playhead.cli.replay.replay_options import lateness_ms, read_on, span
 from playhead.errors import BadValue, UsageError
 from playhead.grammar.instant import show_ms
@@ -39,7 +39,7 @@ def consume(
     """
     from playhead.kafka.read.scan import Scan
 
-    picked = Picked(_pattern("--grep", grep), _pattern("--grep-key", grep_key), most)
+    picked = RecordFilter(_pattern("--grep", grep), _pattern("--grep-key", grep_key), most)
     decoded = decoders(run)
     shown = printer(run, decoded)
     source = _source(run, topics)
@@ -57,7 +57,7 @@ def consume(
     _read(run, scan, picked, shown)
 
 
-def _read(run: Run, scan: "Scan", picked: Picked, shown: Printer) -> None:
+def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:
     began, why = time.monotonic(), "an error"
     told_at = 0.0
     try:
@@ -97,7 +97,7 @@ def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
             each.at = offset + 1
 
 
-def _tell(run: Run, scan: "Scan", picked: Picked, shown: Printer, stopped: str) -> None:
+def _tell(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer, stopped: str) -> None:
     of = "" if scan.planned is None else f" of {scan.planned:,}"
     told = [f"{shown.count:,} records shown, {scan.scanned:,}{of} offsets scanned"]
     if picked.outside:

@@ -7,7 +7,7 @@ from typing import Any
 
 from playhead.files.codec import shown_times
 from playhead.files.formats.jsonl import bytes_as_json, bytes_from_json, headers_as_json
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.instant import Instant, read_point
 from playhead.kafka.produce.console_lines import BadLine
 from playhead.printable import json_text
@@ -92,7 +92,7 @@ def timestamp_ms(document: Mapping[str, Any], number: int) -> int | None:
     if said is None:
         return None
     try:
-        point = read_point(Phrase.of(str(said), "timestamp"), "UTC").point
+        point = read_point(Cursor.of(str(said), "timestamp"), "UTC").point
     except NotUnderstood as exc:
         raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
     if not isinstance(point, Instant):

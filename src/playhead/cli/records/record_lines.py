@@ -8,7 +8,7 @@ from playhead.cli.options import Run
 from playhead.cli.records import jsonl
 from playhead.cli.records.time_option import instant_ms
 from playhead.errors import BadValue, PlayheadError, UsageError
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import MS
 from playhead.grammar.instant import Instant, read_point
 from playhead.kafka.produce.console_lines import (
@@ -110,7 +110,7 @@ class Reading:
             return int(exact[2])
         said = text.decode("utf-8", "replace")
         try:
-            point = read_point(Phrase.of(said, "timestamp"), self.timezone).point
+            point = read_point(Cursor.of(said, "timestamp"), self.timezone).point
         except NotUnderstood as exc:
             raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
         if not isinstance(point, Instant):

@@ -30,7 +30,7 @@ _PROPERTIES = {
 
 
 @dataclass(slots=True)
-class Picked:
+class RecordFilter:
     """Which records are wanted, and how many were not, and why."""
 
     value: "Pattern | None" = None
@@ -85,7 +85,7 @@ class Printer(Protocol):
 
 
 @dataclass(slots=True)
-class Lines:
+class LinePrinter:
     """As Kafka's console consumer prints them."""
 
     writer: "LineWriter"
@@ -107,7 +107,7 @@ class Lines:
 
 
 @dataclass(slots=True)
-class Json:
+class JsonPrinter:
     """Whole records: as JSON Lines, or in one document that also says why it ends."""
 
     decoded: Decoded
@@ -146,12 +146,12 @@ def printer(run: Run, decoded: Decoded) -> Printer:
         raise BadValue("-o", found="csv", needed="table (lines), jsonl or json")
     _take_properties(run)
     if run.output.form == "table":
-        return Lines(_line_writer(run), decoded)
+        return LinePrinter(_line_writer(run), decoded)
     about_lines = ("show", "separator", "headers_separator", "header_separator", "null")
     for name in (*about_lines, "line_separator"):
         if run.values[name] is not None:
             raise UsageError(f"--{name.replace('_', '-')} is about lines, and not about JSON")
-    return Json(decoded, is_document=run.output.form == "json")
+    return JsonPrinter(decoded, is_document=run.output.form == "json")
 
 
 def _line_writer(run: Run) -> "LineWriter":

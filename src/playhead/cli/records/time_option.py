@@ -3,7 +3,7 @@
 import time
 
 from playhead.config.context import Configuration
-from playhead.grammar.cursor import Phrase
+from playhead.grammar.cursor import Cursor
 from playhead.grammar.duration import MS
 from playhead.grammar.instant import read_point
 from playhead.grammar.zone import zone_name
@@ -12,7 +12,7 @@ from playhead.grammar.zone import zone_name
 def instant_ms(flag: str, text: str, configuration: Configuration) -> int:
     """The first whole millisecond that is not before the time."""
     zone = zone_name(configuration.get("timezone") or "UTC", where="timezone")
-    phrase = Phrase.of(text, flag)
+    phrase = Cursor.of(text, flag)
     point = read_point(phrase, zone).point
     ns = point.at_ns(time.time_ns())
     if ns < 0:

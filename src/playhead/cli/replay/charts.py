@@ -7,16 +7,16 @@ from typing import TextIO
 
 from playhead.cli.output import colour_is_wanted
 from playhead.errors import UsageError
-from playhead.timeline.text_chart import Paper
+from playhead.timeline.text_chart import ChartSize
 
 _BLOCKS = "▁█░│"
 
 
-def paper_for(stream: TextIO, *, has_colour: bool | None = None) -> Paper:
+def paper_for(stream: TextIO, *, has_colour: bool | None = None) -> ChartSize:
     """As wide as the terminal is, in characters that the stream can take."""
     width = shutil.get_terminal_size().columns
     colour = colour_is_wanted() if has_colour is None else has_colour
-    return Paper(width, has_blocks=_takes_blocks(stream), has_colour=colour)
+    return ChartSize(width, has_blocks=_takes_blocks(stream), has_colour=colour)
 
 
 def _takes_blocks(stream: TextIO) -> bool:
@@ -34,6 +34,6 @@ def save_picture(text: str, file: Path) -> None:
         raise UsageError(f"cannot write the picture to {file}: {exc.strerror}") from exc
 
 
-def paper_for_talk() -> Paper:
+def paper_for_talk() -> ChartSize:
     """For what is said beside the data; without colour, as all of that is."""
     return paper_for(sys.stderr, has_colour=False)

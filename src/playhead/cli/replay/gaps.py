@@ -15,7 +15,7 @@ from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, T
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 
 if TYPE_CHECKING:
-    from playhead.gaps.search import Search
+    from playhead.gaps.search import GapFinder
     from playhead.proof import Proof
     from playhead.timeline.timeline import Timeline
 
@@ -36,12 +36,12 @@ def gaps(run: Run, source: str, target: str) -> None:
     aborted records and markers are not a gap, and records younger than --settle are not missing yet.
     Exit code 4 if records are missing.
     """
-    from playhead.gaps.search import Search
+    from playhead.gaps.search import GapFinder
 
     asked = request(
         Run(run.output, _UNSAID | run.values), Endpoint.parse(source), Endpoint.parse(target)
     )
-    search = Search(_question(run, asked), run.configuration(), run.output.say)
+    search = GapFinder(_question(run, asked), run.configuration(), run.output.say)
     found = search.find()
     _tell(run, found)
     if run.values["picture"] is not None:
@@ -55,7 +55,7 @@ def gaps(run: Run, source: str, target: str) -> None:
 
 
 def _question(run: Run, asked: Any) -> Any:
-    from playhead.gaps.search import SETTLE_MS, Question
+    from playhead.gaps.search import SETTLE_MS, GapQuery
 
     values = run.values
     if values["dry_run"] and not values["replay"]:
@@ -63,7 +63,7 @@ def _question(run: Run, asked: Any) -> Any:
             "--dry-run shows the plan of a replay", hint="add --replay, or leave it out"
         )
     settle = values["settle"]
-    return Question(
+    return GapQuery(
         asked,
         SETTLE_MS if settle is None else settle,
         values["by"],
@@ -88,7 +88,7 @@ def _emit(run: Run, found: Gaps) -> None:
 # --- closing them
 
 
-def _close(run: Run, search: "Search", before: Gaps) -> None:
+def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     """Plan, show, ask, replay, prove, and look again at the very same offsets."""
     from playhead.replay import api
 
@@ -111,7 +111,7 @@ def _close(run: Run, search: "Search", before: Gaps) -> None:
     _look_again(run, search, before, proof)
 
 
-def _look_again(run: Run, search: "Search", before: Gaps, proof: "Proof") -> None:
+def _look_again(run: Run, search: "GapFinder", before: Gaps, proof: "Proof") -> None:
     after = search.find()
     _tell(run, after)
     was_missing, is_left = (
@@ -150,7 +150,7 @@ def _line(gap: Gap) -> str:
 # --- over time
 
 
-def _draw(run: Run, search: "Search", found: Gaps) -> None:
+def _draw(run: Run, search: "GapFinder", found: Gaps) -> None:
     from playhead.timeline.svg_chart import picture
 
     over = _timeline(run, search)
@@ -172,7 +172,7 @@ def _say_histogram(run: Run, found: Gaps, over: "Timeline") -> None:
         run.output.say(legend(missing, found.target, paper))
 
 
-def _timeline(run: Run, search: "Search") -> "Timeline":
+def _timeline(run: Run, search: "GapFinder") -> "Timeline":
     from playhead.replay.timelines import timeline_of
 
     end = search.question.request.source_endpoint

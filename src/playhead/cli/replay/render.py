@@ -150,7 +150,7 @@ def proof_lines(proof: Proof) -> list[str]:
     return lines
 
 
-class Told:
+class ProgressText:
     """Progress in records, with the rate of the last while and the record time that was reached."""
 
     def __init__(self) -> None:

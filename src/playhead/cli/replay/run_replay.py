@@ -8,7 +8,13 @@ from pathlib import Path
 
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, end
-from playhead.cli.replay.render import Told, plan_lines, plan_rows, proof_lines, sample_lines
+from playhead.cli.replay.render import (
+    ProgressText,
+    plan_lines,
+    plan_rows,
+    proof_lines,
+    sample_lines,
+)
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
 from playhead.endpoint import Endpoint
@@ -20,7 +26,7 @@ from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.replay.journal import Journal
-from playhead.replay.journal import Run as JournalRun
+from playhead.replay.journal import JournalEntry as JournalRun
 from playhead.secrets import without_password
 from playhead.standby.runner import held_for
 
@@ -74,7 +80,7 @@ def run_shown(run: Run, planned: Planned, *, yes: bool) -> Proof:
 
 def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: None) -> Proof:
     """Run it, telling how far it is; `heed` is called now and then."""
-    progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), Told()
+    progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), ProgressText()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
         progress.count(told(done, entries), done, total)

@@ -7,7 +7,7 @@ from playhead.cli.replay.render import plan_lines, run_row
 from playhead.errors import PlayheadError
 from playhead.options.replays import RUNS
 from playhead.replay.journal import FAILED, RUNNING, STOPPED
-from playhead.replay.journal import Run as JournalRun
+from playhead.replay.journal import JournalEntry as JournalRun
 from playhead.standby.history import History
 
 _NOT_DONE = (RUNNING, STOPPED, FAILED)

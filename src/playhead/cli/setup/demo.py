@@ -31,7 +31,7 @@ def demo(run: Run) -> None:
     Runs real servers in a folder of its own, and the commands that it prints; a running sandbox is not
     touched. Exit code 4 if at the end a row is missing or duplicated.
     """
-    from playhead.demo.afternoon import Afternoon
+    from playhead.demo.afternoon import Demo
 
     named = run.values["directory"]
     sandbox = Sandbox(Path(named).expanduser().absolute() if named else paths.state_dir() / "demo")
@@ -41,7 +41,7 @@ def demo(run: Run) -> None:
     run.output.say(f"starting Kafka and PostgreSQL in {sandbox.directory}")
     with sandbox.running() as endpoints, _written(run, sandbox) as (folder, tell):
         pause = _ask_for_enter if waits else _wait
-        story = Afternoon(sandbox, endpoints, script, folder, tell=tell, pause=pause)
+        story = Demo(sandbox, endpoints, script, folder, tell=tell, pause=pause)
         outcome = story.play()
         _finish(run, sandbox, outcome)
         if waits:

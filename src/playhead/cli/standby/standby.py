@@ -26,7 +26,7 @@ from playhead.options.replays import (
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.standby import create, runner
 from playhead.standby.history import History
-from playhead.standby.runner import Face
+from playhead.standby.runner import RunHooks
 from playhead.standby.store import Standby, StandbyExists, Standbys
 from playhead.standby.trigger_file import span_of
 
@@ -103,7 +103,7 @@ def run_(run: Run, name: str, wait: bool, dry_run: bool, yes: bool) -> None:
     if dry_run:
         show(run, runner.plan(found, span))
         return
-    face = Face(
+    face = RunHooks(
         play=lambda planned: run_shown(run, planned, yes=yes),
         keep_waiting=lambda: wait,
         warm=yes,

@@ -11,7 +11,7 @@ from playhead.options.topics import TRIM
 
 if TYPE_CHECKING:
     from playhead.kafka.admin.trim import Trim
-    from playhead.source import Bounds, Place
+    from playhead.source import Bounds, TopicPartition
 
 _PATIENCE_S = 60.0
 
@@ -51,7 +51,7 @@ def trim(
             run.output.say(f"{deleted:,} offsets are gone, and the log begins where it should")
 
 
-def _by_offsets(topic: str, text: str, held: "dict[Place, Bounds]") -> "list[Trim]":
+def _by_offsets(topic: str, text: str, held: "dict[TopicPartition, Bounds]") -> "list[Trim]":
     from playhead.kafka.admin.trim import by_offsets
     from playhead.span import Span
 
@@ -62,7 +62,7 @@ def _by_offsets(topic: str, text: str, held: "dict[Place, Bounds]") -> "list[Tri
     return by_offsets(spans, held)
 
 
-def _by_time(run: Run, topic: str, to: str, held: "dict[Place, Bounds]") -> "list[Trim]":
+def _by_time(run: Run, topic: str, to: str, held: "dict[TopicPartition, Bounds]") -> "list[Trim]":
     from playhead.cli.records.time_option import instant_ms
     from playhead.grammar.instant import show_ms
     from playhead.kafka.admin.trim import before

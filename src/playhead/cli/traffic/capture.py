@@ -58,7 +58,7 @@ def capture(run: Run, dry_run: bool) -> None:
 def _setting(run: Run) -> "Setting":
     from playhead.capture.address import OpenToOthers, parse_place
     from playhead.capture.proxy import Setting
-    from playhead.capture.recorder import Order
+    from playhead.capture.recorder import RecorderConfig
     from playhead.capture.redaction import parse_rule
 
     values = run.values
@@ -74,7 +74,7 @@ def _setting(run: Run) -> "Setting":
         )
     rules = [parse_rule(text).text for text in values["redact"] or ()]
     topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
-    order = Order(
+    order = RecorderConfig(
         str(Path(values["out"]).absolute()), *_rotation(values["rotate"] or ()), topics, rules
     )
     return Setting(
@@ -126,12 +126,12 @@ def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
 
 
 def _watch(run: Run, proxy: "Proxy") -> None:
-    from playhead.capture.counts import Teller
+    from playhead.capture.counts import StatusReporter
 
     every_s = max(run.values["stats_every"] / 1000, _OFTEN_ENOUGH_S)
     for_ms = run.values["for_"]
     ends_s = None if for_ms is None else time.monotonic() + for_ms / 1000
-    teller, is_json = Teller(every_s), run.output.progress_form == "json"
+    teller, is_json = StatusReporter(every_s), run.output.progress_form == "json"
     while not proxy.ended.wait(_LOOK_EVERY_S):
         now_s = time.monotonic()
         counts = proxy.counts()

@@ -19,7 +19,7 @@ _LEADER_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReplicaSize:
     """What one replica of a partition takes."""
 
     topic: str
@@ -43,7 +43,9 @@ class Held:
         }
 
 
-def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | None) -> list[Held]:
+def sizes(
+    admin: Admin, connection: KafkaConnection, topics: Sequence[str] | None
+) -> list[ReplicaSize]:
     """Every replica that the cluster's brokers hold; of all topics when none are named."""
     with admin.asking("asking for the brokers") as client:
         found = client.list_topics(timeout=admin.timeout_s)
@@ -51,7 +53,7 @@ def sizes(admin: Admin, connection: KafkaConnection, topics: Sequence[str] | Non
         name: sorted(found.topics[name].partitions) for name in topics or () if name in found.topics
     }
     body = _request(partitions if topics is not None else None)
-    held: list[Held] = []
+    held: list[ReplicaSize] = []
     for number, broker in sorted(found.brokers.items()):
         address = f"{broker.host}:{broker.port}"
         with needing(Need("Describe", "cluster")):
@@ -95,7 +97,7 @@ def _request(partitions: dict[str, list[int]] | None) -> bytes:
     return array(list(topics))
 
 
-def _read(answer: bytes, broker: int) -> Iterator[Held]:
+def _read(answer: bytes, broker: int) -> Iterator[ReplicaSize]:
     fields = Fields(answer)
     fields.int32()  # for how long the broker holds us back
     directories = fields.int32()
@@ -110,9 +112,9 @@ def _read(answer: bytes, broker: int) -> Iterator[Held]:
         yield from _replicas(fields, broker, log_dir)
 
 
-def _replicas(fields: Fields, broker: int, log_dir: str) -> Iterator[Held]:
+def _replicas(fields: Fields, broker: int, log_dir: str) -> Iterator[ReplicaSize]:
     for _ in range(fields.int32()):
         topic = fields.text()
         for _ in range(fields.int32()):
             partition, size_bytes, lag = fields.int32(), fields.int64(), fields.int64()
-            yield Held(topic, partition, broker, log_dir, size_bytes, lag, fields.is_true())
+            yield ReplicaSize(topic, partition, broker, log_dir, size_bytes, lag, fields.is_true())

@@ -8,7 +8,9 @@ from difflib import get_close_matches
 from confluent_kafka import (
     IsolationLevel,
     TopicCollection,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as ClientPartition,
 )
 from confluent_kafka.admin import OffsetSpec, TopicDescription
 
@@ -16,7 +18,7 @@ from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import is_unknown_topic
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
@@ -66,7 +68,7 @@ def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
 class LogChanged(Unavailable):
     """A partition's log became a shorter one between two questions, time and again."""
 
-    def __init__(self, place: Place, *, start: int, stable: int, end: int) -> None:
+    def __init__(self, place: TopicPartition, *, start: int, stable: int, end: int) -> None:
         self.place = place
         super().__init__(
             f"the bounds of {place[0]}:{place[1]} cannot be told: it began at {start:,}, could be read up "
@@ -111,14 +113,14 @@ def _description(said: TopicDescription) -> Described:
     )
 
 
-def places_of(described: Mapping[str, Described]) -> list[Place]:
+def places_of(described: Mapping[str, Described]) -> list[TopicPartition]:
     """Every partition of topics."""
     return [
         (topic, number) for topic in sorted(described) for number in described[topic].partitions
     ]
 
 
-def bounds_of(admin: Admin, places: Sequence[Place]) -> dict[Place, Bounds]:
+def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
     """What partitions hold, asked in the order in which a live log keeps the numbers in order."""
     for _ in range(_LOOKS):
         # The log start only grows too, so it may overtake a stable end of before; never one of after.
@@ -132,17 +134,19 @@ def bounds_of(admin: Admin, places: Sequence[Place]) -> dict[Place, Bounds]:
     raise LogChanged(place, start=earliest[place], stable=stable[place], end=high[place])
 
 
-def stable_ends(admin: Admin, places: Sequence[Place]) -> dict[Place, int]:
+def stable_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Where the open transactions of each partition begin, or its end."""
     return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
-def log_starts(admin: Admin, places: Sequence[Place]) -> dict[Place, int]:
+def log_starts(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """The first offset that each partition still holds."""
     return _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
 
 
-def entries_at(admin: Admin, places: Sequence[Place], instant_ms: int) -> dict[Place, int]:
+def entries_at(
+    admin: Admin, places: Sequence[TopicPartition], instant_ms: int
+) -> dict[TopicPartition, int]:
     """The first entry that is not before the instant, by Kafka's index of times, where there is one.
 
     An entry is a record, aborted or not, or a transaction's marker. Kafka cannot be asked for
@@ -156,11 +160,11 @@ def entries_at(admin: Admin, places: Sequence[Place], instant_ms: int) -> dict[P
 
 
 def _ask(
-    admin: Admin, places: Sequence[Place], which: OffsetSpec, isolation: IsolationLevel
-) -> dict[Place, int]:
+    admin: Admin, places: Sequence[TopicPartition], which: OffsetSpec, isolation: IsolationLevel
+) -> dict[TopicPartition, int]:
     if not places:
         return {}
-    wanted = {TopicPartition(*place): which for place in places}
+    wanted = {ClientPartition(*place): which for place in places}
     topics = ", ".join(sorted({topic for topic, _ in places}))
     with admin.asking(f"asking for the offsets of {topics}") as client:
         asked = client.list_offsets(

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.guards import Guard
 from playhead.errors import BadValue, PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing
 from playhead.kafka.admin.offsets import log_starts
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 from playhead.span import OffsetSpan
 
 
 class NotTrimmed(PlayheadError):
     """The cluster said yes, and the log does not begin where it should."""
 
-    def __init__(self, place: Place, *, expected: int, found: int) -> None:
+    def __init__(self, place: TopicPartition, *, expected: int, found: int) -> None:
         self.place, self.expected, self.found = place, expected, found
         super().__init__(
             f"{place[0]}:{place[1]} begins at offset {found} after the trim, and not at {expected}",
@@ -52,10 +52,10 @@ class Trim:
         }
 
 
-def by_offsets(spans: Sequence[OffsetSpan], held: Mapping[Place, Bounds]) -> list[Trim]:
+def by_offsets(spans: Sequence[OffsetSpan], held: Mapping[TopicPartition, Bounds]) -> list[Trim]:
     """Everything before the end of each span, which begins at the log's start."""
     topics = {topic for topic, _ in held}
-    found: dict[Place, Trim] = {}
+    found: dict[TopicPartition, Trim] = {}
     for span in spans:
         topic = span.topic or next(iter(topics))
         place = (topic, span.partition)
@@ -69,7 +69,10 @@ def by_offsets(spans: Sequence[OffsetSpan], held: Mapping[Place, Bounds]) -> lis
 
 
 def _wrong(
-    span: OffsetSpan, place: Place, held: Mapping[Place, Bounds], found: Mapping[Place, Trim]
+    span: OffsetSpan,
+    place: TopicPartition,
+    held: Mapping[TopicPartition, Bounds],
+    found: Mapping[TopicPartition, Trim],
 ) -> str | None:
     if place not in held:
         there = ", ".join(str(number) for topic, number in sorted(held) if topic == place[0])
@@ -86,12 +89,14 @@ def _wrong(
     return None
 
 
-def before(firsts: Mapping[Place, int], held: Mapping[Place, Bounds]) -> list[Trim]:
+def before(
+    firsts: Mapping[TopicPartition, int], held: Mapping[TopicPartition, Bounds]
+) -> list[Trim]:
     """Everything before these offsets, in every partition."""
     return [_trim(place, held[place], firsts[place]) for place in sorted(held)]
 
 
-def _trim(place: Place, bounds: Bounds, to_offset: int) -> Trim:
+def _trim(place: TopicPartition, bounds: Bounds, to_offset: int) -> Trim:
     kept_from = min(max(to_offset, bounds.earliest), bounds.high_watermark)
     return Trim(*place, bounds.earliest, kept_from, bounds.high_watermark)
 
@@ -107,7 +112,7 @@ def carry_out(admin: Admin, trims: Sequence[Trim], guard: Guard) -> None:
     needs = [Need("Delete", "topic", topic) for topic in topics]
     with needing(*needs), admin.asking(f"deleting records of {names}") as client:
         asked = client.delete_records(
-            [TopicPartition(each.topic, each.partition, each.to_offset) for each in due],
+            [ClientPartition(each.topic, each.partition, each.to_offset) for each in due],
             request_timeout=admin.timeout_s,
         )
         for answer in asked.values():

@@ -17,11 +17,11 @@ from playhead.kafka.groups.commit import carry_out
 from playhead.kafka.groups.describe import Group, NoSuchGroup, committed, delete, described, listed
 from playhead.kafka.groups.idle import need_idle
 from playhead.kafka.groups.partitions import facts, gather, partitions_meant, split, with_times
-from playhead.kafka.groups.plan import Committed, GroupPlan, Move, decide
-from playhead.kafka.groups.position import Mode
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan, Move, decide
+from playhead.kafka.groups.position import Position
 from playhead.kafka.groups.scope import Scope
 from playhead.kafka.groups.snapshot import Snapshot, Snapshots
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 Say = Callable[[str], None]
 
@@ -31,7 +31,7 @@ class Reset:
     """What a reset of one group was asked to do."""
 
     group: str
-    mode: Mode
+    mode: Position
     scope: Scope
     to_group: str | None = None
     create: bool = False
@@ -42,7 +42,7 @@ class Reset:
         return self.to_group or self.group
 
 
-class Desk:
+class GroupAdmin:
     """The groups of one cluster, for whoever changes them.
 
     A read-only context lets nothing be changed; one marked production wants the group named.
@@ -78,7 +78,12 @@ class Desk:
         return self._timed(GroupPlan(asked.target, does, is_there, moves))
 
     def plan_copy(
-        self, group: str, other: str, offsets: Mapping[Place, Committed], *, does: str
+        self,
+        group: str,
+        other: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        does: str,
     ) -> GroupPlan:
         """Exactly these offsets for the other group; a clone makes the group when it has to."""
         before = committed(self._admin, other)
@@ -176,7 +181,7 @@ class Desk:
         """Every group of the cluster."""
         return [each.group for each in listed(self._admin)]
 
-    def committed(self, group: str) -> dict[Place, Committed]:
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Everything that a group has committed."""
         return committed(self._admin, group)
 
@@ -189,7 +194,9 @@ class Desk:
     def _group(self, name: str) -> Group:
         return described(self._admin, [name])[name]
 
-    def _need_there(self, group: str, held: Mapping[Place, Committed], *, create: bool) -> bool:
+    def _need_there(
+        self, group: str, held: Mapping[TopicPartition, CommittedOffset], *, create: bool
+    ) -> bool:
         """Whether the group is there; one that is not is refused, unless it may be made."""
         if held or self._group(group).state != "dead":
             return True
@@ -201,13 +208,15 @@ class Desk:
     def _timed(self, plan: GroupPlan) -> GroupPlan:
         return with_times(self._connection, plan)
 
-    def _tell_gone(self, group: str, gone: Collection[Place]) -> None:
+    def _tell_gone(self, group: str, gone: Collection[TopicPartition]) -> None:
         for topic, number in gone:
             self._say(
                 f"{topic}:{number} is no more, and left out; group {group} has an offset for it"
             )
 
-    def _nothing_meant(self, asked: Reset, held: Mapping[Place, Committed]) -> UsageError:
+    def _nothing_meant(
+        self, asked: Reset, held: Mapping[TopicPartition, CommittedOffset]
+    ) -> UsageError:
         if not held and self._group(asked.group).state == "dead":
             return NoSuchGroup(asked.group, existing=self.names())
         return UsageError(

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import check_group
@@ -13,8 +14,8 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused, Meaning, Need, meaning_of, needing
 from playhead.kafka.groups.delete_offsets import forget
 from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.plan import Committed, GroupPlan
-from playhead.source import Place
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
+from playhead.source import TopicPartition
 
 _AGAIN_AFTER_S = 0.1
 
@@ -38,7 +39,7 @@ class NotAsWritten(PlayheadError):
     exit_code = EXIT_DIFFERENT
 
     def __init__(
-        self, group: str, different: Mapping[Place, tuple[int | None, int | None]]
+        self, group: str, different: Mapping[TopicPartition, tuple[int | None, int | None]]
     ) -> None:
         self.group, self.different = group, dict(different)
         shown = ", ".join(
@@ -69,7 +70,7 @@ def carry_out(admin: Admin, connection: KafkaConnection, plan: GroupPlan) -> Non
 
 
 def forget_offsets(
-    admin: Admin, connection: KafkaConnection, group: str, places: Collection[Place]
+    admin: Admin, connection: KafkaConnection, group: str, places: Collection[TopicPartition]
 ) -> None:
     """Delete what the group has committed for these; what is not there is no error."""
     there = sorted(set(places) & committed(admin, group).keys()) if places else []
@@ -86,7 +87,7 @@ def forget_offsets(
             raise KafkaException(error)
 
 
-def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None:
+def commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
     """Write these offsets, trying again while the group's coordinator is on its way."""
     if not offsets:
         return
@@ -108,7 +109,9 @@ def commit(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> None
             time.sleep(_AGAIN_AFTER_S)
 
 
-def _ask(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> dict[Place, KafkaError]:
+def _ask(
+    admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, KafkaError]:
     """Partitions that were refused."""
     check_group(group)
     wanted = ConsumerGroupTopicPartitions(group, [_partition(*each) for each in offsets.items()])
@@ -121,17 +124,17 @@ def _ask(admin: Admin, group: str, offsets: Mapping[Place, Committed]) -> dict[P
     return {(each.topic, each.partition): each.error for each in answer if each.error is not None}
 
 
-def _partition(place: Place, at: Committed) -> TopicPartition:
+def _partition(place: TopicPartition, at: CommittedOffset) -> ClientPartition:
     more = {"metadata": at.metadata} if at.metadata is not None else {}
     epoch = {"leader_epoch": at.leader_epoch} if at.leader_epoch is not None else {}
-    return TopicPartition(*place, at.offset, **more, **epoch)
+    return ClientPartition(*place, at.offset, **more, **epoch)
 
 
-def _read_topics(places: Collection[Place]) -> list[Need]:
+def _read_topics(places: Collection[TopicPartition]) -> list[Need]:
     return [Need("Read", "topic", topic) for topic in sorted({topic for topic, _ in places})]
 
 
-def _offset(at: Committed | None) -> int | None:
+def _offset(at: CommittedOffset | None) -> int | None:
     return None if at is None else at.offset
 
 

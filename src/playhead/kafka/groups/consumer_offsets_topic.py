@@ -16,8 +16,8 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of, describe_those
-from playhead.kafka.read.consumer import Intake
-from playhead.source import Place
+from playhead.kafka.read.consumer import PartitionConsumer
+from playhead.source import TopicPartition
 
 TOPIC = "__consumer_offsets"
 _NEWEST = 20_000
@@ -31,7 +31,7 @@ _PURPOSE = "reading the groups' own topic"
 class GroupLog:
     """What was found of one group; empty where nothing was, with the reason."""
 
-    committed_ms: dict[Place, int] = field(default_factory=dict)
+    committed_ms: dict[TopicPartition, int] = field(default_factory=dict)
     session_ms: dict[str, int] = field(default_factory=dict)
     """Member to its session's length; of the classic protocol only."""
     reason: str | None = None
@@ -68,10 +68,10 @@ def read_log(admin: Admin, connection: KafkaConnection, group: str) -> GroupLog:
 
 
 def _records(
-    connection: KafkaConnection, place: Place, start: int, end: int
+    connection: KafkaConnection, place: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[bytes | None, bytes | None, int]]:
     until = time.monotonic() + _PATIENCE_S
-    with closing(Intake(connection, patience_s=_PATIENCE_S)) as intake:
+    with closing(PartitionConsumer(connection, patience_s=_PATIENCE_S)) as intake:
         intake.stand({place: start})
         while time.monotonic() < until:
             for each in intake.wait(_PURPOSE):

@@ -12,19 +12,19 @@ from playhead.kafka.admin.broker_socket import Fields, Wire, array, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, meaning_of
 from playhead.kafka.groups.describe import described
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _OFFSET_DELETE, _VERSION = 47, 0  # every broker since 2.4 has it
 _AGAIN_AFTER_S = 0.1
 
 
 def forget(
-    admin: Admin, connection: KafkaConnection, group: str, places: Sequence[Place]
-) -> dict[Place, KafkaError]:
+    admin: Admin, connection: KafkaConnection, group: str, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, KafkaError]:
     """Delete what the group has committed for these partitions; return those that were refused."""
     request = _request(group, places)
 
-    def ask() -> tuple[int, dict[Place, int]] | None:
+    def ask() -> tuple[int, dict[TopicPartition, int]] | None:
         coordinator = described(admin, [group])[group].coordinator
         if coordinator is None:
             return None
@@ -46,7 +46,7 @@ def forget(
     return {place: KafkaError(code) for place, code in codes.items() if code}
 
 
-def _request(group: str, places: Sequence[Place]) -> bytes:
+def _request(group: str, places: Sequence[TopicPartition]) -> bytes:
     topics = {topic: [number for name, number in places if name == topic] for topic, _ in places}
     named = (
         text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
@@ -55,11 +55,11 @@ def _request(group: str, places: Sequence[Place]) -> bytes:
     return text(group) + array(list(named))
 
 
-def _answer(fields: Fields) -> tuple[int, dict[Place, int]]:
+def _answer(fields: Fields) -> tuple[int, dict[TopicPartition, int]]:
     """Return the error of the whole request, and the one of each partition."""
     code = fields.int16()
     fields.int32()  # throttle time
-    codes: dict[Place, int] = {}
+    codes: dict[TopicPartition, int] = {}
     for _ in range(fields.int32()):
         topic = fields.text()
         for _ in range(fields.int32()):

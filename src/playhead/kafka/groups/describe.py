@@ -12,8 +12,8 @@ from playhead.endpoint import check_group
 from playhead.errors import UsageError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, Need, meaning_of, needing
-from playhead.kafka.groups.plan import Committed
-from playhead.source import Place
+from playhead.kafka.groups.plan import CommittedOffset
+from playhead.source import TopicPartition
 
 IDLE = frozenset({"empty", "dead"})
 """States in which offsets may be written from outside."""
@@ -51,7 +51,7 @@ class Member:
     instance_id: str | None
     client_id: str
     host: str
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _describe(admin: Admin, groups: Sequence[str]) -> dict[str, Group | KafkaExc
     return found
 
 
-def committed(admin: Admin, group: str) -> dict[Place, Committed]:
+def committed(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
     """Everything that the group has committed."""
     # Asked before the coordinator knows the group, as on a new cluster, librdkafka makes our process
     # die (its issue 5040); a description waits for the coordinator, and is answered with an error.
@@ -139,7 +139,7 @@ def committed(admin: Admin, group: str) -> dict[Place, Committed]:
             if each.error is not None:
                 raise KafkaException(each.error)
     return {
-        (each.topic, each.partition): Committed(
+        (each.topic, each.partition): CommittedOffset(
             each.offset,
             each.metadata or None,
             None if each.leader_epoch is None or each.leader_epoch < 0 else each.leader_epoch,

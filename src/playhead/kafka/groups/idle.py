@@ -11,7 +11,7 @@ from playhead.host.clock import Clock, SystemClock, wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.consumer_offsets_topic import read_log, session_of
 from playhead.kafka.groups.describe import Group, Member, described
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _LOOK_EVERY_S = 0.25
 _SHOWN = 8
@@ -94,7 +94,7 @@ def _way_out(sessions_ms: dict[str, int | None], now_ms: int) -> str:
     )
 
 
-def shown_places(places: tuple[Place, ...]) -> str:
+def shown_places(places: tuple[TopicPartition, ...]) -> str:
     """As Kafka's tool writes an assignment: `orders:0,1;payments:2`."""
     by_topic: dict[str, list[str]] = {}
     for topic, number in places:

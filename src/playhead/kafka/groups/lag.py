@@ -11,17 +11,17 @@ from playhead.kafka.admin.offsets import bounds_of
 from playhead.kafka.groups.consumer_offsets_topic import read_log
 from playhead.kafka.groups.describe import Group, Member
 from playhead.kafka.groups.partitions import PATIENCE_S, split
-from playhead.kafka.groups.plan import Committed, Reach
+from playhead.kafka.groups.plan import AffectedOffsets, CommittedOffset
 from playhead.kafka.groups.record_times import first_times
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class PartitionLag:
     """One partition of a group; None where nothing is committed, or it is not known."""
 
-    place: Place
-    committed: Committed | None
+    place: TopicPartition
+    committed: CommittedOffset | None
     bounds: Bounds | None
     next_ms: int | None
     """Time of the record at the committed offset: the first that the group has not done with."""
@@ -57,10 +57,10 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Lags:
+class GroupLag:
     """All partitions of a group, and what could not be found out."""
 
-    behind: tuple[Behind, ...]
+    behind: tuple[PartitionLag, ...]
     remarks: tuple[str, ...]
 
 
@@ -68,18 +68,18 @@ def lags(
     admin: Admin,
     connection: KafkaConnection,
     group: Group,
-    committed: Mapping[Place, Committed],
+    committed: Mapping[TopicPartition, CommittedOffset],
     *,
     with_times: bool,
-) -> Lags:
+) -> GroupLag:
     """Of what is committed, and of what somebody reads now."""
     held = {place: member for member in group.members for place in member.places}
     there, gone = split(admin, dict.fromkeys([*committed, *held]))
     with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in there}))):
         bounds = bounds_of(admin, there)
     remarks = [f"{topic}:{number} is no more, its offset is" for topic, number in gone]
-    next_ms: Mapping[Place, int] = {}
-    committed_ms: Mapping[Place, int] = {}
+    next_ms: Mapping[TopicPartition, int] = {}
+    committed_ms: Mapping[TopicPartition, int] = {}
     if with_times and committed:
         next_ms, reason = _next_times(connection, bounds, committed)
         log = read_log(admin, connection, group.group)
@@ -87,7 +87,7 @@ def lags(
         remarks += [f"times of records are not known: {reason}"] if reason else []
         remarks += [f"times of commits are not known: {log.reason}"] if log.reason else []
     behind = tuple(
-        Behind(
+        PartitionLag(
             place,
             committed.get(place),
             bounds.get(place),
@@ -102,20 +102,20 @@ def lags(
         for each in behind
         if each.is_beyond
     ]
-    return Lags(behind, tuple(remarks))
+    return GroupLag(behind, tuple(remarks))
 
 
 def _next_times(
     connection: KafkaConnection,
-    bounds: Mapping[Place, Bounds],
-    committed: Mapping[Place, Committed],
-) -> tuple[dict[Place, int], str | None]:
+    bounds: Mapping[TopicPartition, Bounds],
+    committed: Mapping[TopicPartition, CommittedOffset],
+) -> tuple[dict[TopicPartition, int], str | None]:
     reaches = {}
     for place, at in committed.items():
         if place in bounds:
             first = max(at.offset, bounds[place].earliest)
             if first < bounds[place].stable_end:
-                reaches[place] = Reach(first, bounds[place].stable_end)
+                reaches[place] = AffectedOffsets(first, bounds[place].stable_end)
     try:
         return first_times(connection, reaches, patience_s=PATIENCE_S), None
     except PlayheadError as exc:

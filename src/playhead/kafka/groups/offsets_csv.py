@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from playhead.errors import UsageError
-from playhead.source import Place
+from playhead.source import TopicPartition
 
-ByGroup = Mapping[str, Mapping[Place, int]]
+ByGroup = Mapping[str, Mapping[TopicPartition, int]]
 # Its writer quotes what is longer than this without looking at it.
 _QUOTED_OVER = 24
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -65,8 +65,8 @@ def read_file(file: Path, groups: Sequence[str]) -> ByGroup:
 
 def read(text: str, groups: Sequence[str], *, where: str) -> ByGroup:
     """The same of a text."""
-    found: dict[str, dict[Place, int]] = {}
-    lines: dict[tuple[str, Place], int] = {}
+    found: dict[str, dict[TopicPartition, int]] = {}
+    lines: dict[tuple[str, TopicPartition], int] = {}
     columns = 0
     for line, cells in _rows(text, where):
         columns = columns or _columns(cells, groups, where, line)

@@ -7,41 +7,43 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing
 from playhead.kafka.admin.offsets import Described, bounds_of, describe, describe_those, entries_at
-from playhead.kafka.groups.plan import Committed, GroupPlan
-from playhead.kafka.groups.position import ByPartition, Facts, Mode
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
+from playhead.kafka.groups.position import ByPartition, Facts, Position
 from playhead.kafka.groups.record_times import times_of
 from playhead.kafka.groups.scope import NoSuchPartition, Scope
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.read.time_lookup import first_records_at
-from playhead.source import Bounds, Place
-from playhead.time_span_tail import Sought, Tail, look
+from playhead.source import Bounds, TopicPartition
+from playhead.time_span_tail import SearchedEnd, Tail, look
 
 PATIENCE_S = 10.0
 _CLOCKS_DIFFER_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class SelectedPartitions:
     """The partitions that are meant, and those of them that are no more."""
 
-    places: tuple[Place, ...]
-    gone: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
+    gone: tuple[TopicPartition, ...]
 
 
 def partitions_meant(
-    admin: Admin, scope: Scope, mode: Mode, committed: Mapping[Place, Committed]
-) -> Meant:
+    admin: Admin, scope: Scope, mode: Position, committed: Mapping[TopicPartition, CommittedOffset]
+) -> SelectedPartitions:
     """By name, by what is committed, or by a file."""
     if isinstance(mode, ByPartition):
-        return Meant(_of_file(admin, mode), ())
+        return SelectedPartitions(_of_file(admin, mode), ())
     if not scope.all_topics:
         known = {t: each.partitions for t, each in _described(admin, list(scope.topics)).items()}
-        return Meant(tuple(scope.places(known)), ())
+        return SelectedPartitions(tuple(scope.places(known)), ())
     there, gone = split(admin, committed)
-    return Meant(tuple(there), tuple(gone))
+    return SelectedPartitions(tuple(there), tuple(gone))
 
 
-def split(admin: Admin, places: Mapping[Place, object]) -> tuple[list[Place], list[Place]]:
+def split(
+    admin: Admin, places: Mapping[TopicPartition, object]
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
     """Partitions that are there, and those that are gone with their topic."""
     topics = sorted({topic for topic, _ in places})
     if not topics:
@@ -64,9 +66,9 @@ class Gathered:
 def gather(
     admin: Admin,
     connection: KafkaConnection,
-    mode: Mode,
-    places: Sequence[Place],
-) -> dict[Place, Gathered]:
+    mode: Position,
+    places: Sequence[TopicPartition],
+) -> dict[TopicPartition, Gathered]:
     """What each partition holds, and what there is to say of the mode's instant."""
     with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in places}))):
         bounds = bounds_of(admin, places)
@@ -94,13 +96,13 @@ def _at(found: int, held: Bounds) -> int | None:
 
 def _earlier(
     connection: KafkaConnection,
-    found: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    found: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     instant_ms: int,
-) -> dict[Place, tuple[int, int]]:
+) -> dict[TopicPartition, tuple[int, int]]:
     """Records that stand behind an answer, and were written long before the instant: then it is too early."""
     latest_ms = instant_ms - _CLOCKS_DIFFER_MS
-    sought = Sought(None, latest_ms, 0, reached_ms=latest_ms)
+    sought = SearchedEnd(None, latest_ms, 0, reached_ms=latest_ms)
     tails = [
         Tail(place, found[place], end, sought)
         for place, end in sorted(ends.items())
@@ -119,8 +121,8 @@ def _earlier(
 
 def facts(
     group: str,
-    gathered: Mapping[Place, Gathered],
-    committed: Mapping[Place, Committed],
+    gathered: Mapping[TopicPartition, Gathered],
+    committed: Mapping[TopicPartition, CommittedOffset],
 ) -> list[Facts]:
     """The same for the mode to decide on."""
     found = []
@@ -139,7 +141,7 @@ def with_times(connection: KafkaConnection, plan: GroupPlan) -> GroupPlan:
         return plan.with_times(times_of(connection, reaches, patience_s=PATIENCE_S))
 
 
-def _of_file(admin: Admin, mode: ByPartition) -> tuple[Place, ...]:
+def _of_file(admin: Admin, mode: ByPartition) -> tuple[TopicPartition, ...]:
     known = _described(admin, sorted({topic for topic, _ in mode.offsets}))
     for topic, number in mode.offsets:
         if number not in known[topic].partitions:

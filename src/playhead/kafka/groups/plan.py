@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from playhead.grammar.instant import show_ms
-from playhead.kafka.groups.position import Facts, Mode
-from playhead.source import Bounds, Place
+from playhead.kafka.groups.position import Facts, Position
+from playhead.source import Bounds, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """What a group has committed for one partition: where it goes on, and what it noted beside that."""
 
     offset: int
@@ -18,7 +18,7 @@ class Committed:
     leader_epoch: int | None = None
 
 
-class Reach(NamedTuple):
+class AffectedOffsets(NamedTuple):
     """The offsets `[first, end)` between before and after."""
 
     first: int
@@ -29,9 +29,9 @@ class Reach(NamedTuple):
 class Move:
     """One partition of the plan; None as after is no committed offset at all."""
 
-    place: Place
-    before: Committed | None
-    after: Committed | None
+    place: TopicPartition
+    before: CommittedOffset | None
+    after: CommittedOffset | None
     bounds: Bounds | None
     """What the partition holds; None for one that is gone."""
     note: str | None = None
@@ -52,12 +52,12 @@ class Move:
         return None if reach is None else max(0, reach[1] - reach[0])
 
     @property
-    def reach(self) -> Reach | None:
+    def reach(self) -> AffectedOffsets | None:
         """The offsets that come again or are skipped, if there are any."""
         between = self._between()
         if between is None or between[0] == between[1]:
             return None
-        return Reach(min(between), max(between))
+        return AffectedOffsets(min(between), max(between))
 
     def _between(self) -> tuple[int, int] | None:
         """Before and after, as far as the log still holds what lies between."""
@@ -109,11 +109,13 @@ class GroupPlan:
     def last_ms(self) -> int | None:
         return max((m.last_ms for m in self.moves if m.last_ms is not None), default=None)
 
-    def offsets(self) -> dict[Place, int]:
+    def offsets(self) -> dict[TopicPartition, int]:
         """What will be committed."""
         return {move.place: move.after.offset for move in self.moves if move.after is not None}
 
-    def with_times(self, times: Mapping[Place, tuple[int | None, int | None]]) -> "GroupPlan":
+    def with_times(
+        self, times: Mapping[TopicPartition, tuple[int | None, int | None]]
+    ) -> "GroupPlan":
         """The plan with the times of what comes again or is skipped."""
         moves = []
         for move in self.moves:
@@ -160,14 +162,14 @@ class GroupPlan:
 
 
 def decide(
-    mode: Mode,
+    mode: Position,
     facts: Iterable[Facts],
-    before: Mapping[Place, Committed],
+    before: Mapping[TopicPartition, CommittedOffset],
 ) -> tuple[Move, ...]:
     """The moves that a mode means; `before` is of the group that is written."""
     moves = []
     for each in sorted(facts, key=lambda one: one.place):
         offset, note = mode.answer(each)
         held = before.get(each.place)
-        moves.append(Move(each.place, held, Committed(offset), each.bounds, note))
+        moves.append(Move(each.place, held, CommittedOffset(offset), each.bounds, note))
     return tuple(moves)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from playhead.errors import UsageError
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import MS, duration_ns
 from playhead.grammar.instant import read_point, show_ms
 from playhead.grammar.zone import zone_name
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 
 MODES: Final = (
     "--to",
@@ -31,7 +31,7 @@ _TOO_MANY_DIGITS = 20  # of which nobody has to be asked for the number
 class NothingToShift(UsageError):
     """A partition from whose offset there is nothing to count."""
 
-    def __init__(self, group: str, place: Place) -> None:
+    def __init__(self, group: str, place: TopicPartition) -> None:
         self.group, self.place = group, place
         super().__init__(
             f"--shift-by: group {group} has no committed offset for {place[0]}:{place[1]}",
@@ -44,7 +44,7 @@ class Facts:
     """What is known of one partition when its offset is decided."""
 
     group: str
-    place: Place
+    place: TopicPartition
     bounds: Bounds
     committed: int | None
     at_instant: int | None = None
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     note: str | None = None
 
 
-class Mode(Protocol):
+class Position(Protocol):
     """One way of saying it."""
 
     @property
@@ -179,7 +179,7 @@ class AtInstant:
 class ByPartition:
     """An offset for each partition, as a file has them."""
 
-    offsets: Mapping[Place, int]
+    offsets: Mapping[TopicPartition, int]
     written: str
     instant_ms: int | None = None
 
@@ -210,7 +210,9 @@ def _like_a_time(offset: int) -> str:
 # --- reading
 
 
-def read_mode(given: Mapping[str, str | int | bool | None], *, timezone: str, now_ns: int) -> Mode:
+def read_mode(
+    given: Mapping[str, str | int | bool | None], *, timezone: str, now_ns: int
+) -> Position:
     """The one mode among the options that were given; `--from-file` is read elsewhere."""
     named = need_one_mode(given)
     return _READERS[named](given[named], zone_name(timezone, where="timezone"), now_ns)
@@ -229,8 +231,8 @@ def need_one_mode(given: Mapping[str, object]) -> str:
     return named[0]
 
 
-def _to(text: object, zone: str, now_ns: int) -> Mode:
-    phrase = Phrase.of(str(text), "--to")
+def _to(text: object, zone: str, now_ns: int) -> Position:
+    phrase = Cursor.of(str(text), "--to")
     if phrase.text in ("start", "earliest"):
         return Earliest()
     if phrase.text in ("end", "latest"):
@@ -238,11 +240,11 @@ def _to(text: object, zone: str, now_ns: int) -> Mode:
     return _instant(phrase, zone, now_ns)
 
 
-def _to_datetime(text: object, zone: str, now_ns: int) -> Mode:
-    return _instant(Phrase.of(str(text), "--to-datetime"), zone, now_ns)
+def _to_datetime(text: object, zone: str, now_ns: int) -> Position:
+    return _instant(Cursor.of(str(text), "--to-datetime"), zone, now_ns)
 
 
-def _instant(phrase: Phrase, zone: str, now_ns: int) -> Mode:
+def _instant(phrase: Cursor, zone: str, now_ns: int) -> Position:
     text = phrase.text
     try:
         point = read_point(phrase, zone).point
@@ -257,8 +259,8 @@ def _instant(phrase: Phrase, zone: str, now_ns: int) -> Mode:
     return AtInstant(at_ms, f"{shown} ({text} read as {unit})" if unit else shown)
 
 
-def _by_duration(text: object, _zone: str, now_ns: int) -> Mode:
-    length_ns = duration_ns(Phrase.of(str(text), "--by-duration"))
+def _by_duration(text: object, _zone: str, now_ns: int) -> Position:
+    length_ns = duration_ns(Cursor.of(str(text), "--by-duration"))
     # Kafka's own tool counts in whole milliseconds of now, too.
     at_ms = now_ns // MS - -(-length_ns // MS)
     return AtInstant(at_ms, f"{show_ms(at_ms)} (now-{text})")
@@ -266,7 +268,7 @@ def _by_duration(text: object, _zone: str, now_ns: int) -> Mode:
 
 def _number(flag: str) -> Callable[[object], int]:
     def read(text: object) -> int:
-        phrase = Phrase.of(str(text), flag)
+        phrase = Cursor.of(str(text), flag)
         digits = phrase.text.removeprefix("-").removeprefix("+")
         is_short = digits.isascii() and digits.isdigit() and len(digits) < _TOO_MANY_DIGITS
         if not is_short or int(digits) > _MOST_OFFSET:
@@ -276,7 +278,7 @@ def _number(flag: str) -> Callable[[object], int]:
     return read
 
 
-_READERS: Final[Mapping[str, Callable[[object, str, int], Mode]]] = {
+_READERS: Final[Mapping[str, Callable[[object, str, int], Position]]] = {
     "--to": _to,
     "--to-datetime": _to_datetime,
     "--by-duration": _by_duration,

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import Meaning, is_definite, meaning_of, refused
 from playhead.kafka.groups.commit import JoinedMeanwhile
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 
 class GroupMover:
@@ -29,9 +30,9 @@ class GroupMover:
         }
         self._consumer = clients.consumer(connection.for_librdkafka("consumer") | own)
 
-    def move(self, offsets: Mapping[Place, int]) -> None:
+    def move(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these; waits for the group's coordinator, for as long as that takes."""
-        wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        wanted = [ClientPartition(*place, offset) for place, offset in offsets.items()]
         try:
             found = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as exc:

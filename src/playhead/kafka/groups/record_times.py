@@ -6,9 +6,9 @@ from contextlib import closing
 from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.kafka.groups.plan import Reach
-from playhead.kafka.read.consumer import Intake
-from playhead.source import Place
+from playhead.kafka.groups.plan import AffectedOffsets
+from playhead.kafka.read.consumer import PartitionConsumer
+from playhead.source import TopicPartition
 
 _PURPOSE = "looking up the times of records"
 _TUNING = {
@@ -25,15 +25,18 @@ Times = tuple[int | None, int | None]
 
 
 def times_of(
-    connection: KafkaConnection, reaches: Mapping[Place, Reach], *, patience_s: float
-) -> dict[Place, Times]:
+    connection: KafkaConnection,
+    reaches: Mapping[TopicPartition, AffectedOffsets],
+    *,
+    patience_s: float,
+) -> dict[TopicPartition, Times]:
     """Of each reach the times of its first and of its last record; None where there is none to see."""
     if not reaches:
         return {}
-    with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
         firsts = _first_times(intake, reaches)
         tails = {
-            place: Reach(max(reach.first, reach.end - _BACK), reach.end)
+            place: AffectedOffsets(max(reach.first, reach.end - _BACK), reach.end)
             for place, reach in reaches.items()
             if firsts.get(place) is not None
         }
@@ -42,19 +45,24 @@ def times_of(
 
 
 def first_times(
-    connection: KafkaConnection, reaches: Mapping[Place, Reach], *, patience_s: float
-) -> dict[Place, int]:
+    connection: KafkaConnection,
+    reaches: Mapping[TopicPartition, AffectedOffsets],
+    *,
+    patience_s: float,
+) -> dict[TopicPartition, int]:
     """Of each reach the time of its first record; those without one are left out."""
     if not reaches:
         return {}
-    with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
         return _first_times(intake, reaches)
 
 
-def _first_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, int]:
-    found: dict[Place, int] = {}
+def _first_times(
+    intake: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
 
-    def take(place: Place, each: Message) -> bool:
+    def take(place: TopicPartition, each: Message) -> bool:
         if each.offset() < reaches[place].end:
             found[place] = each.timestamp()[1]
         return True
@@ -63,10 +71,12 @@ def _first_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, 
     return found
 
 
-def _last_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, int]:
-    found: dict[Place, int] = {}
+def _last_times(
+    intake: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
 
-    def take(place: Place, each: Message) -> bool:
+    def take(place: TopicPartition, each: Message) -> bool:
         if each.offset() < reaches[place].end:
             found[place] = each.timestamp()[1]
         return bool(each.offset() >= reaches[place].end - 1)
@@ -76,7 +86,9 @@ def _last_times(intake: Intake, reaches: Mapping[Place, Reach]) -> dict[Place, i
 
 
 def _look(
-    intake: Intake, reaches: Mapping[Place, Reach], take: Callable[[Place, Message], bool]
+    intake: PartitionConsumer,
+    reaches: Mapping[TopicPartition, AffectedOffsets],
+    take: Callable[[TopicPartition, Message], bool],
 ) -> None:
     """Give each record from the reaches' firsts on to `take`, until it has enough of a partition."""
     pending = set(reaches)
@@ -93,7 +105,10 @@ def _look(
 
 
 def _is_settled(
-    intake: Intake, each: Message, place: Place, take: Callable[[Place, Message], bool]
+    intake: PartitionConsumer,
+    each: Message,
+    place: TopicPartition,
+    take: Callable[[TopicPartition, Message], bool],
 ) -> bool:
     error = each.error()
     if error is None:

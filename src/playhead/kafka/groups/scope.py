@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playhead.errors import UsageError
-from playhead.grammar.cursor import Phrase
-from playhead.source import Place
+from playhead.grammar.cursor import Cursor
+from playhead.source import TopicPartition
 
 _FORM = "written TOPIC, or TOPIC:PARTITION,PARTITION as in orders:0,2"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
@@ -39,7 +39,7 @@ class Scope:
             raise UsageError("--topic and --all-topics contradict each other")
         topics: dict[str, frozenset[int] | None] = {}
         for text in written:
-            topic, partitions = _read(Phrase.of(text, "--topic"))
+            topic, partitions = _read(Cursor.of(text, "--topic"))
             before = topics.get(topic, frozenset())
             both = None if before is None or partitions is None else before | partitions
             topics[topic] = both
@@ -49,9 +49,9 @@ class Scope:
     def is_empty(self) -> bool:
         return not self.topics and not self.all_topics
 
-    def places(self, known: Mapping[str, Sequence[int]]) -> list[Place]:
+    def places(self, known: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
         """The partitions of the topics named, which are all in `known`."""
-        found: list[Place] = []
+        found: list[TopicPartition] = []
         for topic, partitions in self.topics.items():
             for missing in sorted((partitions or frozenset()) - set(known[topic])):
                 raise NoSuchPartition(topic, missing, known=known[topic], where="--topic")
@@ -59,7 +59,7 @@ class Scope:
             found += [(topic, number) for number in wanted]
         return sorted(found)
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: TopicPartition) -> bool:
         """Whether a partition that is known to be there is meant."""
         if self.all_topics:
             return True
@@ -69,7 +69,7 @@ class Scope:
         return partitions is None or place[1] in partitions
 
 
-def _read(phrase: Phrase) -> tuple[str, frozenset[int] | None]:
+def _read(phrase: Cursor) -> tuple[str, frozenset[int] | None]:
     topic, colon, numbers = phrase.text.partition(":")
     if not _TOPIC.fullmatch(topic):
         raise phrase.refuse(f"{topic!r} is no topic's name", hint=_FORM)

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from playhead.errors import PlayheadError, UsageError
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_whole
-from playhead.kafka.groups.plan import Committed, GroupPlan
-from playhead.source import Place
+from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
+from playhead.source import TopicPartition
 
 VERSION = 1
 _LONGEST_NAME = 100
@@ -40,11 +40,11 @@ class NothingToUndo(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedGroup:
     """One partition: what was committed before, and what was written then."""
 
-    place: Place
-    before: Committed | None
+    place: TopicPartition
+    before: CommittedOffset | None
     after: int | None
 
 
@@ -58,7 +58,7 @@ class Snapshot:
     does: str
     was_there: bool
     """False when the change made the group."""
-    kept: tuple[Kept, ...]
+    kept: tuple[SavedGroup, ...]
     undone_at_ms: int | None = None
     is_undo: bool = False
 
@@ -85,9 +85,9 @@ class Snapshot:
                 f"it is of version {document['version']}, this Playhead knows {VERSION}"
             )
         kept = tuple(
-            Kept(
+            SavedGroup(
                 (each["topic"], each["partition"]),
-                Committed(**each["before"]) if each["before"] else None,
+                CommittedOffset(**each["before"]) if each["before"] else None,
                 each["after"],
             )
             for each in document["partitions"]
@@ -117,7 +117,7 @@ class Snapshots:
         now_ns = time.time_ns()
         name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9))
         kept = tuple(
-            Kept(move.place, move.before, move.after.offset if move.after else None)
+            SavedGroup(move.place, move.before, move.after.offset if move.after else None)
             for move in plan.moves
         )
         snapshot = Snapshot(

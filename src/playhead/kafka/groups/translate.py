@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playhead.errors import UsageError
-from playhead.kafka.groups.plan import Committed
-from playhead.kafka.write.offset_map import OffsetMap, Run
+from playhead.kafka.groups.plan import CommittedOffset
+from playhead.kafka.write.offset_map import OffsetMap, OffsetRun
 from playhead.ledger import Entry
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 
 class NothingCopied(UsageError):
@@ -25,7 +25,7 @@ class NothingCopied(UsageError):
 class Translated:
     """Offsets in the copy, and what holds of them."""
 
-    offsets: Mapping[Place, Committed]
+    offsets: Mapping[TopicPartition, CommittedOffset]
     remarks: tuple[str, ...]
 
 
@@ -37,12 +37,15 @@ class _Copied:
     end: int = 0
     maps: list[tuple[Entry, OffsetMap]] = field(default_factory=list)
 
-    def targets(self) -> list[Place]:
+    def targets(self) -> list[TopicPartition]:
         return sorted({(end.topic, end.partition) for _, map_ in self.maps for end in map_.ends})
 
 
 def translate(
-    replay_id: str, group: str, entries: Iterable[Entry], committed: Mapping[Place, Committed]
+    replay_id: str,
+    group: str,
+    entries: Iterable[Entry],
+    committed: Mapping[TopicPartition, CommittedOffset],
 ) -> Translated:
     """Where the group goes on in the copy: at the first record that it has not done with.
 
@@ -56,7 +59,7 @@ def translate(
         reason = f"it copied {_shown(copied)}, and the group has committed for {_shown(committed)}"
         raise NothingCopied(replay_id, group, reason=reason)
     remarks = _remarks(copied, committed)
-    found: dict[Place, Committed] = {}
+    found: dict[TopicPartition, CommittedOffset] = {}
     for target in sorted({place for each in copied.values() for place in each.targets()}):
         sources = [place for place, each in copied.items() if target in each.targets()]
         stands = [place for place in sources if place in committed]
@@ -64,7 +67,7 @@ def translate(
             remarks.append(f"{_name(target)} gets no offset: the group has none for its source")
             continue
         offset, is_exact = _first_left(target, sources, copied, committed)
-        found[target] = Committed(offset, committed[stands[0]].metadata)
+        found[target] = CommittedOffset(offset, committed[stands[0]].metadata)
         if not is_exact:
             remarks.append(
                 f"{_name(target)} at {offset}: nothing is skipped, records may come again"
@@ -72,8 +75,8 @@ def translate(
     return Translated(found, tuple(remarks))
 
 
-def _by_source(entries: Iterable[Entry]) -> dict[Place, _Copied]:
-    copied: dict[Place, _Copied] = {}
+def _by_source(entries: Iterable[Entry]) -> dict[TopicPartition, _Copied]:
+    copied: dict[TopicPartition, _Copied] = {}
     for entry in sorted(entries, key=lambda each: each.slice):
         slice_ = entry.slice
         each = copied.setdefault((slice_.topic, slice_.partition), _Copied())
@@ -85,10 +88,10 @@ def _by_source(entries: Iterable[Entry]) -> dict[Place, _Copied]:
 
 
 def _first_left(
-    target: Place,
-    sources: Sequence[Place],
-    copied: Mapping[Place, _Copied],
-    committed: Mapping[Place, Committed],
+    target: TopicPartition,
+    sources: Sequence[TopicPartition],
+    copied: Mapping[TopicPartition, _Copied],
+    committed: Mapping[TopicPartition, CommittedOffset],
 ) -> tuple[int, bool]:
     """The least of what the sources leave; exact when there is only one, or all agree."""
     found = []
@@ -99,7 +102,7 @@ def _first_left(
     return min(offset for offset, _ in found), is_exact
 
 
-def _first_from(target: Place, copied: _Copied, at: int) -> tuple[int, bool]:
+def _first_from(target: TopicPartition, copied: _Copied, at: int) -> tuple[int, bool]:
     """Where the first record of this source from `at` on stands in the target, or the place after the last."""
     after = 0
     for entry, map_ in copied.maps:
@@ -116,7 +119,7 @@ def _first_from(target: Place, copied: _Copied, at: int) -> tuple[int, bool]:
 
 
 def _in_slice(
-    runs: Sequence[Run], at: int, first: int, *, is_whole: bool
+    runs: Sequence[OffsetRun], at: int, first: int, *, is_whole: bool
 ) -> tuple[int, bool] | None:
     """None when every record of the slice stands before `at`."""
     before = first
@@ -130,7 +133,9 @@ def _in_slice(
     return None if is_whole else (before, False)
 
 
-def _remarks(copied: Mapping[Place, _Copied], committed: Mapping[Place, Committed]) -> list[str]:
+def _remarks(
+    copied: Mapping[TopicPartition, _Copied], committed: Mapping[TopicPartition, CommittedOffset]
+) -> list[str]:
     remarks = []
     for place, at in sorted(committed.items()):
         each = copied.get(place)
@@ -147,9 +152,9 @@ def _remarks(copied: Mapping[Place, _Copied], committed: Mapping[Place, Committe
     return remarks
 
 
-def _name(place: Place) -> str:
+def _name(place: TopicPartition) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def _shown(places: Iterable[Place]) -> str:
+def _shown(places: Iterable[TopicPartition]) -> str:
     return ", ".join(sorted({topic for topic, _ in places})) or "nothing"

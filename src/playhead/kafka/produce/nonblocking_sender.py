@@ -23,7 +23,7 @@ _AFTER_THE_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class QueueLimits:
     """What records may take that wait for the broker."""
 
     most_bytes: int
@@ -44,14 +44,14 @@ class Memory:
         return self.as_settings()["queue.buffering.max.messages"]
 
 
-class Outlet:
+class NonBlockingSender:
     """One topic. Not for two threads at once."""
 
     def __init__(
         self,
         connection: KafkaConnection,
         topic: str,
-        memory: Memory,
+        memory: QueueLimits,
         *,
         acks: Acks = "all",
         compression: str = "none",

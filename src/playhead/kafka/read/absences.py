@@ -11,11 +11,11 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import MissingPiece, Unavailable
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of
-from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.kafka.read.facts import settings_of
 from playhead.kafka.read.log_heads import Head, Heads, open_heads
 from playhead.record import Slice
-from playhead.source import OutOfBounds, Place
+from playhead.source import OutOfBounds, TopicPartition
 
 MARKER = "markers of transactions"
 ABORTED = "records of aborted transactions"
@@ -33,7 +33,7 @@ _EMPTY_ANSWERS = 3
 class RecordsNotGiven(Unavailable):
     """The log holds records that the client has not given; to read them again may well work."""
 
-    def __init__(self, place: Place, blank: Blank) -> None:
+    def __init__(self, place: TopicPartition, blank: Blank) -> None:
         self.place, self.blank = place, blank
         super().__init__(
             f"{place[0]}:{place[1]}: the client gave no record at offsets {blank[0]} to {blank[1] - 1}, "
@@ -56,14 +56,14 @@ class LogExplainer:
     def close(self) -> None:
         self._heads.close()
 
-    def explain(self, place: Place, blanks: Sequence[Blank], /) -> Explained:
+    def explain(self, place: TopicPartition, blanks: Sequence[Blank], /) -> Explained:
         """Look into the log; where only the client knows how to log in, ask two further clients."""
         try:
             return self._looked(place, blanks)
         except MissingPiece:
             return self._asked(place, blanks)
 
-    def _looked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+    def _looked(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
         """One package for a blank that stands alone, as a marker mostly does; else all from the first on."""
         search = _Search(place, blanks)
         stretches = list(_stretches(blanks))
@@ -98,7 +98,7 @@ class LogExplainer:
             return Explained({**absences, COMPACTED: absences.get(COMPACTED, 0) + gone})
         return Explained(absences, tuple(sorted(search.nothing)))
 
-    def _asked(self, place: Place, blanks: Sequence[Blank]) -> Explained:
+    def _asked(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
         """A record that is shown now was not given; one that only is shown uncommitted was aborted."""
         absences: dict[str, int] = {}
         for stretch in _stretches(blanks):
@@ -112,9 +112,11 @@ class LogExplainer:
             absences[NOT_SHOWN] = absences.get(NOT_SHOWN, 0) + len(blank) - aborted
         return Explained({reason: count for reason, count in absences.items() if count})
 
-    def _shown(self, place: Place, blank: Blank, isolation: str) -> set[int]:
+    def _shown(self, place: TopicPartition, blank: Blank, isolation: str) -> set[int]:
         """The offsets at which a client of its own gives a record."""
-        intake = Intake(self._connection, patience_s=self._timeout_s, isolation=isolation)
+        intake = PartitionConsumer(
+            self._connection, patience_s=self._timeout_s, isolation=isolation
+        )
         shown: set[int] = set()
         purpose = f"looking into {place[0]}:{place[1]}"
         with closing(intake):
@@ -139,7 +141,7 @@ class LogExplainer:
             self._compacted[topic] = "compact" in policies
         return self._compacted[topic]
 
-    def _out_of_bounds(self, place: Place, at: int, end: int) -> OutOfBounds:
+    def _out_of_bounds(self, place: TopicPartition, at: int, end: int) -> OutOfBounds:
         with Admin(self._connection, timeout_s=self._timeout_s) as admin:
             held = bounds_of(admin, [place])[place]
         return OutOfBounds(Slice(*place, at, end), held)
@@ -149,7 +151,7 @@ class LogExplainer:
 class _Search:
     """What the packages say of the blanks of one slice."""
 
-    place: Place
+    place: TopicPartition
     blanks: Sequence[Blank]
     absences: dict[str, int] = field(default_factory=dict)
     nothing: list[Blank] = field(default_factory=list)

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import Meaning, meaning_of, refused
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 AT_ONCE = 5_000
 """Taken from the client in one call: with more, Python's objects outgrow the caches, and it is slower."""
@@ -47,7 +48,7 @@ _FIXED: dict[str, Any] = {
 }
 
 
-class Intake:
+class PartitionConsumer:
     """What is committed in some partitions, from given offsets on; belongs to one thread.
 
     Nothing that waits does so for longer than the patience while nothing moves.
@@ -85,9 +86,9 @@ class Intake:
         """Let the consumer go; there is no group to leave."""
         self._consumer.close()
 
-    def stand(self, places: Mapping[Place, int]) -> None:
+    def stand(self, places: Mapping[TopicPartition, int]) -> None:
         """Go on from these offsets; what was on its way from elsewhere is forgotten."""
-        self._consumer.assign([TopicPartition(*place, at) for place, at in places.items()])
+        self._consumer.assign([ClientPartition(*place, at) for place, at in places.items()])
         self._introduce({topic for topic, _ in places})
 
     def _introduce(self, topics: Collection[str]) -> None:
@@ -98,9 +99,9 @@ class Intake:
                 self._consumer.list_topics(topic, timeout=_INTRODUCED_WITHIN_S)
             self._introduced.add(topic)
 
-    def leave(self, places: Collection[Place]) -> None:
+    def leave(self, places: Collection[TopicPartition]) -> None:
         """Take nothing more of these."""
-        self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+        self._consumer.incremental_unassign([ClientPartition(*place) for place in places])
 
     def at_hand(self) -> list[Message]:
         """What has arrived already; not more than the client's own queue holds."""

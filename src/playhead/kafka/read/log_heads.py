@@ -12,7 +12,7 @@ from playhead.kafka.admin.broker_socket import Fields, Wire, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import describe
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _FETCH, _VERSION = 1, 10  # understood by every broker since 2.1
 _WAIT_MS = 500
@@ -72,7 +72,7 @@ class LogHeads:
 
     def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
         self._connection, self._timeout_s = connection, timeout_s
-        self._leaders: dict[Place, str] = {}
+        self._leaders: dict[TopicPartition, str] = {}
         self._wires: dict[str, Wire] = {}
 
     def close(self) -> None:
@@ -80,7 +80,9 @@ class LogHeads:
             wire.close()
         self._wires.clear()
 
-    def look(self, place: Place, offsets: Sequence[int], *, most_bytes: int) -> list[Heads]:
+    def look(
+        self, place: TopicPartition, offsets: Sequence[int], *, most_bytes: int
+    ) -> list[Heads]:
         """The heads from each of the offsets on; of the first package all, however large it is."""
         found: list[Heads] = []
         for start in range(0, len(offsets), _AT_ONCE):
@@ -88,7 +90,7 @@ class LogHeads:
             found += [self._heads(place, answer) for answer in self._asked(place, bodies)]
         return found
 
-    def _asked(self, place: Place, bodies: Sequence[bytes]) -> list[bytes]:
+    def _asked(self, place: TopicPartition, bodies: Sequence[bytes]) -> list[bytes]:
         address = self._leader(place)
         wire = self._wires.get(address)
         if wire is not None:
@@ -111,7 +113,7 @@ class LogHeads:
         if wire is not None:
             wire.close()
 
-    def _leader(self, place: Place) -> str:
+    def _leader(self, place: TopicPartition) -> str:
         topic = place[0]
         if place not in self._leaders:
             with Admin(self._connection, timeout_s=self._timeout_s) as admin:
@@ -121,7 +123,7 @@ class LogHeads:
             raise self._away(place, "it has no leader")
         return self._leaders[place]
 
-    def _heads(self, place: Place, answer: bytes) -> Heads:
+    def _heads(self, place: TopicPartition, answer: bytes) -> Heads:
         code, aborted, data = _unpacked(answer)
         if code == _OUT_OF_BOUNDS:
             return Heads((), is_gone=True)
@@ -133,7 +135,7 @@ class LogHeads:
                 raise refused(KafkaError(code), f"reading the log of {place[0]}:{place[1]}")
         return Heads(tuple(heads_in(data)), aborted)
 
-    def _away(self, place: Place, reason: str) -> BrokerUnavailable:
+    def _away(self, place: TopicPartition, reason: str) -> BrokerUnavailable:
         servers = self._connection.bootstrap_servers or ""
         return BrokerUnavailable(servers, waited_s=0, reason=f"{place[0]}:{place[1]}: {reason}")
 
@@ -147,7 +149,7 @@ def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:
     return make_heads(connection, timeout_s=timeout_s)
 
 
-def _request(place: Place, offset: int, most_bytes: int) -> bytes:
+def _request(place: TopicPartition, offset: int, most_bytes: int) -> bytes:
     return b"".join(
         (
             struct.pack(">iiiib", -1, _WAIT_MS, 1, most_bytes, _READ_COMMITTED),

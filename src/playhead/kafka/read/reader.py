@@ -9,10 +9,10 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
-from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.record import Headers, Slice
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, Place
+from playhead.source import Bounds, OutOfBounds, TopicPartition
 
 _RUN = 20_000
 """Records that are given together, so that the topic's id is asked for at a bounded cost."""
@@ -57,14 +57,14 @@ class KafkaReader:
         self, connection: KafkaConnection, *, topic_ids: Mapping[str, str], patience_s: float
     ) -> None:
         self._topic_ids = dict(topic_ids)
-        self._place: Place | None = None
+        self._place: TopicPartition | None = None
         self._bounds: Bounds | None = None
         self._at = self._seen = 0
         self._doubted: int | None = None
         self._rest: Records | None = None
         self._troubles: list[KafkaError | UnreadableHeader] = []
         self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
-        self._intake = Intake(connection, patience_s=patience_s)
+        self._intake = PartitionConsumer(connection, patience_s=patience_s)
 
     def close(self) -> None:
         """Let both clients go."""

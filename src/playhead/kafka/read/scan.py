@@ -9,12 +9,12 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, Place, Source
+from playhead.source import Bounds, Source, TopicPartition
 from playhead.span import OffsetSpan, Resolved
 from playhead.time_span import ReadOn, time_span
 
@@ -28,7 +28,7 @@ class NoSuchOffsets(PlayheadError):
 class LogMovedOn(PlayheadError):
     """Records that were to be read are not there any more."""
 
-    def __init__(self, place: Place, *, offset: int) -> None:
+    def __init__(self, place: TopicPartition, *, offset: int) -> None:
         self.place, self.offset = place, offset
         super().__init__(
             f"{place[0]}:{place[1]} does not hold offset {offset} any more: retention, or a trim, was faster",
@@ -51,7 +51,7 @@ class Stretch:
         self.at = self.start
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
     @property
@@ -89,7 +89,9 @@ def from_now(source: Source) -> list[Stretch]:
     ]
 
 
-def _by_offsets(span: OffsetSpan, bounds: Mapping[Place, Bounds], is_open: bool) -> Stretch:
+def _by_offsets(
+    span: OffsetSpan, bounds: Mapping[TopicPartition, Bounds], is_open: bool
+) -> Stretch:
     topics = sorted({topic for topic, _ in bounds})
     if span.topic is None and len(topics) != 1:
         raise NoSuchOffsets(
@@ -142,7 +144,7 @@ class Scan:
         left = {each.place: each for each in self.stretches if not each.is_done}
         if not left:
             return
-        with closing(Intake(self.connection, patience_s=self.patience_s)) as intake:
+        with closing(PartitionConsumer(self.connection, patience_s=self.patience_s)) as intake:
             intake.stand({place: each.at for place, each in left.items()})
             follows = any(each.end is None for each in left.values())
             while left:
@@ -160,7 +162,11 @@ class Scan:
                     intake.leave(done)
 
     def _take(
-        self, intake: Intake, left: Mapping[Place, Stretch], place: Place, arrived: list[Message]
+        self,
+        intake: PartitionConsumer,
+        left: Mapping[TopicPartition, Stretch],
+        place: TopicPartition,
+        arrived: list[Message],
     ) -> Iterator[Records]:
         stretch = left.get(place)
         good, position = [], 0
@@ -186,7 +192,7 @@ class Scan:
         stretch.move(position)
 
 
-def _columns(place: Place, found: list[Message]) -> Records:
+def _columns(place: TopicPartition, found: list[Message]) -> Records:
     stamps = [each.timestamp() for each in found]
     return Records(
         *place,

@@ -31,7 +31,7 @@ from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.time_lookup import first_records_at
 from playhead.kafka.read.time_probes import glance
 from playhead.record import Slice
-from playhead.source import Bounds, Place, SourceFacts
+from playhead.source import Bounds, SourceFacts, TopicPartition
 from playhead.time_span_tail import Times
 
 DEFAULT_PATIENCE_S = 60.0
@@ -65,7 +65,7 @@ class KafkaSource:
                 where="the source",
             ) from exc
 
-    def bounds(self) -> Mapping[Place, Bounds]:
+    def bounds(self) -> Mapping[TopicPartition, Bounds]:
         """The bounds of every partition of the topics."""
         with self._asking() as admin:
             return bounds_of(admin, places_of(self._described(admin)))
@@ -86,7 +86,7 @@ class KafkaSource:
             }
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
 
-    def offsets_at(self, instant_ms: int) -> Mapping[Place, int]:
+    def offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
         """By Kafka's index of times, and past the markers of transactions that it stops at."""
         with self._asking() as admin:
             places = places_of(self._described(admin))

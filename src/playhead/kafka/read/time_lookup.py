@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Unavailable
-from playhead.kafka.read.consumer import Intake
-from playhead.source import Place
+from playhead.kafka.read.consumer import PartitionConsumer
+from playhead.source import TopicPartition
 
 _PURPOSE = "looking up a time"
 # Where an end is told, markers and aborted records are all that is left. Were that not so, records would
@@ -40,17 +40,17 @@ class LogMoved(Unavailable):
 
 def first_records_at(
     connection: KafkaConnection,
-    found: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    found: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     *,
     instant_ms: int,
     patience_s: float,
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """From each offset on, that of the first record not before the instant, or else the end.
 
     No record before the offset `found` may be at or after the instant.
     """
-    answers, doubted = dict(ends), dict[Place, int]()
+    answers, doubted = dict(ends), dict[TopicPartition, int]()
     pending = {place: at for place, at in found.items() if at < ends[place]}
     for _ in range(_MOST_LOOKS):
         if pending:
@@ -65,12 +65,12 @@ def first_records_at(
 
 def _searched(
     connection: KafkaConnection,
-    pending: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    pending: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     instant_ms: int,
     patience_s: float,
 ) -> "_Search":
-    with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
         search = _Search(intake, ends, pending, instant_ms)
         intake.stand(pending)
         while search.pending:
@@ -81,18 +81,18 @@ def _searched(
 class _Search:
     def __init__(
         self,
-        intake: Intake,
-        ends: Mapping[Place, int],
-        starts: Mapping[Place, int],
+        intake: PartitionConsumer,
+        ends: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
         instant_ms: int,
     ) -> None:
         self._intake, self._ends, self._instant_ms = intake, ends, instant_ms
         self._seen = dict(starts)
         self.pending = set(starts)
-        self.answers: dict[Place, int] = {}
-        self.ended: dict[Place, int] = {}
+        self.answers: dict[TopicPartition, int] = {}
+        self.ended: dict[TopicPartition, int] = {}
         """Of those whose end was told: up to where there had been records."""
-        self.cut: dict[Place, int] = {}
+        self.cut: dict[TopicPartition, int] = {}
         """The same of those that were told an end where there is none."""
 
     def look_at(self, arrived: list[Message]) -> None:
@@ -106,7 +106,7 @@ class _Search:
         if settled and self.pending:
             self._intake.leave(settled)
 
-    def _answer(self, each: Message, place: Place) -> int | None:
+    def _answer(self, each: Message, place: TopicPartition) -> int | None:
         error, end = each.error(), self._ends[place]
         if error is None:
             offset: int = each.offset()

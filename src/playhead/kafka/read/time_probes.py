@@ -7,10 +7,10 @@ from contextlib import closing
 from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.kafka.read.consumer import Intake
+from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.kafka.read.time_lookup import LogMoved
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.time_span_tail import Times, side_by_side
 
 _PURPOSE = "looking at the times of records"
@@ -23,7 +23,7 @@ _TUNING = {
     "queued.min.messages": 2_000,
     "queued.max.messages.kbytes": 16 << 10,
 }
-Wave = Mapping[Place, Slice]
+Wave = Mapping[TopicPartition, Slice]
 """A probe of each of some partitions."""
 
 
@@ -41,7 +41,9 @@ def glance(
     found: list[tuple[Slice, Times]] = []
 
     def work(lot: Sequence[Wave]) -> None:
-        with closing(Intake(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
+        with closing(
+            PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)
+        ) as intake:
             for number, wave in enumerate(lot):
                 if number == 0 or time.monotonic() < until:
                     found.extend(_Look(intake, wave, most_bytes).run())
@@ -53,7 +55,7 @@ def glance(
 
 def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
     """The first probe of every partition, then the second, and so on."""
-    left: dict[Place, list[Slice]] = {}
+    left: dict[TopicPartition, list[Slice]] = {}
     for each in probes:
         left.setdefault((each.topic, each.partition), []).append(each)
     for number in range(max(map(len, left.values()), default=0)):
@@ -65,7 +67,7 @@ def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
 class _Look:
     """One probe of each partition, until every one was seen to its end."""
 
-    def __init__(self, intake: Intake, wave: Wave, most_bytes: int) -> None:
+    def __init__(self, intake: PartitionConsumer, wave: Wave, most_bytes: int) -> None:
         self._intake, self._wave, self._most_bytes = intake, wave, most_bytes
         self._pending = set(wave)
         self._times = {place: Times([], [], []) for place in wave}
@@ -88,7 +90,7 @@ class _Look:
                 seen = Slice(*place, probe.from_offset, self._ends[place])
                 yield seen, self._times[place]
 
-    def _is_last(self, each: Message, place: Place) -> bool:
+    def _is_last(self, each: Message, place: TopicPartition) -> bool:
         error, probe = each.error(), self._wave[place]
         if error is not None:
             if error.code() == KafkaError._AUTO_OFFSET_RESET:

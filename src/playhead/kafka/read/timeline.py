@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import OffsetSpec
 
 from playhead.config.kafka_connection import KafkaConnection
@@ -15,7 +16,7 @@ from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.admin.offsets import bounds_of, describe, places_of, topics_like
 from playhead.kafka.read.time_probes import glance
 from playhead.record import Slice
-from playhead.source import Bounds, Place
+from playhead.source import Bounds, TopicPartition
 from playhead.span import Resolved
 from playhead.time_span_tail import probes
 from playhead.timeline.timeline import Disorder, Timeline, edges_between
@@ -84,10 +85,10 @@ def _disorder(connection: KafkaConnection, made: Timeline) -> Disorder | None:
 
 
 def instants(
-    admin: Admin, bounds: Mapping[Place, Bounds], edges_ms: Sequence[int]
-) -> dict[Place, tuple[int, ...]]:
+    admin: Admin, bounds: Mapping[TopicPartition, Bounds], edges_ms: Sequence[int]
+) -> dict[TopicPartition, tuple[int, ...]]:
     """For each partition where each of the instants lies: its first entry that is not before it, or its end."""
-    found: dict[Place, list[int]] = {place: [] for place in bounds}
+    found: dict[TopicPartition, list[int]] = {place: [] for place in bounds}
     for start in range(0, len(edges_ms), _AT_ONCE):
         specs = [OffsetSpec.for_timestamp(max(0, at)) for at in edges_ms[start : start + _AT_ONCE]]
         for answer in _ask(admin, list(bounds), specs):
@@ -101,7 +102,7 @@ def instants(
 
 
 def _sides(
-    admin: Admin, places: Sequence[Place], resolved: Resolved, now_ms: int, title: str
+    admin: Admin, places: Sequence[TopicPartition], resolved: Resolved, now_ms: int, title: str
 ) -> tuple[int, int]:
     from_ms, to_ms = resolved.from_ms, resolved.to_ms
     if from_ms is None or to_ms is None:
@@ -120,7 +121,9 @@ def _sides(
     return from_ms, to_ms
 
 
-def _first_and_last(admin: Admin, places: Sequence[Place]) -> tuple[int | None, int | None]:
+def _first_and_last(
+    admin: Admin, places: Sequence[TopicPartition]
+) -> tuple[int | None, int | None]:
     """The time of the partitions' first records, and the latest time that any record has."""
     specs = [OffsetSpec.for_timestamp(0), OffsetSpec.max_timestamp()]
     first, last = _ask(admin, places, specs)
@@ -133,8 +136,8 @@ def _first_and_last(admin: Admin, places: Sequence[Place]) -> tuple[int | None, 
 
 
 def _ask(
-    admin: Admin, places: Sequence[Place], specs: Sequence[OffsetSpec]
-) -> list[dict[Place, Any]]:
+    admin: Admin, places: Sequence[TopicPartition], specs: Sequence[OffsetSpec]
+) -> list[dict[TopicPartition, Any]]:
     """One answer for each question, which are asked before the first is answered."""
     if not places:
         return [{} for _ in specs]
@@ -142,7 +145,7 @@ def _ask(
     with admin.asking(f"asking for the offsets of {topics}") as client:
         asked = [
             client.list_offsets(
-                {TopicPartition(*place): spec for place in places},
+                {ClientPartition(*place): spec for place in places},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=admin.timeout_s,
             )

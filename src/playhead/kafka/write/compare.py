@@ -13,13 +13,13 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.errors import LedgerWaits
 from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.read.source import KafkaSource
-from playhead.kafka.write.offset_map import OffsetMap, Run
+from playhead.kafka.write.offset_map import OffsetMap, OffsetRun
 from playhead.kafka.write.routing import Route, sendable
 from playhead.ledger import Entry
 from playhead.record import Headers, Slice
 from playhead.records import Records
-from playhead.source import Bounds, Place
-from playhead.target import Difference, Findings
+from playhead.source import Bounds, TopicPartition
+from playhead.target import Difference, SliceComparison
 
 _SHOWN = 20
 _SEEN_WITHIN_S = 30.0
@@ -49,9 +49,9 @@ class _Sums:
         place = self.slice.topic, self.slice.partition
         self.differences.append(Difference(kind, *place, offset, text))
 
-    def findings(self) -> Findings:
+    def findings(self) -> SliceComparison:
         width = 2 * _DIGEST_BYTES
-        return Findings(
+        return SliceComparison(
             self.slice,
             self.expected,
             self.found,
@@ -78,7 +78,7 @@ class Comparison:
     timeless: frozenset[str]
     """Topics that put their own time on records, so that there is none to compare."""
 
-    def compare(self, records: Iterable[Records]) -> Findings:
+    def compare(self, records: Iterable[Records]) -> SliceComparison:
         """Read the target's topics where the entry's map says, and compare what records carry."""
         map_ = OffsetMap.from_details(self.entry.details)
         sums = _Sums(self.entry.slice)
@@ -101,9 +101,9 @@ class Comparison:
 
     def _expected(
         self, records: Iterable[Records], account: Account, sums: _Sums
-    ) -> dict[Place, dict[int, int]]:
+    ) -> dict[TopicPartition, dict[int, int]]:
         named = self._named()
-        expected: dict[Place, dict[int, int]] = {}
+        expected: dict[TopicPartition, dict[int, int]] = {}
         for run in records:
             left = sendable(run, self.route, account, {})
             if by_cluster := named.intersection(left.offsets):
@@ -118,7 +118,7 @@ class Comparison:
                 expected.setdefault(place, {}).update(zip(columns.offsets, digests, strict=True))
         return expected
 
-    def _there(self, map_: OffsetMap, place: Place) -> Digests:
+    def _there(self, map_: OffsetMap, place: TopicPartition) -> Digests:
         """What stands now where the slice's records were put, others' records between them included."""
         ends = [end for end in map_.ends if (end.topic, end.partition) == place]
         source = KafkaSource(self.connection, (place[0],))
@@ -166,8 +166,8 @@ class Comparison:
 class _Match:
     """Finds the copy of each record in one partition of the target."""
 
-    place: Place
-    runs: Sequence[Run]
+    place: TopicPartition
+    runs: Sequence[OffsetRun]
     there: Digests
     exact: bool
     sums: _Sums
@@ -249,7 +249,7 @@ def _doubt(sums: _Sums, unnamed: int) -> None:
             unnamed -= 1
 
 
-def _bounds_with(source: KafkaSource, place: Place, last: int) -> Bounds | None:
+def _bounds_with(source: KafkaSource, place: TopicPartition, last: int) -> Bounds | None:
     """What the partition holds, when it can be seen to the last.
 
     A commit's markers come a little later than its answer, and somebody's open transaction hides what

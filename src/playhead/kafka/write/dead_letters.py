@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playhead.account import Account, Bury, DeadLetter
+from playhead.account import Account, DeadLetter, WriteDeadLetters
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic, describe_those
@@ -22,7 +22,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 _NO_TIME_MS = -1
 # The client cannot send a 0, and a topic takes no time that is further ahead, unless it is told to.
@@ -34,7 +34,7 @@ _SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(20 << 20)}
 
 
 @dataclass(frozen=True)
-class Graveyard:
+class DeadLetterTopic:
     """A topic for dead letters; made, with one partition, when it is not there.
 
     Burying is a replay of its own beside the one whose records die, with the same ledger, which says
@@ -51,7 +51,7 @@ class Graveyard:
             return tuple(notes_on_ledger(admin, describe_those(admin, [self.topic])))
 
     @contextmanager
-    def open(self, replay_id: str, /) -> Iterator[Bury]:
+    def open(self, replay_id: str, /) -> Iterator[WriteDeadLetters]:
         """What buries the dead letters of a slice; each lies there when it returns."""
         with Admin(self.connection) as admin:
             make_ledger(admin, beside=[self.topic])
@@ -60,12 +60,12 @@ class Graveyard:
         own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
         ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
         with closing(KafkaWriter(target, own_id, ledger)) as writer:
-            yield _Sexton(writer, ledger, replay_id).bury
+            yield _DeadLetterWriter(writer, ledger, replay_id).bury
 
     def letters(self, replay_id: str, /) -> "KafkaLetters":
         """All that lie there of a replay, read from the topic's start to its end."""
         source = KafkaSource(self.connection, (self.topic,))
-        found: dict[Place, dict[int, list[int]]] = {}
+        found: dict[TopicPartition, dict[int, list[int]]] = {}
         try:
             bounds = source.bounds()
         except NoSuchTopic:
@@ -93,13 +93,13 @@ class KafkaLetters:
 
     topic: str
     is_whole: bool
-    found: Mapping[Place, Mapping[int, Sequence[int]]]
+    found: Mapping[TopicPartition, Mapping[int, Sequence[int]]]
 
     @property
     def where(self) -> str:
         return f"topic {self.topic}"
 
-    def of(self, place: Place, /) -> Mapping[int, Sequence[int]]:
+    def of(self, place: TopicPartition, /) -> Mapping[int, Sequence[int]]:
         return self.found.get(place, {})
 
     def digest(self, record: Record, /) -> int:
@@ -123,11 +123,11 @@ class _BurialAccount(Account):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sexton:
+class _DeadLetterWriter:
     writer: KafkaWriter
     ledger: Ledger
     replay_id: str
-    _burials: dict[Place, Burials] = field(default_factory=dict)
+    _burials: dict[TopicPartition, Burials] = field(default_factory=dict)
 
     def bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
         """Commit those of the letters that do not lie there yet.
@@ -143,7 +143,7 @@ class _Sexton:
             self._commit(burials, [each for each in letters if each.record.offset in left])
         return burials.others(slice_, offsets)
 
-    def _known(self, place: Place, *, is_to_write: bool) -> Burials:
+    def _known(self, place: TopicPartition, *, is_to_write: bool) -> Burials:
         """What was buried of a partition, by earlier runs as well."""
         if is_to_write or (place not in self._burials and self.ledger.is_held_up()):
             # Ends what somebody has left open who died while burying, and reads the ledger after that.

@@ -17,7 +17,7 @@ from playhead.kafka.write.target_topics import TargetTopic, look_up
 from playhead.note import Note
 from playhead.records import Records
 from playhead.source import TopicFacts
-from playhead.target import Inspection, Look
+from playhead.target import Inspection, InspectRequest
 
 
 class IntoItself(Refused):
@@ -61,7 +61,7 @@ class TooFewPartitions(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CopySpec:
     """What the target's description says that concerns topics."""
 
     names: Mapping[str, str]
@@ -71,7 +71,7 @@ class Wish:
     rule: PartitionRule
 
 
-def inspect_copy(admin: Admin, wish: Wish, look: Look) -> Inspection:
+def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspection:
     """Into topics named by the target."""
     identity = admin.cluster().cluster_id
     _refuse_impossible(wish, identity, look)
@@ -108,7 +108,7 @@ def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_said(name, made) for name, made in needs.get("create", {}).items())
 
 
-def inspect_redrive(admin: Admin, look: Look) -> Inspection:
+def inspect_redrive(admin: Admin, look: InspectRequest) -> Inspection:
     """Back to where each record came from."""
     identity = admin.cluster().cluster_id
     origins = [origin_of(record) for records in look.samples for record in records]
@@ -140,7 +140,7 @@ def inspect_redrive(admin: Admin, look: Look) -> Inspection:
     return Inspection(identity, tuple(dict.fromkeys(notes)), needs=needs)
 
 
-def _refuse_impossible(wish: Wish, identity: str, look: Look) -> None:
+def _refuse_impossible(wish: CopySpec, identity: str, look: InspectRequest) -> None:
     for source, name in wish.names.items():
         if name == source and identity == look.source.identity:
             raise IntoItself(name)
@@ -186,7 +186,7 @@ class _Seen:
     keyless: bool
 
     @classmethod
-    def of(cls, look: Look, topic: str | None) -> "_Seen":
+    def of(cls, look: InspectRequest, topic: str | None) -> "_Seen":
         samples = [each for each in look.samples if topic is None or each.topic == topic]
         times = [time for each in samples for time in each.timestamps_ms if time >= 0]
         known = times if look.oldest_ms is None else [*times, look.oldest_ms]
@@ -205,7 +205,7 @@ def _sizes(records: Records) -> Iterable[int]:
     )
 
 
-def _notes(wish: Wish, topic: TargetTopic, count: int, seen: _Seen) -> Iterator[Note]:
+def _notes(wish: CopySpec, topic: TargetTopic, count: int, seen: _Seen) -> Iterator[Note]:
     yield from _on_time(topic, seen)
     if wish.rule == "key" or (wish.rule == "auto" and topic.partitions != count):
         text = (
@@ -264,7 +264,7 @@ def _refusing(topic: TargetTopic, side: str, limit_ms: int, seen_ms: int) -> Not
     return Note("target-timestamps-refused", text)
 
 
-def _on_merged(wish: Wish) -> Iterator[Note]:
+def _on_merged(wish: CopySpec) -> Iterator[Note]:
     names = sorted(set(wish.names.values()))
     if len(names) < len(wish.names):
         text = (

@@ -23,7 +23,7 @@ from playhead.kafka.write.ledger_keys import (
 from playhead.kafka.write.ledger_reading import LedgerEnd, ledger_end, read_ledger
 from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable, entry_at, joined
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.terms import Terms, UnknownTerms, agreed
 
 _NAMED = b"1"
@@ -116,7 +116,7 @@ class Ledger:
         """Whether there is a ledger for certain, so that none to be seen is not an empty one."""
         self._topic_id: str | None = None
         self._next = 0
-        self._found: dict[Place, dict[bytes, bytes]] = {}
+        self._found: dict[TopicPartition, dict[bytes, bytes]] = {}
         self._other: dict[bytes, bytes] = {}
 
     def entries(self) -> list[Entry]:
@@ -126,16 +126,16 @@ class Ledger:
             key=lambda entry: entry.slice,
         )
 
-    def entries_of(self, place: Place) -> list[Entry]:
+    def entries_of(self, place: TopicPartition) -> list[Entry]:
         """What was committed of one source partition, in order."""
         return [*self.held_of(place).values()]
 
-    def held_of(self, place: Place) -> dict[bytes, Entry]:
+    def held_of(self, place: TopicPartition) -> dict[bytes, Entry]:
         """The same with the keys that they stand under."""
         found = {key: entry_of(key, value) for key, value in self.raw_of(place).items()}
         return dict(sorted(found.items(), key=lambda each: each[1].slice))
 
-    def raw_of(self, place: Place) -> dict[bytes, bytes]:
+    def raw_of(self, place: TopicPartition) -> dict[bytes, bytes]:
         """The same as they stand in the topic."""
         found = self._found.get(place, {})
         if self._former_id is None or terms_key(self._former_id) not in self._other:

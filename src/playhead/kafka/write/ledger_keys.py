@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 LEDGER_TOPIC = "playhead.ledger"
 _WRITER = re.compile(r"w[0-9a-f]{16}")
@@ -21,7 +21,7 @@ class EntryKey:
     """What the key of an entry says."""
 
     replay_id: str
-    place: Place
+    place: TopicPartition
     writer: str | None
     """Who wrote it; None when a version of Playhead did whose writers had no names."""
 
@@ -80,7 +80,7 @@ def former_burial_id(replay_id: str) -> str:
     return f"{replay_id}.dlq"
 
 
-def transactional_id(replay_id: str, place: Place) -> str:
+def transactional_id(replay_id: str, place: TopicPartition) -> str:
     """Stable, so that who comes later fences who was before; `/` is in no id and in no topic's name."""
     return f"playhead-{replay_id}/{quote(place[0], safe='')}/{place[1]}"
 
@@ -90,6 +90,6 @@ def terms_id(replay_id: str) -> str:
     return f"playhead-{replay_id}-terms"
 
 
-def former_transactional_id(replay_id: str, place: Place) -> str:
+def former_transactional_id(replay_id: str, place: TopicPartition) -> str:
     """What it was before: replay `x` on topic `y-z` had the one of `x-y` on `z`."""
     return f"playhead-{replay_id}-{place[0]}-{place[1]}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 MOST_RUNS = 1_000
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """`length` records from `source_offset` on are those from `target_offset` on, one by one."""
 
     source_offset: int
@@ -32,7 +32,7 @@ class End(NamedTuple):
 class OffsetMap:
     """What the ledger keeps of a slice. Every run is right; not `exact` means that some are missing."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[OffsetRun, ...]
     ends: tuple[End, ...]
     exact: bool
 
@@ -62,14 +62,14 @@ class OffsetMap:
             return topics[numbers[4] if len(numbers) > 4 else 0]
 
         return cls(
-            tuple(Run(n[0], topic(n), n[1], n[2], n[3]) for n in details["offsets"]),
+            tuple(OffsetRun(n[0], topic(n), n[1], n[2], n[3]) for n in details["offsets"]),
             tuple(End(topic(n), n[0], n[1], n[2], n[3]) for n in details["ends"]),
             bool(details["exact"]),
         )
 
 
 @dataclass(slots=True)
-class Piece:
+class OffsetMapPart:
     """Records that were sent to one partition one after the other; the acknowledgements fill it in."""
 
     offsets: Sequence[int]
@@ -90,11 +90,11 @@ class MapMaker:
     records in between, never taken some away.
     """
 
-    _pieces: dict[tuple[str, int], list[Piece]] = field(default_factory=dict)
+    _pieces: dict[tuple[str, int], list[OffsetMapPart]] = field(default_factory=dict)
 
-    def piece(self, topic: str, partition: int, offsets: Sequence[int]) -> Piece:
+    def piece(self, topic: str, partition: int, offsets: Sequence[int]) -> OffsetMapPart:
         """A new piece, whose numbers come in later."""
-        piece = Piece(offsets)
+        piece = OffsetMapPart(offsets)
         self._pieces.setdefault((topic, partition), []).append(piece)
         return piece
 
@@ -104,7 +104,7 @@ class MapMaker:
 
     def finish(self) -> OffsetMap:
         """The map, when every piece has its numbers."""
-        runs: list[Run] = []
+        runs: list[OffsetRun] = []
         ends = []
         exact = True
         for (topic, partition), pieces in sorted(self._pieces.items()):
@@ -119,8 +119,10 @@ class MapMaker:
         return OffsetMap(tuple(_thinned(runs)), tuple(ends), exact and len(runs) <= MOST_RUNS)
 
 
-def _runs(topic: str, partition: int, pieces: Sequence[Piece]) -> tuple[list[Run], bool]:
-    runs: list[Run] = []
+def _runs(
+    topic: str, partition: int, pieces: Sequence[OffsetMapPart]
+) -> tuple[list[OffsetRun], bool]:
+    runs: list[OffsetRun] = []
     whole = True
     before = (pieces[0].last or 0) - 1
     for piece in pieces:
@@ -130,10 +132,10 @@ def _runs(topic: str, partition: int, pieces: Sequence[Piece]) -> tuple[list[Run
         if last - before == len(piece.offsets):
             for start, count in _neighbours(piece.offsets):
                 target_offset = before + 1 + start
-                _join(runs, Run(piece.offsets[start], topic, partition, target_offset, count))
+                _join(runs, OffsetRun(piece.offsets[start], topic, partition, target_offset, count))
         else:
             whole = False
-            _join(runs, Run(piece.offsets[-1], topic, partition, last, 1))
+            _join(runs, OffsetRun(piece.offsets[-1], topic, partition, last, 1))
         before = last
     return runs, whole
 
@@ -156,7 +158,7 @@ def _neighbours(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield start, len(offsets) - start
 
 
-def _join(runs: list[Run], run: Run) -> None:
+def _join(runs: list[OffsetRun], run: OffsetRun) -> None:
     if runs:
         before = runs[-1]
         follows = before.source_offset + before.length == run.source_offset
@@ -166,7 +168,7 @@ def _join(runs: list[Run], run: Run) -> None:
     runs.append(run)
 
 
-def _thinned(runs: Sequence[Run]) -> Sequence[Run]:
+def _thinned(runs: Sequence[OffsetRun]) -> Sequence[OffsetRun]:
     """Of too many runs every so-manieth, and the last."""
     if len(runs) <= MOST_RUNS:
         return runs

@@ -17,14 +17,14 @@ from playhead.kafka.write.rejected_records import find_refused
 from playhead.kafka.write.routing import Refusal, Route, sendable
 from playhead.kafka.write.transactions import (
     TRANSACTION_TIMEOUT_S,
-    Columns,
+    RecordColumns,
     Transactions,
     Unacceptable,
 )
 from playhead.ledger import Entry, joined
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.target import AlreadyCommitted
 
 _PIECE = 2_000
@@ -40,7 +40,7 @@ class _TooSlow(Exception):
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionWriter:
     """The commits of one source partition, one after the other."""
 
     transactions: Transactions
@@ -143,7 +143,7 @@ class Lane:
                     self._send_piece(columns.cut(start, start + _PIECE), maker)
         waiting.clear()
 
-    def _send_piece(self, columns: Columns, maker: MapMaker) -> None:
+    def _send_piece(self, columns: RecordColumns, maker: MapMaker) -> None:
         # The first of all goes alone, so that the map knows where the rest has to begin.
         if maker.begins(columns.topic, columns.partition):
             self._send_as_one(columns.cut(0, 1), maker)
@@ -151,7 +151,7 @@ class Lane:
         if columns:
             self._send_as_one(columns, maker)
 
-    def _send_as_one(self, columns: Columns, maker: MapMaker) -> None:
+    def _send_as_one(self, columns: RecordColumns, maker: MapMaker) -> None:
         piece = maker.piece(columns.topic, columns.partition, columns.offsets)
         self.transactions.send(columns, piece.acknowledge)
 
@@ -164,7 +164,7 @@ class Lane:
             self._fold_earlier()
         abort_point("kafka.ledger_sent")
         if self.group is not None:
-            place: Place = slice_.topic, slice_.partition
+            place: TopicPartition = slice_.topic, slice_.partition
             self.transactions.move_group(self.group, place, slice_.to_offset)
             abort_point("kafka.group_moved")
         self.transactions.commit()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaError
 
 from playhead.kafka.write.routing import Refusal
-from playhead.kafka.write.transactions import Columns, Transactions, Unacceptable
+from playhead.kafka.write.transactions import RecordColumns, Transactions, Unacceptable
 
 _KINDS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
@@ -17,7 +17,7 @@ _KINDS = {
 }
 
 
-def find_refused(transactions: Transactions, ways: Iterable[Columns]) -> dict[int, Refusal]:
+def find_refused(transactions: Transactions, ways: Iterable[RecordColumns]) -> dict[int, Refusal]:
     """Offsets of the records that are refused, by trying parts of them in transactions of their own.
 
     Everything tried is aborted. Timestamps and missing keys are refused by a rule that is the same
@@ -33,7 +33,7 @@ def find_refused(transactions: Transactions, ways: Iterable[Columns]) -> dict[in
 
 
 class _Seeker:
-    def __init__(self, transactions: Transactions, columns: Columns) -> None:
+    def __init__(self, transactions: Transactions, columns: RecordColumns) -> None:
         self._transactions, self._columns = transactions, columns
         self.refused: dict[int, Refusal] = {}
         self._left = list(range(len(columns)))

@@ -14,7 +14,7 @@ from playhead.kafka.write.dead_letter_headers import (
 from playhead.kafka.write.headers import HeaderRules, provenance, unsendable
 from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.kafka.write.target_topics import TargetTopic
-from playhead.kafka.write.transactions import Columns
+from playhead.kafka.write.transactions import RecordColumns
 from playhead.record import Headers
 from playhead.records import Records
 
@@ -33,13 +33,13 @@ class Route(Protocol):
         """Indexes of records for which there is no way."""
         ...
 
-    def ways(self, records: Records) -> Iterator[Columns]:
+    def ways(self, records: Records) -> Iterator[RecordColumns]:
         """The records as they are sent, for one partition after the other."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TargetShape:
     """What a copy looks like beside its key and value."""
 
     rules: HeaderRules
@@ -65,7 +65,7 @@ class CopyRoute:
 
     topic: TargetTopic
     keeps: bool
-    shape: Shape
+    shape: TargetShape
     is_any: bool = False
     """By the offset, so that whoever reads it back finds each record where it was put."""
     _by_key: KeyPartitioner = field(init=False)
@@ -78,7 +78,7 @@ class CopyRoute:
             reason = f"topic {self.topic.name} has no partition {records.partition}"
             yield from ((index, ("partition", reason)) for index in range(len(records)))
 
-    def ways(self, records: Records) -> Iterator[Columns]:
+    def ways(self, records: Records) -> Iterator[RecordColumns]:
         headers = self.shape.headers(records, records.headers)
         if self.keeps:
             yield _columns((self.topic.name, records.partition), records, headers)
@@ -112,7 +112,7 @@ class RedriveRoute:
     """Back to the topic and partition that a dead letter's headers name."""
 
     find: Callable[[str], TargetTopic | None]
-    shape: Shape
+    shape: TargetShape
 
     def wrong(self, records: Records) -> Iterator[tuple[int, Refusal]]:
         for index in range(len(records)):
@@ -130,7 +130,7 @@ class RedriveRoute:
             elif origin.timestamp_ms == 0:
                 yield index, ("timestamp", _NO_ZERO)
 
-    def ways(self, records: Records) -> Iterator[Columns]:
+    def ways(self, records: Records) -> Iterator[RecordColumns]:
         origins = [origin_of(records.record(index)) for index in range(len(records))]
         places: dict[tuple[str, int], list[int]] = {}
         for index, origin in enumerate(origins):
@@ -159,8 +159,8 @@ class RedriveRoute:
         return origin.topic, KeyPartitioner(partitions).partition_of(key)
 
 
-def _columns(place: tuple[str, int], records: Records, headers: Sequence[Headers]) -> Columns:
-    return Columns(
+def _columns(place: tuple[str, int], records: Records, headers: Sequence[Headers]) -> RecordColumns:
+    return RecordColumns(
         *place,
         records.offsets,
         records.timestamps_ms,

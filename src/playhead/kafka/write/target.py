@@ -16,7 +16,7 @@ from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.write.compare import Comparison
 from playhead.kafka.write.dead_letter_headers import origin_of
 from playhead.kafka.write.headers import HeaderRules
-from playhead.kafka.write.inspect import Wish, inspect_copy, inspect_redrive, topics_made
+from playhead.kafka.write.inspect import CopySpec, inspect_copy, inspect_redrive, topics_made
 from playhead.kafka.write.ledger import (
     Ledger,
     LedgerShort,
@@ -26,16 +26,16 @@ from playhead.kafka.write.ledger import (
 )
 from playhead.kafka.write.ledger_keys import former_transactional_id, transactional_id
 from playhead.kafka.write.ledger_topic import make_ledger
-from playhead.kafka.write.partition_writer import Lane
-from playhead.kafka.write.routing import CopyRoute, PartitionRule, RedriveRoute, Route, Shape
+from playhead.kafka.write.partition_writer import PartitionWriter
+from playhead.kafka.write.routing import CopyRoute, PartitionRule, RedriveRoute, Route, TargetShape
 from playhead.kafka.write.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.source import Place
-from playhead.target import Findings, Inspection, Look, Target, Writer, at_once
+from playhead.source import TopicPartition
+from playhead.target import Inspection, InspectRequest, SliceComparison, Target, Writer, at_once
 from playhead.terms import Terms, Whereto, agreed, without_terms
 
 # Each is a client with threads and connections of its own.
@@ -102,13 +102,13 @@ class KafkaTarget(Target):
         with Admin(self.connection) as admin:
             return admin.cluster().cluster_id
 
-    def inspect(self, look: Look, /) -> Inspection:
+    def inspect(self, look: InspectRequest, /) -> Inspection:
         """Say which topics the records go to, and what they make of them; refuse what cannot work."""
         with Admin(self.connection) as admin:
             if self.redrive:
                 return inspect_redrive(admin, look)
             names = {topic: self.topic_for(topic) for topic in look.partitions}
-            wish = Wish(names, self.partitions, self.create, self.partition_rule)
+            wish = CopySpec(names, self.partitions, self.create, self.partition_rule)
             return inspect_copy(admin, wish, look)
 
     def creates(self, needs: Mapping[str, Any], /) -> Sequence[str]:
@@ -234,14 +234,14 @@ class KafkaWriter(Writer):
         self._target, self._replay_id = target, replay_id
         self._ledger = burials or Ledger(target.connection, replay_id, is_made=True)
         self._may_overlap = burials is not None
-        self._lanes: dict[Place, Lane] = {}
-        self._own: dict[Place, list[Slice]] = {}
+        self._lanes: dict[TopicPartition, PartitionWriter] = {}
+        self._own: dict[TopicPartition, list[Slice]] = {}
         self._topics: dict[str, TargetTopic | None] = {}
         self._admin: Admin | None = None
-        self._expected: dict[Place, Future[Lane]] = {}
+        self._expected: dict[TopicPartition, Future[PartitionWriter]] = {}
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="opening")
 
-    def expect(self, place: Place, /) -> Callable[[], None]:
+    def expect(self, place: TopicPartition, /) -> Callable[[], None]:
         """Make the partition's producer while its first records are being read."""
         if place in self._lanes or place in self._expected:
             return at_once
@@ -263,7 +263,7 @@ class KafkaWriter(Writer):
                 self._lanes.pop(place).transactions.close()
             raise
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> Findings:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         """Read back what the entry's offset map names, and compare."""
         self._ledger.catch_up()
         route = self._route(entry.slice.topic)
@@ -274,7 +274,7 @@ class KafkaWriter(Writer):
         comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
         return comparison.compare(records)
 
-    def committed(self, place: Place) -> Sequence[Slice]:
+    def committed(self, place: TopicPartition) -> Sequence[Slice]:
         """What the replay has committed of a source partition; from now on only this writer adds to it."""
         return tuple(self._lane(place).committed)
 
@@ -299,7 +299,7 @@ class KafkaWriter(Writer):
             self._admin.close()
             self._admin = None
 
-    def _lane(self, place: Place) -> Lane:
+    def _lane(self, place: TopicPartition) -> PartitionWriter:
         lane = self._lanes.pop(place, None)
         if lane is None:
             if len(self._lanes) >= _MOST_PRODUCERS:
@@ -310,7 +310,7 @@ class KafkaWriter(Writer):
         self._lanes[place] = lane
         return lane
 
-    def _open_lane(self, place: Place) -> Lane:
+    def _open_lane(self, place: TopicPartition) -> PartitionWriter:
         target = self._target
         own_id = transactional_id(self._replay_id, place)
         settings = self._settings(place[0])
@@ -323,7 +323,7 @@ class KafkaWriter(Writer):
             group = f"playhead.{self._replay_id}" if shows_group else None
             held = self._ledger.held_of(place)
             route = self._route(place[0])
-            return Lane(
+            return PartitionWriter(
                 transactions,
                 route,
                 self._replay_id,
@@ -339,7 +339,7 @@ class KafkaWriter(Writer):
             transactions.close()
             raise
 
-    def _fence_former(self, place: Place) -> None:
+    def _fence_former(self, place: TopicPartition) -> None:
         """Fence who wrote under the id that the partition had in a version before."""
         if not (self._ledger.names_writers or self._may_overlap):
             self._ledger.catch_up()
@@ -347,7 +347,7 @@ class KafkaWriter(Writer):
             former = former_transactional_id(self._ledger.former_id, place)
             Transactions(self._target.connection, self._replay_id, former).close()
 
-    def _with_own(self, place: Place, committed: list[Slice]) -> list[Slice]:
+    def _with_own(self, place: TopicPartition, committed: list[Slice]) -> list[Slice]:
         """What the ledger has; it must have all that was committed here."""
         lost = remaining(self._own.get(place, []), committed)
         if lost:
@@ -367,7 +367,7 @@ class KafkaWriter(Writer):
 
     def _route(self, source_topic: str) -> Route:
         target = self._target
-        shape = Shape(HeaderRules.parse(target.headers), target.provenance, self._replay_id)
+        shape = TargetShape(HeaderRules.parse(target.headers), target.provenance, self._replay_id)
         if target.redrive:
             return RedriveRoute(self._find, shape)
         name = target.topic_for(source_topic)

@@ -10,7 +10,8 @@ from itertools import chain, repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
@@ -24,7 +25,7 @@ from playhead.kafka.admin.errors import (
     refused,
     text_of,
 )
-from playhead.source import Place
+from playhead.source import TopicPartition
 from playhead.target import InUse
 
 _INIT_WITHIN_S = 30.0
@@ -62,7 +63,7 @@ class Unacceptable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RecordColumns:
     """Records on their way to one partition, as `Producer.produce` wants them."""
 
     topic: str
@@ -77,9 +78,9 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def cut(self, start: int, stop: int) -> "Columns":
+    def cut(self, start: int, stop: int) -> "RecordColumns":
         """Those with an index in `[start, stop)`."""
-        return Columns(
+        return RecordColumns(
             self.topic,
             self.partition,
             self.offsets[start:stop],
@@ -89,9 +90,9 @@ class Columns:
             self.headers[start:stop] if self.headers is not None else None,
         )
 
-    def pick(self, indexes: Sequence[int]) -> "Columns":
+    def pick(self, indexes: Sequence[int]) -> "RecordColumns":
         """Those with the given indexes, in that order."""
-        return Columns(
+        return RecordColumns(
             self.topic,
             self.partition,
             [self.offsets[i] for i in indexes],
@@ -154,7 +155,7 @@ class Transactions:
         # By the clock on the wall: the other one stands still while the machine sleeps.
         self.is_open, self._failed, self._opened = True, None, time.time()
 
-    def send(self, columns: Columns, acknowledge: Acknowledge) -> None:
+    def send(self, columns: RecordColumns, acknowledge: Acknowledge) -> None:
         """Hand over records, in their order; the last one's offset is told when it is known."""
 
         def hear(error: KafkaError | None, record: Any) -> None:
@@ -167,7 +168,7 @@ class Transactions:
             self._send_all(columns, hear)
             self._producer.poll(0)
 
-    def _send_all(self, columns: Columns, hear: Callable[..., None]) -> None:
+    def _send_all(self, columns: RecordColumns, hear: Callable[..., None]) -> None:
         produce, left = self._producer.produce, columns
         while True:
             values = iter(left.values)
@@ -217,9 +218,9 @@ class Transactions:
                     reason=f"{left} records were not acknowledged within {_FLUSH_WITHIN_S:g} s",
                 )
 
-    def move_group(self, group: str, place: Place, offset: int) -> None:
+    def move_group(self, group: str, place: TopicPartition, offset: int) -> None:
         """Let the transaction move a consumer group; source and target are one cluster."""
-        moved = TopicPartition(*place, offset)
+        moved = ClientPartition(*place, offset)
         with self._translated("move group"):
             if group not in self._groups:
                 self._groups[group] = self._metadata_of(group)

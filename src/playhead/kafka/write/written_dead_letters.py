@@ -12,7 +12,7 @@ from playhead.kafka.write.ledger import Ledger, entry_of
 from playhead.kafka.write.offset_map import OffsetMap, spans
 from playhead.ledger import Entry
 from playhead.record import Slice
-from playhead.source import Place
+from playhead.source import TopicPartition
 
 DETAIL = "buried"
 """Under this name an entry has the offsets of its records."""
@@ -66,7 +66,7 @@ class Burials:
     """Where the last burial ends; an endless replay asks behind it, and has very many."""
     _position: int = -1
 
-    def take_in(self, ledger: Ledger, place: Place) -> None:
+    def take_in(self, ledger: Ledger, place: TopicPartition) -> None:
         """What the ledger has of a partition; entries that are known by their keys never change."""
         if self._position == ledger.position:
             return

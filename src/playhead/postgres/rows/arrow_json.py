@@ -18,7 +18,7 @@ _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
 _SMALLEST_BLOCK = 1 << 20
 
 
-class Lines:
+class JsonLines:
     """Values as the lines of one text."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
@@ -72,7 +72,7 @@ def read(values: Sequence[bytes], documents: Documents) -> "tuple[Any, list[int]
     Its columns are those that Arrow can fill.
     """
     fields = [(field, field.route) for field in documents.fields if field.route and field.is_read]
-    lines = Lines(values)
+    lines = JsonLines(values)
     if not fields or not lines.are_plain:
         return None
     try:
@@ -106,7 +106,7 @@ def _is_utf8(held: bytes) -> bool:
     return True
 
 
-def _spelled_otherwise(field: Field, name: str, column: Any, lines: Lines) -> list[int]:
+def _spelled_otherwise(field: Field, name: str, column: Any, lines: JsonLines) -> list[int]:
     """Rows in which the column may have a field of another spelling, that Arrow was not told of."""
     low, asked = (b'"' + each.encode() + b'"' for each in (fold(field.name), name))
     if b"\\u" not in lines.joined and lines.lowered.count(low) == lines.joined.count(asked):

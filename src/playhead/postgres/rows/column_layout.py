@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from playhead.postgres.rows.column_types import JSONS, TEXTS, Route, route_of
+from playhead.postgres.rows.column_types import JSONS, TEXTS, ColumnCodec, route_of
 from playhead.postgres.table import Column, Table
 
 TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
@@ -24,7 +24,7 @@ class Field:
     """A column and how values get into it; with no route they go as text, and the server reads them."""
 
     column: Column
-    route: Route | None
+    route: ColumnCodec | None
 
     @property
     def name(self) -> str:

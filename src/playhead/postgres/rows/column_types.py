@@ -29,7 +29,7 @@ _UUID = r"^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ColumnCodec:
     """One type's way; `read` is None where Arrow's reader does not read as we do."""
 
     wire: Any
@@ -39,26 +39,26 @@ class Route:
     """From texts to what is copied, for a type that the reader does not read."""
 
 
-def route_of(column: Column) -> Route | None:
+def route_of(column: Column) -> ColumnCodec | None:
     """None for a type that goes as text, for the server to read."""
     if column.kind == "e":
-        return Route(pa.string(), pa.string())
+        return ColumnCodec(pa.string(), pa.string())
     if column.base == "numeric":
         return _numeric(column.modifier)
     if column.element in _ELEMENTS and column.modifier == -1:
         element = _ELEMENTS[column.element]
         finish = _finite_elements if column.element in FLOATS else None
-        return Route(pa.list_(element), pa.list_(element), finish)
+        return ColumnCodec(pa.list_(element), pa.list_(element), finish)
     return _ROUTES.get(column.base) if column.kind == "b" else None
 
 
-def _numeric(modifier: int) -> Route | None:
+def _numeric(modifier: int) -> ColumnCodec | None:
     """Only where the column fixes the scale: elsewhere 1.50 and 1.5 are not the same text."""
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     if modifier < 4 or precision > 36 or scale > precision:
         return None
     decimal = pa.decimal128(38, scale)
-    return Route(decimal, decimal)
+    return ColumnCodec(decimal, decimal)
 
 
 def where_true(mask: Any) -> list[int]:
@@ -147,11 +147,11 @@ def _strings(texts: Sequence[str | None]) -> Any:
     return pa.array(texts, pa.string())
 
 
-def _same(wire: Any, finish: Finish | None = None) -> Route:
-    return Route(wire, wire, finish)
+def _same(wire: Any, finish: Finish | None = None) -> ColumnCodec:
+    return ColumnCodec(wire, wire, finish)
 
 
-_ROUTES: Mapping[str, Route] = {
+_ROUTES: Mapping[str, ColumnCodec] = {
     "bool": _same(pa.bool_()),
     "int2": _same(pa.int16()),
     "int4": _same(pa.int32()),
@@ -164,12 +164,12 @@ _ROUTES: Mapping[str, Route] = {
     "name": _same(pa.string(), _short),
     "timestamp": _same(pa.timestamp("us"), _from_year_1),
     "timestamptz": _same(pa.timestamp("us", tz="UTC"), _from_year_1),
-    "date": Route(pa.date32(), pa.string(), _dates),
-    "time": Route(pa.time64("us"), pa.string(), _clock_times),
-    "uuid": Route(pa.binary(), pa.string(), _uuids),
-    "bytea": Route(pa.binary(), pa.string(), _base64),
-    "json": Route(pa.string(), pack=_strings),
-    "jsonb": Route(pa.binary(), pack=_jsonb),
+    "date": ColumnCodec(pa.date32(), pa.string(), _dates),
+    "time": ColumnCodec(pa.time64("us"), pa.string(), _clock_times),
+    "uuid": ColumnCodec(pa.binary(), pa.string(), _uuids),
+    "bytea": ColumnCodec(pa.binary(), pa.string(), _base64),
+    "json": ColumnCodec(pa.string(), pack=_strings),
+    "jsonb": ColumnCodec(pa.binary(), pack=_jsonb),
 }
 _ELEMENTS: Mapping[str, Any] = {
     "bool": pa.bool_(),

@@ -12,7 +12,7 @@ from playhead.account import Account
 from playhead.postgres.rows import arrow_json
 from playhead.postgres.rows.column_layout import Field, Layout
 from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column
-from playhead.postgres.rows.named_columns import FORM, Forms, Namer
+from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad, checked_for
 from playhead.records import Records
@@ -125,7 +125,7 @@ class Decoder:
         self._always, self._never_null = frozenset(always), tuple(never_null)
         self._minded = frozenset(minded)
         self._documents = Documents(layout.values, layout.extra)
-        self._namer = Namer(self._documents, self._minded)
+        self._namer = ColumnNamer(self._documents, self._minded)
         self._unread = [each for each in layout.values if not each.is_read]
         self._beside = [*self._unread, *([layout.extra] if layout.extra is not None else [])]
 
@@ -169,9 +169,9 @@ class Decoder:
     def _fields(self, names: Collection[str]) -> tuple[Field, ...]:
         return tuple(each for each in self._layout.fields if each.name in names)
 
-    def _named(self, values: _Values, records: Records, refusals: Refusals) -> Forms:
+    def _named(self, values: _Values, records: Records, refusals: Refusals) -> ColumnSets:
         """What each record names of what is minded."""
-        forms = Forms(len(records))
+        forms = ColumnSets(len(records))
         if not self._minded:
             return forms
         for part, table in values.parts:

@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_ .:$-]+")
 _MOST_BITS = 40
 
 
-class Forms:
+class ColumnSets:
     """Sets of named columns, and which of them each record has."""
 
     def __init__(self, records: int) -> None:
@@ -50,24 +50,24 @@ class Forms:
         return pa.array(self._of, pa.int32()) if len(self.names) > 1 else None
 
 
-class Namer:
+class ColumnNamer:
     """Finds out what records name of the columns for which that matters."""
 
     def __init__(self, documents: Documents, minded: Collection[str]) -> None:
         self._documents, self._minded = documents, tuple(sorted(minded))
         self._all = frozenset(minded)
 
-    def note_nulls(self, forms: Forms, index: Sequence[int]) -> None:
+    def note_nulls(self, forms: ColumnSets, index: Sequence[int]) -> None:
         """Records without a value say of every column that it is null."""
         forms.add(index, self._all)
 
-    def note_text(self, forms: Forms, i: int, value: bytes) -> None:
+    def note_text(self, forms: ColumnSets, i: int, value: bytes) -> None:
         """A record that is read by itself."""
         forms.add([i], self._named(value))
 
     def note_table(
         self,
-        forms: Forms,
+        forms: ColumnSets,
         index: Sequence[int],
         table: Any,
         held: Sequence[bytes],

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from playhead.postgres.merge_sql import STAGE, TEXTS, Merge, literal, named, read_first_as
+from playhead.postgres.merge_sql import STAGE, TEXTS, MergeSql, literal, named, read_first_as
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER
 
@@ -19,7 +19,7 @@ def before_read(as_text: Sequence[Field], *, has_validity: bool) -> list[str]:
     return [_invalid(TEXTS, typed)] if typed else []
 
 
-def before_insert(merge: Merge, *, has_validity: bool) -> list[str]:
+def before_insert(merge: MergeSql, *, has_validity: bool) -> list[str]:
     """Staged rows that cannot be rows of the table."""
     sweeps = []
     for each in merge.fields:

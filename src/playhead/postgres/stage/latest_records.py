@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from playhead.note import Note
-from playhead.postgres.merge_sql import AT, GONE, STAGE, Merge, literal, named
-from playhead.postgres.open_table import Habits
+from playhead.postgres.merge_sql import AT, GONE, STAGE, MergeSql, literal, named
+from playhead.postgres.open_table import WriteRules
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import Field, Layout, has_place
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Place, Session
+from playhead.postgres.session import Session, TableName
 
 _REPLAY, _VERSION, _IS_DELETED = map(
     named, ("playhead:replay", "playhead:version", "playhead:deleted")
@@ -30,20 +30,20 @@ _LONGEST_BYTES = 63
 RIGHTS = ("SELECT", "INSERT", "UPDATE")
 
 
-def beside(ledger: Place, oid: int) -> Place:
+def beside(ledger: TableName, oid: int) -> TableName:
     """The table's name: it has key columns of one table's types, and so belongs to that one."""
     end = f"latest_{oid}" if ledger.name == "entries" else f"_latest_{oid}"
     kept = "" if ledger.name == "entries" else ledger.name
     short = kept.encode()[: _LONGEST_BYTES - len(end)].decode(errors="ignore")
-    return Place(ledger.schema, short + end)
+    return TableName(ledger.schema, short + end)
 
 
-def is_needed(layout: Layout, habits: Habits) -> bool:
+def is_needed(layout: Layout, habits: WriteRules) -> bool:
     """Whether the table's own rows do not say enough."""
     return habits.rule == "newer" and (habits.tombstones == "delete" or not has_place(layout))
 
 
-def not_remembered(table: Place) -> Note:
+def not_remembered(table: TableName) -> Note:
     """Said when slices were committed before anything was kept."""
     text = (
         f"what was committed to {table} was so by an earlier version, which did not remember deleted keys: "
@@ -57,9 +57,9 @@ class Latest:
     """The latest records of one replay into one table, through one session."""
 
     session: Session
-    ledger: Place
+    ledger: TableName
     layout: Layout
-    habits: Habits
+    habits: WriteRules
     replay_id: str
     is_used: bool = False
     """Whether something is known to be in it."""
@@ -107,11 +107,11 @@ class Latest:
             self.is_used = found == [(True,)]
         return not self.is_used
 
-    def statements(self, merge: Merge, topic: str, partition: int) -> "Statements":
+    def statements(self, merge: MergeSql, topic: str, partition: int) -> "Statements":
         return Statements(merge, self.own.place, self.replay_id, topic, partition)
 
 
-def _statement(layout: Layout, habits: Habits) -> str:
+def _statement(layout: Layout, habits: WriteRules) -> str:
     """Without modifiers and domains: what is kept has been through the column's own type."""
     fields = {each.name: each for each in layout.fields}
     key = ", ".join(f"{named(name)} {_kind(fields[name])}" for name in habits.key)
@@ -137,8 +137,8 @@ def _kind(field_: Field) -> str:
 class Statements:
     """Those of one slice; as elsewhere, `s` is the stage, `g` its tombstones, and `m` what is kept."""
 
-    merge: Merge
-    table: Place
+    merge: MergeSql
+    table: TableName
     replay_id: str
     topic: str
     partition: int

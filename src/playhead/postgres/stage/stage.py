@@ -19,7 +19,7 @@ from playhead.postgres.errors import (
     StatementRefused,
     of_a_record,
 )
-from playhead.postgres.merge_sql import AT, GONE, GONE_TEXTS, STAGE, TEXTS, Merge, named
+from playhead.postgres.merge_sql import AT, GONE, GONE_TEXTS, STAGE, TEXTS, MergeSql, named
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.rows.decode import ORDER, Decoded
 from playhead.postgres.rows.metadata_columns import microseconds_of
@@ -83,7 +83,7 @@ class Stage:
         decoded: Decoded,
         whole: Records,
         account: Account,
-        merge: Merge | None = None,
+        merge: MergeSql | None = None,
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
@@ -141,7 +141,7 @@ class Stage:
     def _of(self, latest: Latest) -> Statements:
         return latest.statements(self.merge, self._whole.topic, self._whole.partition)
 
-    def _parts(self) -> list[Merge]:
+    def _parts(self) -> list[MergeSql]:
         """One merge for all rows; or for rows that name other columns one each, which follow each other."""
         if not self.merge.forms:
             return [self.merge]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from playhead.grammar.cursor import NotUnderstood, Phrase
+from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.traffic.filter.conditions import (
     KEYED,
     KEYWORDS,
@@ -87,7 +87,7 @@ class _Reader:
     """Reads a filter once from left to right; every complaint knows its place."""
 
     def __init__(self, text: str) -> None:
-        self._phrase = Phrase(text, WHERE, 0, len(text))
+        self._phrase = Cursor(text, WHERE, 0, len(text))
         self._text = text
         self._tokens = self._tokenized()
         self._next = 0

@@ -11,12 +11,12 @@ from io import BytesIO
 from typing import Any, BinaryIO, Final
 
 from playhead.record import Headers, TimestampType
-from playhead.source import Place
-from playhead.traffic.catalog import Catalog, Row
+from playhead.source import TopicPartition
+from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.formats.numbered import Entry, Gathering, columns_from, topic_named
-from playhead.traffic.json_numbers import Strange
+from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.pair import instant_ns
-from playhead.traffic.record_columns import Columns
+from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.record_sets import MOST_OFFSET
 from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
@@ -58,22 +58,22 @@ class Layout:
     def cell(self, cells: Sequence[str], name: str) -> str:
         return cells[self.names.index(name)]
 
-    def place(self, cells: Sequence[str]) -> tuple[Place, int]:
+    def place(self, cells: Sequence[str]) -> tuple[TopicPartition, int]:
         """Of a row that is a whole record."""
         topic = self.cell(cells, "topic")
         numbers = [self.cell(cells, name) for name in ("partition", "offset")]
         if not topic or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-            raise Strange("a row without a topic, a partition and an offset")
+            raise UnknownShape("a row without a topic, a partition and an offset")
         partition, offset = map(int, numbers)
         if partition > 9_999 or offset > MOST_OFFSET:
-            raise Strange(f"partition {partition}, offset {offset}")
+            raise UnknownShape(f"partition {partition}, offset {offset}")
         return (topic, partition), offset
 
 
 def entry_of(layout: Layout, cells: Sequence[str], number: int) -> Entry:
-    """Raises `Strange` for what is no record."""
+    """Raises `UnknownShape` for what is no record."""
     if len(cells) != len(layout.names):
-        raise Strange(f"{len(cells)} cells, and the header has {len(layout.names)}")
+        raise UnknownShape(f"{len(cells)} cells, and the header has {len(layout.names)}")
     if layout.is_whole:
         key = None if layout.key is None else _formed(layout, cells, "key")
         headers = _headers(layout.cell(cells, "headers")) if "headers" in layout.names else ()
@@ -94,14 +94,14 @@ def _formed(layout: Layout, cells: Sequence[str], name: str) -> bytes | None:
         return _bytes(cell)
     if form == "base64":
         return _decoded(cell)
-    raise Strange(f"a {name}_form {form[:20]!r}")
+    raise UnknownShape(f"a {name}_form {form[:20]!r}")
 
 
 def _decoded(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (NotBase64, ValueError, TypeError):
-        raise Strange("a cell that is said to be base64 and is not") from None
+        raise UnknownShape("a cell that is said to be base64 and is not") from None
 
 
 def _headers(cell: str) -> Headers:
@@ -109,7 +109,7 @@ def _headers(cell: str) -> Headers:
         found = json.loads(cell) if cell else []
         return tuple((str(name), _header(value)) for name, value in found)
     except (ValueError, TypeError, RecursionError):
-        raise Strange("headers that are no list of names and values") from None
+        raise UnknownShape("headers that are no list of names and values") from None
 
 
 def _header(value: Any) -> bytes | None:
@@ -128,7 +128,7 @@ def _time(layout: Layout, cells: Sequence[str]) -> int:
         return int(cell)
     found = instant_ns(cell)
     if found is None:
-        raise Strange(f"a time {cell[:40]!r}")
+        raise UnknownShape(f"a time {cell[:40]!r}")
     return found // 1_000_000
 
 
@@ -186,9 +186,9 @@ def scan(snapshot: Snapshot) -> Catalog:
             catalog.count("rows")
             try:
                 if isinstance(cells, str):
-                    raise Strange(cells)
+                    raise UnknownShape(cells)
                 _enter(layout, cells, rows, (number - 1, start, found.at))
-            except Strange as exc:
+            except UnknownShape as exc:
                 catalog.count("unread")
                 catalog.trouble(str(exc), name, line)
         rows.end(found.at)
@@ -203,23 +203,23 @@ def _enter(layout: Layout, cells: Sequence[str], rows: Gathering, at: tuple[int,
         rows.add(number, entry[1])
         return
     place, offset = layout.place(cells)
-    row = Row(0, start, stop - start, -1, offset, 0, 0, 1, entry[1], entry[1], -1, -1, 0)
+    row = CatalogRow(0, start, stop - start, -1, offset, 0, 0, 1, entry[1], entry[1], -1, -1, 0)
     rows.catalog.add(place, row)
     rows.catalog.count("records")
 
 
-def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     """Its rows that are records, by their numbers."""
     layout = Layout.of(catalog.columns)
     if layout is None:
-        raise Strange("no column of values")
+        raise UnknownShape("no column of values")
     entries: list[Entry] = []
     for number, (_, _, cells) in enumerate(_Rows(BytesIO(data), is_first=row.start == 0)):
         # The header is a row of the file, but has no number.
         at = number - (row.start == 0)
         if isinstance(cells, str) or at < 0:
             continue
-        with suppress(Strange):
+        with suppress(UnknownShape):
             entries.append(entry_of(layout, cells, 0 if layout.is_whole else at))
     columns = columns_from(entries)
     if layout.time is None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final, NamedTuple
 
-from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.formats.http import HttpRequest, parse_request
 from playhead.traffic.formats.numbered import Entry, Gathering, columns_from, topic_named
-from playhead.traffic.json_numbers import Strange
-from playhead.traffic.record_columns import Columns
+from playhead.traffic.json_numbers import UnknownShape
+from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 _END: Final = "🐵🙈🙉\n".encode()
@@ -38,7 +38,7 @@ def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
             parts.append(raw)
             size += len(raw)
             if size > LONGEST:
-                raise Strange(f"line {line}: an entry of more than {LONGEST >> 20} MB")
+                raise UnknownShape(f"line {line}: an entry of more than {LONGEST >> 20} MB")
             if raw == _END:
                 break
         if not any(part.strip() for part in parts):
@@ -67,7 +67,7 @@ def scan(snapshot: Snapshot) -> Catalog:
                 rows.begin(each.start, number)
                 number += _entered(catalog, rows, each, (number, snapshot.shown(0)))
                 stop = file.tell()
-        except Strange as exc:
+        except UnknownShape as exc:
             raise NoSnapshot(str(snapshot.files[0]), reason=str(exc)) from exc
     rows.end(stop)
     return catalog
@@ -91,7 +91,7 @@ def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]
     catalog.count("requests")
     try:
         request = parse_request(each.raw)
-    except Strange as exc:
+    except UnknownShape as exc:
         catalog.count("unread")
         catalog.trouble(str(exc), name, each.line)
         return
@@ -101,7 +101,7 @@ def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]
         rows.add(number, each.time_ns // 1_000_000)
 
 
-def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     """Its requests with a body, by their numbers."""
     del row, catalog
     entries: list[Entry] = []
@@ -120,5 +120,5 @@ def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
 def _request(each: Payload) -> HttpRequest | None:
     try:
         return parse_request(each.raw)
-    except Strange:
+    except UnknownShape:
         return None

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.formats.http import HttpRequest
 from playhead.traffic.formats.numbered import Entry, columns_from, topic_named
-from playhead.traffic.json_numbers import Strange
+from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.pair import field, instant_ns
-from playhead.traffic.record_columns import Columns
+from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 
@@ -33,7 +33,7 @@ def scan(snapshot: Snapshot) -> Catalog:
         catalog.count("requests")
         try:
             entry = _record(number, each)
-        except Strange as exc:
+        except UnknownShape as exc:
             catalog.count("unread")
             catalog.trouble(f"entry {number}: {exc}", snapshot.shown(0), 1)
             continue
@@ -43,7 +43,7 @@ def scan(snapshot: Snapshot) -> Catalog:
             found.append(entry)
     if found:
         times = [each[1] for each in found]
-        row = Row(
+        row = CatalogRow(
             0, 0, len(data), -1, 0, found[0][0], found[-1][0], len(found),
             min(times), max(times), -1, -1, 0,
         )  # fmt: skip
@@ -52,7 +52,7 @@ def scan(snapshot: Snapshot) -> Catalog:
     return catalog
 
 
-def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     del row, catalog
     return columns_from([*_readable(_entries(data))])
 
@@ -61,7 +61,7 @@ def _readable(entries: list[Any]) -> Iterator[Entry]:
     for number, each in enumerate(entries):
         try:
             entry = _record(number, each)
-        except Strange:
+        except UnknownShape:
             continue
         if entry is not None:
             yield entry
@@ -79,11 +79,11 @@ def _record(number: int, entry: Any) -> Entry | None:
     """None for a request without a body."""
     request = field(entry, "request")
     if not isinstance(request, dict):
-        raise Strange("it has no request")
+        raise UnknownShape("it has no request")
     written = field(entry, "startedDateTime")
     started_ns = instant_ns(written) if isinstance(written, str) else None
     if started_ns is None:
-        raise Strange(f"its time is {str(written)[:40]!r}")
+        raise UnknownShape(f"its time is {str(written)[:40]!r}")
     body = _body(request.get("postData"))
     if body is None:
         return None
@@ -105,7 +105,7 @@ def _body(posted: Any) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except (NotBase64, ValueError) as exc:
-            raise Strange("a body that is said to be base64 and is not") from exc
+            raise UnknownShape("a body that is said to be base64 and is not") from exc
     if isinstance(text, str) and text:
         return text.encode("utf-8", "surrogatepass")
     fields = posted.get("params")

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from playhead.record import Headers
-from playhead.traffic.json_numbers import Strange
+from playhead.traffic.json_numbers import UnknownShape
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) (\S+) HTTP/\d(?:\.\d)?\r?\n")
 _KEPT: Final = "content-type"
@@ -27,19 +27,19 @@ class HttpRequest(NamedTuple):
 
 
 def parse_request(raw: bytes) -> HttpRequest:
-    """Raises `Strange` for what is no request, or has been cut off."""
+    """Raises `UnknownShape` for what is no request, or has been cut off."""
     line = _REQUEST_LINE.match(raw)
     if line is None:
-        raise Strange("a payload that is no HTTP request")
+        raise UnknownShape("a payload that is no HTTP request")
     fields, body = _split(raw[line.end() :])
     if "chunked" in fields.get("transfer-encoding", "").lower():
         body = _joined(body)
     elif "content-length" in fields:
         length = fields["content-length"]
         if not (length.isascii() and length.isdigit() and len(length) < 19):
-            raise Strange(f"a content length {length[:20]!r}")
+            raise UnknownShape(f"a content length {length[:20]!r}")
         if int(length) > len(body):
-            raise Strange("a request whose body is cut off")
+            raise UnknownShape("a request whose body is cut off")
         body = body[: int(length)]
     has_body = body or fields.get("content-length", "0").strip("0")
     content_type = fields.get(_KEPT)
@@ -74,13 +74,13 @@ def _joined(body: bytes) -> bytes:
         end = body.find(b"\n", at)
         size = body[at:end].partition(b";")[0].strip() if end >= 0 else b""
         if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
-            raise Strange("a request whose body is cut off")
+            raise UnknownShape("a request whose body is cut off")
         length = int(size, 16)
         if length == 0:
             return b"".join(parts)
         part = body[end + 1 : end + 1 + length]
         if len(part) < length or length > _MOST_PART:
-            raise Strange("a request whose body is cut off")
+            raise UnknownShape("a request whose body is cut off")
         parts.append(part)
         at = end + 1 + length
         at = body.find(b"\n", at) + 1 or len(body)

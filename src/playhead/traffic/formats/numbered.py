@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from playhead.record import Headers, TimestampType
-from playhead.source import Place
-from playhead.traffic.catalog import Catalog, Row
-from playhead.traffic.record_columns import Columns
+from playhead.source import TopicPartition
+from playhead.traffic.catalog import Catalog, CatalogRow
+from playhead.traffic.record_columns import TrafficColumns
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _MOST_RECORDS: Final = 1_000
@@ -23,8 +23,8 @@ def topic_named(id_: str) -> str:
     return name if name.strip(".") else "capture"
 
 
-def columns_from(entries: Sequence[Entry]) -> Columns:
-    return Columns(
+def columns_from(entries: Sequence[Entry]) -> TrafficColumns:
+    return TrafficColumns(
         [each[0] for each in entries],
         [each[1] for each in entries],
         TimestampType.CREATE_TIME.value,
@@ -39,7 +39,7 @@ class Gathering:
     """Puts records that stand side by side in a file into rows, each of which is read at once."""
 
     catalog: Catalog
-    place: Place
+    place: TopicPartition
     base: int = 0
     _numbers: list[int] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Gathering:
         if not self._numbers:
             return
         numbers, times = self._numbers, self._times
-        row = Row(
+        row = CatalogRow(
             0, self._start, stop - self._start, -1, self.base,
             numbers[0], numbers[-1], len(numbers), min(times), max(times), -1, -1, 0,
         )  # fmt: skip

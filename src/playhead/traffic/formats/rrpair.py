@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from playhead.traffic.aborted import is_control
-from playhead.traffic.catalog import Catalog, Row
+from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.json_documents import Document, documents
-from playhead.traffic.json_numbers import Strange, one_of
+from playhead.traffic.json_numbers import UnknownShape, one_of
 from playhead.traffic.pair import Pair, field, time_ns
-from playhead.traffic.record_columns import Columns, Outline, columns_of, outline_of
-from playhead.traffic.record_sets import ROWS, Lot, lots_of, topic_id_of
+from playhead.traffic.record_columns import Outline, TrafficColumns, columns_of, outline_of
+from playhead.traffic.record_sets import ROWS, RecordSet, lots_of, topic_id_of
 from playhead.traffic.snapshot import Snapshot, opened
 
 _RECORDS = re.compile(rb'"records"\s*:\s*\{')
@@ -96,7 +96,7 @@ def _starts(raw: bytes) -> list[int]:
 def _enter_lot(
     catalog: Catalog,
     at: tuple[int, Document, Where],
-    numbered: tuple[int, Lot],
+    numbered: tuple[int, RecordSet],
     starts: list[int],
 ) -> None:
     file, document, where = at
@@ -106,7 +106,7 @@ def _enter_lot(
         return
     try:
         outline = outline_of(lot)
-    except Strange as exc:
+    except UnknownShape as exc:
         catalog.count("strange")
         catalog.trouble(str(exc), *where)
         return
@@ -123,10 +123,12 @@ def _enter_lot(
     catalog.add((lot.topic, lot.partition), row)
 
 
-def _row(at: tuple[int, int, int, int], lot: Lot, outline: Outline, pair_ms: int) -> Row:
+def _row(
+    at: tuple[int, int, int, int], lot: RecordSet, outline: Outline, pair_ms: int
+) -> CatalogRow:
     # What was produced may well be set again by the broker, so it says nothing against what was fetched.
     mark = 0 if lot.is_produce else _mark(lot.rows[0])
-    return Row(
+    return CatalogRow(
         *at,
         -1 if lot.base is None else lot.base,
         outline.first,
@@ -162,7 +164,7 @@ def _learn(catalog: Catalog, topic: Any) -> None:
     name = topic.get("name")
     try:
         id_ = topic_id_of(topic)
-    except Strange:
+    except UnknownShape:
         return
     if id_ is not None and isinstance(name, str) and name:
         catalog.names[id_] = name
@@ -171,17 +173,19 @@ def _learn(catalog: Catalog, topic: Any) -> None:
 # --- again, by their places
 
 
-def read_row(data: bytes, row: Row, catalog: Catalog) -> Columns:
+def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     """The records of a row, from the bytes that it names."""
     del catalog
     if row.nth < 0:
         set_, _ = _DECODER.raw_decode(data.decode())
-        return columns_of(Lot("", 0, set_, one_of(set_, ROWS), False, _base(row), row.append_ms))
+        return columns_of(
+            RecordSet("", 0, set_, one_of(set_, ROWS), False, _base(row), row.append_ms)
+        )
     pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
     return columns_of(replace(lots_of(pair).lots[row.nth], base=_base(row)))
 
 
-def _base(row: Row) -> int | None:
+def _base(row: CatalogRow) -> int | None:
     return None if row.base < 0 else row.base
 
 
