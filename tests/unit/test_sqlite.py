@@ -143,6 +143,13 @@ def test_a_value_that_can_be_no_row_is_refused(tmp_path: Path, value: bytes | No
         written(target, value)
 
 
+def test_a_number_that_no_double_has_keeps_its_digits(tmp_path: Path) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    written(target, b'{"a": 0.1, "b": 1.50, "c": 0.12345678901234567891, "d": 1e999}')
+    found = rows(tmp_path / "a.db", "SELECT a, b, c, d FROM t")
+    assert found == [(0.1, 1.5, "0.12345678901234567891", "1e999")]
+
+
 def test_types_of_the_table_do_not_count_as_differences(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     columns = "a TEXT, b REAL, c INTEGER, _partition TEXT, _offset INTEGER"

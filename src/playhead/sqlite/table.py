@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
@@ -131,10 +132,17 @@ def creating(document: dict[str, Any]) -> str:
 
 def fields_of(value: bytes | None) -> Row:
     """The fields of a JSON value; what is nested stays JSON."""
-    fields = {} if value is None else json.loads(value.decode(), parse_constant=int)
+    read = {"parse_float": _number, "parse_constant": int}
+    fields = {} if value is None else json.loads(value.decode(), **read)  # type: ignore[arg-type]
     if not isinstance(fields, dict):
         raise ValueError("the value is no JSON object")  # noqa: TRY004 - a record is refused for it
     return {name: json.dumps(v) if isinstance(v, dict | list) else v for name, v in fields.items()}
+
+
+def _number(text: str) -> float | str:
+    """A number that a double has; any other stays the text that it is."""
+    number = float(text)
+    return number if Decimal(text) == Decimal(repr(number)) else text
 
 
 def sampled_fields(samples: Iterable[Records]) -> Row:
