@@ -63,6 +63,7 @@ class ReplaySpec:
 
     source: Endpoint
     target: Endpoint
+    span: Span
     lateness_ms: int
     read_on: ReadOn
     transform: Transform
@@ -95,6 +96,7 @@ class Request:
     source: str
     target: str
     span: str = "start..end"
+    """As `str` of a `Span` gives it, so with the zone of each time; without one it would be UTC."""
     lateness_ms: int = LATENESS_MS
     read_on: str = "auto"
     """How far behind the end of a span by time: `end`, or a duration; `auto` looks how far it takes."""
@@ -140,6 +142,7 @@ class Request:
         return ReplaySpec(
             source=self.source_endpoint,
             target=self.target_endpoint,
+            span=Span.parse(self.span),
             lateness_ms=self.lateness_ms,
             read_on=ReadOn.parse(self.read_on),
             transform=transform,
@@ -164,10 +167,6 @@ class Request:
             archive=ArchiveRules(typed=self.typed),
             traffic=TrafficRules(filter=self.filter, times=self.times),
         )
-
-    def span_in(self, timezone: str) -> Span:
-        """The span; `timezone` counts where a time in it has no zone."""
-        return Span.parse(self.span, timezone=timezone)
 
     def from_anywhere(self) -> "Request":
         """With its folders by their whole paths, so that it means the same wherever it is read."""

@@ -10,6 +10,7 @@ from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.pace import Pace
 from playhead.request import ReplaySpec, Request
+from playhead.span import Span
 from playhead.time_span import ReadOn
 from tests.unit.replaying import request
 
@@ -57,9 +58,9 @@ def test_what_cannot_be_meant_is_refused_by_name(changes, reason):
 
 # --- what it means
 
-# A value for each option; the span alone is read later, where the zone is known.
+# A value for each option.
 OTHER = {
-    **{name: value for name, value in FULL.as_document().items() if name != "span"},
+    **FULL.as_document(),
     "source": "kafka:other", "target": "kafka:elsewhere", "decode": "avro", "read_on": "end",
     "filter": "(path IS /laps)", "times": "pair", "topic_map": ("laps=cars",), "max_gap_ms": None,
 }  # fmt: skip
@@ -68,6 +69,7 @@ OTHER = {
 def test_what_it_means_is_read_once_and_as_values():
     spec = FULL.spec
     assert FULL.spec is spec
+    assert spec.span == Span.of("-2h", "now")
     assert spec.pace == Pace.speed(2, max_gap_ms=5_000)
     assert spec.on_error == ErrorRule("dlq", "dead")
     assert spec.read_on == ReadOn()
@@ -78,7 +80,7 @@ def test_what_it_means_is_read_once_and_as_values():
 
 @pytest.mark.parametrize("option", OTHER)
 def test_no_option_is_left_out_of_what_it_means(option):
-    assert set(OTHER) == {each.name for each in fields(Request)} - {"span"}
+    assert set(OTHER) == {each.name for each in fields(Request)}
     plain = request(pace="1x").spec if option == "max_gap_ms" else request().spec
     changed = {"pace": "1x", "max_gap_ms": 5} if option == "max_gap_ms" else {option: OTHER[option]}
     assert isinstance(plain, ReplaySpec)
@@ -95,6 +97,7 @@ def test_texts_stay_as_they_were_written(pace):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"span": "tomorrow"}, "the span"),
         ({"pace": "fast"}, "the pace"),
         ({"max_gap_ms": 5}, "max-gap does not go with the pace max"),
         ({"where": "value:"}, "--where"),
@@ -109,3 +112,10 @@ def test_a_saved_request_that_means_nothing_can_be_shown_and_not_run(changes, re
     assert saved.target_endpoint.shown() == "kafka:copy"
     with pytest.raises(UsageError, match=reason):
         _ = saved.spec
+
+
+def test_the_text_of_a_span_names_its_zone():
+    """So it means the same in a plan that is run where another zone is configured."""
+    for options in (("12:30", "13:30"), ("2021-08-04T12:30", None), ("2021-08-04", "now")):
+        span = Span.of(*options, timezone="Asia/Kolkata")
+        assert request(span=str(span)).spec.span == span

@@ -77,8 +77,7 @@ class GapFinder:
         source = self.ends.source
         self.facts = source.facts()
         bounds = source.bounds()
-        timezone = self.configuration.get("timezone") or "UTC"
-        self.resolved = request.span_in(timezone).resolve(time.time_ns())
+        self.resolved = request.spec.span.resolve(time.time_ns())
         self.gone, held = _gone(self.resolved, bounds)
         nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
         frozen, self.looked = (

@@ -198,7 +198,6 @@ def plan(
         request,
         both,
         time.time_ns(),
-        timezone=configuration.get("timezone") or "UTC",
         transformed=engine.transformed if spec.is_transformed else None,
         known_rate=_known_rate(journal, request) if spec.pace.is_max else None,
     )

@@ -41,7 +41,6 @@ class Planner:
     request: Request
     ends: Wiring
     now_ns: int
-    timezone: str = "UTC"
     transformed: Transformed | None = None
     """Applies the transform to samples; None when there is none."""
     known_rate: float | None = None
@@ -52,7 +51,7 @@ class Planner:
         source = self.ends.source
         bounds = source.bounds()
         facts = source.facts()
-        resolved = self.request.span_in(self.timezone).resolve(self.now_ns)
+        resolved = self.request.spec.span.resolve(self.now_ns)
         partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
