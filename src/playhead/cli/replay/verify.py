@@ -58,7 +58,7 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
 
 def _need_no_span(run: Run) -> None:
     rows = (*SPAN, *TRANSFORM, *TRAFFIC, *_OF_TABLES)
-    given = [row.shown_name for row in rows if run.values.get(row.name)]
+    given = [row.shown_name for row in rows if run.values[row.name] != row.unset]
     if given:
         raise UsageError(
             f"{given[0]} does not go with a run, which has its own",

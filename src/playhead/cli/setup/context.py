@@ -51,7 +51,9 @@ def show(run: Run, name: str | None, origin: bool) -> None:
     if name is None:
         show_settings(run, origin=origin)
         return
-    given = [row.shown_name for row in (*CONNECTION, *SPARK, *TIME) if run.values[row.name]]
+    given = [
+        row.shown_name for row in (*CONNECTION, *SPARK, *TIME) if run.values[row.name] != row.unset
+    ]
     if given:
         raise UsageError(
             f"{given[0]} does not change what context {name} says",

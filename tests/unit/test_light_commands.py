@@ -1,4 +1,4 @@
-"""Commands take plain values as they are, and everything else still goes the framework's way."""
+"""A small command loads neither a validation library nor one for terminals, and reads its values itself."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_lists_of_texts_arrive_whole():
 
 
 @pytest.mark.parametrize("wait", ["soon", "-1"])
-def test_a_number_that_is_none_is_refused_by_the_framework(wait):
+def test_a_number_that_is_none_is_refused(wait):
     done = run("cancel", "some-replay", "--wait", wait)
     assert done.returncode == 2
     assert "--wait" in done.stderr

@@ -1,0 +1,88 @@
+"""The script of each shell is put where the shell finds it, once, and what it prints is that script."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import playhead
+from playhead.cli import completion_script
+from playhead.cli.app import main
+
+SOURCE_FOLDER = Path(playhead.__file__).parents[1]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """A command that a user of this shell calls."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(completion_script, "_parent", lambda: "make")
+
+    def run(shell: str, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_is_installed_is_what_is_shown(run, tmp_path, shell):
+    file, start_up, line = completion_script._PLACES[shell]
+    for _ in range(2):
+        code, out, err = run(shell, "--install-completion")
+        assert (code, err) == (0, "")
+        assert str(tmp_path / file) in out
+    shown = run(shell, "--show-completion")[1]
+    assert "_PLAYHEAD_COMPLETE" in shown
+    assert (tmp_path / file).read_text().rstrip() == shown.rstrip()
+    if start_up is not None:
+        assert (tmp_path / start_up).read_text().splitlines().count(line) == 1
+
+
+def test_a_start_up_file_keeps_what_it_says(run, tmp_path):
+    (tmp_path / ".bashrc").write_text("export MINE=1")
+    run("bash", "--install-completion")
+    assert (tmp_path / ".bashrc").read_text().startswith("export MINE=1\n")
+
+
+def test_a_shell_that_is_not_known_is_said(run, tmp_path):
+    code, out, err = run("tcsh", "--install-completion")
+    assert (code, out) == (2, "")
+    assert "not known as one of bash, zsh, fish" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_by_the_script(run, tmp_path):
+    run("bash", "--install-completion")
+    command = tmp_path / "playhead"
+    command.write_text(
+        f"#!/bin/sh\nPYTHONPATH={SOURCE_FOLDER} exec {sys.executable} -m playhead.cli.app\n"
+    )
+    command.chmod(0o755)
+    lines = (
+        "source ~/.bash_completions/playhead.sh; COMP_WORDS=(playhead topics de); COMP_CWORD=2;"
+        f'_playhead_completion {command}; echo "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", lines], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.split(), done.stderr) == (["describe", "delete"], "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "complete"])
+def test_a_shell_that_asks_for_nothing_known_gets_nothing(shell, tmp_path):
+    """As the scripts ask that Typer once installed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "playhead.cli.app"],
+        env={"_PLAYHEAD_COMPLETE": f"complete_{shell}", "PYTHONPATH": str(SOURCE_FOLDER)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
