@@ -101,7 +101,7 @@ def _lines(wish: PipelineSpec, planned: Planned) -> list[str]:
     both = f"{asked.source_endpoint.shown()} → {asked.target_endpoint.shown()}"
     lines = [
         f"live {wish.name}: {both}",
-        f"  rounds   every {wish.trigger}; a record that cannot be written: {asked.on_error}",
+        f"  rounds   every {wish.trigger}; records that cannot be written: {asked.on_error}",
         f"  group    {wish.group} shows how far it is",
     ]
     for name in ("where", "select"):

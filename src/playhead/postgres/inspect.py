@@ -289,20 +289,18 @@ def _notes_of_order(subject: Subject) -> Iterator[Note]:
     """By what rule it is decided which record of a key a row is made of."""
     habits, code = subject.habits, "target-order"
     if habits.rule == "newer":
-        text = f"of records with one key, the latest {habits.version} decides; of equal ones, the higher "
-        text += "partition and offset"
+        text = f"if records have the same key, the latest {habits.version} wins, then the higher partition "
+        text += "and offset"
         if is_needed(subject.layout, habits) and not has_place(subject.layout):
-            more = "keys are kept beside the ledger, too, because the table has no _partition and _offset"
+            more = "the keys are also stored beside the ledger, because the table has no _partition and _offset"
             text = f"{text}; {more}" if subject.partitions > 1 else text
         yield Note(code, text, "info")
         return
     is_ordered = depends_on_order(habits.rule, habits.tombstones, habits.key)
     if is_ordered and (subject.partitions > 1 or subject.others):
         which = "first" if habits.rule in ("ignore", "error") else "last"
-        text = (
-            f"of records with one key, the {which} of its partition decides; for a key that is in "
-        )
-        text += "several partitions it is not fixed which: only --on-conflict newer goes by time"
+        text = f"if records have the same key, the {which} of its partition wins; between partitions there "
+        text += "is no order: only --on-conflict newer compares times"
         yield Note(code, text, "info")
 
 

@@ -97,8 +97,7 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     asked = search.replay_of(before)
     if asked.on_conflict != search.question.request.on_conflict:
         run.output.say(
-            f"  a row that is there already: {asked.on_conflict}, by the table's key; "
-            "--on-conflict says otherwise"
+            f"  existing rows: --on-conflict {asked.on_conflict}, because the table has a key"
         )
     part = share(run, asked.target_endpoint)
     planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])

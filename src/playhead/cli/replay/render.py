@@ -36,11 +36,11 @@ def plan_lines(plan: Plan) -> list[str]:
     }
     lines += [f"  {name:<8} {text}" for name, text in asked.items() if text]
     lines += _rule_lines(request)
-    lines.append(f"  pace     {request.pace}; a record that cannot be written: {request.on_error}")
+    lines.append(f"  pace     {request.pace}; records that cannot be written: {request.on_error}")
     lines.append(f"  offsets  {plan.planned:,} in {len(plan.places())} partitions")
     lines += _partition_lines(plan)
     lines.append(f"  estimate {_estimate(estimate.records, estimate.size_bytes, estimate.seconds)}")
-    lines.append(f"           by {estimate.based_on}")
+    lines.append(f"           from {estimate.based_on}")
     lines += [f"  creates  {each}" for each in plan.target.creates]
     lines += [f"  {note.weight:<8} {note.text}" for note in plan.notes]
     return lines
@@ -66,9 +66,9 @@ def _reading_on(plan: Plan) -> str:
         return ""
     asked = plan.request.spec.read_on
     if asked.is_to_end:
-        return ", reading on to the end for late records"
+        return ", then to the end of the log for late records"
     lateness_ms = plan.request.lateness_ms if asked.fixed_ms is None else asked.fixed_ms
-    return f", reading on {lateness_ms / 1000:g} s for late records"
+    return f", then {lateness_ms / 1000:g} s more for late records"
 
 
 def _partition_lines(plan: Plan) -> list[str]:
@@ -85,11 +85,11 @@ def _partition_lines(plan: Plan) -> list[str]:
 def sample_lines(plan: Plan) -> list[str]:
     """The first and last records as the target will have them."""
     if not plan.samples:
-        return ["  samples  none: there is no record in the span"]
+        return ["  samples  none: the span has no records"]
     texts = [json.dumps(dict(row), default=str, ensure_ascii=False) for row in plan.samples]
     cut = [text if len(text) <= _MOST_WIDE else text[: _MOST_WIDE - 1] + "…" for text in texts]
     return [
-        "  samples  the first and the last, as they would be written",
+        "  samples  the first and the last record, as the target would store them",
         *(f"           {t}" for t in cut),
     ]
 
@@ -132,7 +132,7 @@ def proof_lines(proof: Proof) -> list[str]:
     if proof.took is not None and proof.took.records:
         rate = proof.took.as_document()["records_per_second"]
         lines.append(
-            f"  took     {proof.took.wall_s:.1f} s in all, {proof.took.run_s:.1f} s of it at work: "
+            f"  took     {proof.took.wall_s:.1f} s, of which the tasks ran {proof.took.run_s:.1f} s: "
             f"{proof.took.records:,} records" + (f", {rate:,} a second" if rate else "")
         )
     if proof.pace is not None:
