@@ -69,6 +69,8 @@ class World:
         self.choices = choices
         self.scheduler = Scheduler(choices)
         self.scheduler.story = story
+        # Faults in great number can keep everybody busy for longer than anybody watches.
+        self.scheduler.at_half = self.calm
         self.cluster = Cluster()
         self.kafka = Kafka(self.cluster, self.scheduler)
         self.case: Case = draw(choices, self.cluster, without, is_live=is_live)

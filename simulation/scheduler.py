@@ -83,6 +83,8 @@ class Scheduler:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._steps = 0
+        self.at_half: Callable[[], None] = lambda: None
+        """Called where half of the steps that may be taken without an end are taken."""
         self._hub = greenlet.getcurrent()
 
     def tell(self, text: str) -> None:
@@ -124,6 +126,8 @@ class Scheduler:
                 continue
             task = ready[self.choices.below(len(ready))]
             self._steps += 1
+            if self._steps == _MOST_STEPS // 2:
+                self.at_half()
             if self._steps > _MOST_STEPS:
                 waits = sorted(f"{each.process.name}/{each.name}" for each in self._tasks)
                 raise Stuck(f"{_MOST_STEPS} steps and no end: {', '.join(waits)}")
