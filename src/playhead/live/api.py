@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from playhead.config.context import Configuration
 from playhead.errors import PlayheadError, Unavailable, UsageError
@@ -12,7 +12,7 @@ from playhead.kafka.groups.record_times import first_times
 from playhead.kafka.read.source import KafkaSource
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.pipeline_spec import PipelineSpec
-from playhead.live.start_offsets import group_offsets, ledger_ends
+from playhead.live.start_offsets import group_offsets, ledger_ends, topics_of
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.replay.assemble import ends
@@ -114,7 +114,7 @@ _SAID = (
 
 def _behind(found: Pipeline, configuration: Configuration) -> dict[str, Any]:
     both = ends(Request.from_document(found.request), configuration)
-    source = cast(KafkaSource, both.source)
+    source = topics_of(both.source)
     bounds = source.bounds()
     remarks: list[str] = []
     group = group_offsets(source, found.group)

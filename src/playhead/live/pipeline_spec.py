@@ -41,9 +41,9 @@ class PipelineSpec:
             )
         if not system_of(to).is_live_target:
             raise Refused(
-                f"a live pipeline writes to tables and topics, and {to.shown()} is neither: each "
-                "fifth of a second would be a file",
-                hint="`playhead replay … --last 1h` archives what has come in",
+                f"a live pipeline writes to PostgreSQL and Kafka, and not to {to.shown()}: it commits "
+                "several times a second",
+                hint="`playhead replay … --last 1h` writes the records that have arrived",
             )
 
     @property

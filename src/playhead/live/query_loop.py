@@ -5,16 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
-from playhead.kafka.read.source import KafkaSource
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.progress import LedgerWentBack
 from playhead.live.round_loop import Engine, PipelineContext, Rounds
-from playhead.live.start_offsets import ledger_ends
+from playhead.live.start_offsets import ledger_ends, topics_of
 from playhead.replay.engine import Engine as Sessions
 from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
 from playhead.task.same_topics import SameTopics
@@ -152,7 +151,7 @@ class Queries:
         from playhead.spark.stream import StreamSpec
 
         wish, at = self.ground.wish, self.ground.standing.at
-        source = cast(KafkaSource, self.ground.ends.source)
+        source = topics_of(self.ground.ends.source)
         starts = {place: at.get(place, held.earliest) for place, held in source.bounds().items()}
         transform = wish.request.spec.transform
         decoding = self.ground.ends.decoding if self.ground.decodes_first else None

@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from playhead.config.guards import Consent
 from playhead.errors import Refused, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
-from playhead.kafka.read.source import KafkaSource
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.group_progress import MovingGroup
 from playhead.live.lag_watch import Watch
@@ -19,7 +18,7 @@ from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
 from playhead.live.round_loop import PipelineContext
-from playhead.live.start_offsets import StartOffsets, beginning, refuse_forgotten
+from playhead.live.start_offsets import StartOffsets, beginning, refuse_forgotten, topics_of
 from playhead.live.target_lock import TargetLock
 from playhead.plan import Plan
 from playhead.replay.api import Planned
@@ -88,7 +87,7 @@ class Runner:
         return {"name": self.wish.name, **standing.as_document()}
 
     def _play(self, both: Wiring, standing: PipelineProgress, hold: TargetLock) -> None:
-        source = cast(KafkaSource, both.source)
+        source = topics_of(both.source)
         with (
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
             Watch(source, standing, self._note, self._tell, SameTopics(self._id, source)) as watch,
@@ -181,7 +180,7 @@ class Runner:
         abort_point("live.prepared")
         begun = beginning(
             self.wish,
-            cast(KafkaSource, both.source),
+            topics_of(both.source),
             known,
             both.target.entries(self._id),
             now_ns=time.time_ns(),

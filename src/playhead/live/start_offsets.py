@@ -11,8 +11,15 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.ledger import Entry
 from playhead.live.pipeline_spec import EARLIEST, GROUP, LATEST, PipelineSpec
 from playhead.replay.pipelines import Pipeline
-from playhead.source import Bounds, TopicPartition
+from playhead.source import Bounds, Source, TopicPartition
 from playhead.span import Span
+
+
+def topics_of(source: Source) -> KafkaSource:
+    """The source as topics, which the engine reads as a stream; refuses another one."""
+    if not isinstance(source, KafkaSource):
+        raise Refused(f"a live pipeline reads topics of Kafka; found {type(source).__name__}")
+    return source
 
 
 class Expired(Refused):
