@@ -83,7 +83,7 @@ def test_the_generated_pages_are_what_the_code_says():
         [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert check.returncode == 0, check.stderr
 

@@ -1,5 +1,7 @@
 """The site that `make site` builds: every page is on it once, and every link of it leads somewhere."""
 
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -50,6 +52,10 @@ def markdown_pages() -> Iterator[Path]:
     yield from (ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING"))
 
 
+def beside(file: Path, link: str) -> Path:
+    return Path(os.path.normpath(file.parent / link))
+
+
 def test_every_page_is_on_the_site(site: Path, pages: dict[Path, Parsed]) -> None:
     wanted = {page.relative_to(ROOT).with_suffix(".html") for page in markdown_pages()}
     wanted = wanted - {Path("README.html")} | {Path("index.html")}
@@ -60,7 +66,7 @@ def test_every_page_can_be_reached_from_the_menu_of_every_page(
     site: Path, pages: dict[Path, Parsed]
 ) -> None:
     for file, page in pages.items():
-        linked = {(file.parent / link.partition("#")[0]).resolve() for link in page.links}
+        linked = {beside(file, link.partition("#")[0]) for link in page.links}
         assert set(pages) <= linked | {file}, file.relative_to(site)
 
 
@@ -73,7 +79,7 @@ def dead(file: Path, page: Parsed, pages: dict[Path, Parsed]) -> Iterator[str]:
         path, _, anchor = link.partition("#")
         if link.startswith(("http://", "https://")):
             continue
-        target = (file.parent / path).resolve() if path else file
+        target = beside(file, path) if path else file
         anchors = pages[target].anchors if target in pages else []
         if not target.is_file() or (anchor and anchor not in anchors):
             yield f"{file.name}: {link}"
@@ -101,8 +107,6 @@ def test_a_link_to_nothing_stops_the_build(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_every_link_of_the_list_for_language_models_is_on_the_site(site: Path) -> None:
-    import re
-
     listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", (site / "llms.txt").read_text(), re.M)
     assert {site / name for name in listed} == {
         site / page.relative_to(ROOT) for page in markdown_pages()
