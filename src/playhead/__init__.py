@@ -12,7 +12,7 @@ if typing.TYPE_CHECKING:
     from playhead.proof import Proof
     from playhead.replay.api import Planned, Replay
     from playhead.span import Span
-    from playhead.standby.store import Standby
+    from playhead.standby.api import Standby
 
 __all__ = [
     "Pace",
@@ -34,7 +34,7 @@ _WHERE = {
     "Proof": "playhead.proof",
     "Replay": "playhead.replay.api",
     "Span": "playhead.span",
-    "Standby": "playhead.standby.store",
+    "Standby": "playhead.standby.api",
 }
 _PACKAGES = ("files", "kafka", "postgres")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from playhead import Standby
 from playhead.config.context import configure
 from playhead.files.target import FilesTarget
 from playhead.ledger import Entry
@@ -17,7 +18,7 @@ from playhead.replay.engine import Engine
 from playhead.request import Request
 from playhead.standby.create import make
 from playhead.standby.folder_watch import Watch
-from playhead.standby.store import Standby, Standbys
+from playhead.standby.store import Standbys
 from playhead.task.job import Job
 from tests.fix_archives import commit, everything, record
 from tests.unit.replaying import play_all

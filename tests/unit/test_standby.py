@@ -50,7 +50,8 @@ PLAYED = RunHooks(play=played)
 _ADDER = """
 import sys
 from playhead.request import Request
-from playhead.standby.store import Standby, StandbyExists, Standbys
+from playhead import Standby
+from playhead.standby.store import StandbyExists, Standbys
 made = 0
 for number in range(20):
     standby = Standby(name=f"n{number}", request=Request(source="kafka:a", target=f"kafka:{sys.argv[1]}"))

@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import playhead
+from playhead import Standby
 from playhead.errors import Stopped, Unavailable, UsageError
 from playhead.host.faults import abort_points
 from playhead.standby import folder_watch
 from playhead.standby.folder_watch import FolderLost, Watch, WatchedAlready, WatchStopped
 from playhead.standby.history import History
 from playhead.standby.runner import RunHooks, held, plan, run
-from playhead.standby.store import Standby, Standbys
+from playhead.standby.store import Standbys
 from playhead.standby.trigger_file import Claim, read_words, span_of, standby_of
 from tests.unit.standbys import COUNT, Room, furnished, played
 

@@ -7,7 +7,7 @@ from playhead.config.saved_servers import kept_servers
 from playhead.replay import api
 from playhead.replay.assemble import ends, refuse_idle_rules
 from playhead.request import Request
-from playhead.standby.store import NAME, BadName, Standby
+from playhead.standby.store import NAME, BadName, SavedStandby
 
 _ALL = "start..end"
 
@@ -18,7 +18,7 @@ def make(
     configuration: Configuration | None = None,
     *,
     check: bool = True,
-) -> Standby:
+) -> SavedStandby:
     """A standby of a request without its span; refuses at once what could not run later.
 
     With `check` the servers are asked and the engine reads the SQL, as a dry run over all that is there
@@ -32,9 +32,9 @@ def make(
     refuse_idle_rules(asked.spec)
     ends(asked, configuration)
     if not check:
-        return Standby(name=name, request=asked, servers=servers)
+        return SavedStandby(name=name, request=asked, servers=servers)
     plan = api.plan(asked, configuration).plan
-    return Standby(
+    return SavedStandby(
         name=name,
         request=asked,
         servers=servers,

@@ -20,7 +20,7 @@ from playhead.request import Request
 from playhead.secrets import redact
 from playhead.span import Span
 from playhead.standby.history import History
-from playhead.standby.store import Standby, Standbys
+from playhead.standby.store import SavedStandby, Standbys
 
 
 class StandbyBusy(Refused):
@@ -72,13 +72,13 @@ def new_id(name: str) -> str:
     return f"{name}-{token_hex(4)}"
 
 
-def zone_of(standby: Standby) -> str:
+def zone_of(standby: SavedStandby) -> str:
     """The zone of times that name none."""
     return configuration_of(standby.servers).get("timezone") or "UTC"
 
 
 def plan(
-    standby: Standby, span: Span | str, *, replay_id: str | None = None, warm: bool = False
+    standby: SavedStandby, span: Span | str, *, replay_id: str | None = None, warm: bool = False
 ) -> Planned:
     """What a run over this span would do; writes nothing."""
     configuration = configuration_of(standby.servers)
@@ -169,7 +169,7 @@ def _share(request: Request) -> float | None:
     return Pipelines().share_beside(str(request.target_endpoint))
 
 
-def _need_same_servers(standby: Standby, found: Plan) -> None:
+def _need_same_servers(standby: SavedStandby, found: Plan) -> None:
     for what, made_for, now in (
         ("source", standby.source_identity, found.source.identity),
         ("target", standby.target_identity, found.target.identity),

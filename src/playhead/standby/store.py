@@ -8,20 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_new, write_whole
 from playhead.host.faults import abort_point
 from playhead.request import Request
-
-if TYPE_CHECKING:
-    from playhead.config.context import Configuration
-    from playhead.config.guards import Consent
-    from playhead.proof import Proof
-    from playhead.replay.api import Planned, Replay
-    from playhead.span import Span
 
 VERSION = 1
 # A name begins the ids of its runs and the names of dropped files, so neither a dot nor a slash is in it.
@@ -75,7 +68,7 @@ class StandbyUnreadable(PlayheadError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standby:
+class SavedStandby:
     """A replay that waits for its span; nothing secret is in it."""
 
     name: str
@@ -99,7 +92,7 @@ class Standby:
         return {"version": VERSION, **own, "servers": dict(self.servers), "request": request}
 
     @classmethod
-    def from_document(cls, document: Any) -> "Standby":
+    def from_document(cls, document: Any) -> "SavedStandby":
         """What `as_document` gave."""
         if document["version"] != VERSION:
             raise ValueError(
@@ -113,49 +106,6 @@ class Standby:
         own = {name: document[name] for name in _FIELDS}
         _need_kinds(own)
         return cls(request=Request.from_document(document["request"]), **own)
-
-    # --- for programs
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        replay: "Replay",
-        configuration: "Configuration | None" = None,
-        *,
-        check: bool = True,
-    ) -> "Standby":
-        """A replay as a standby, its span left out; checked now unless that is not wanted."""
-        from playhead.standby.create import make
-
-        return make(name, replay.request(), configuration, check=check)
-
-    @classmethod
-    def named(cls, name: str) -> "Standby":
-        """The saved one of this name."""
-        return Standbys().get(name)
-
-    def save(self, *, replace: bool = False) -> None:
-        """Keep it under its name; refuses a name that is taken unless `replace`."""
-        Standbys().add(self, replace=replace)
-
-    def plan(self, span: "Span | str") -> "Planned":
-        """What a run would do; writes nothing, not even into its history."""
-        from playhead.standby.runner import plan
-
-        return plan(self, span)
-
-    def run(
-        self, span: "Span | str", *, trigger: str = "python", consent: "Consent" = None
-    ) -> "Proof":
-        """Run the saved one of this name over a span; refused while another run of it goes on.
-
-        A context marked production wants `consent`, as `Planned.run` does.
-        """
-        from playhead.standby.runner import RunHooks, run
-
-        face = RunHooks(play=lambda planned: planned.run(consent=consent))
-        return run(self.name, span, trigger=trigger, face=face)
 
 
 def _need_kinds(own: Mapping[str, Any]) -> None:
@@ -178,7 +128,7 @@ class Standbys:
     def file(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
-    def add(self, standby: Standby, *, replace: bool = False) -> None:
+    def add(self, standby: SavedStandby, *, replace: bool = False) -> None:
         """Of two who add the same name at once one is refused, unless it wants to replace."""
         file = self.file(standby.name)
         text = json.dumps(standby.as_document(), indent=2, ensure_ascii=False) + "\n"
@@ -193,12 +143,12 @@ class Standbys:
             ) from exc
         abort_point("standby.saved")
 
-    def get(self, name: str) -> Standby:
+    def get(self, name: str) -> SavedStandby:
         if not NAME.fullmatch(name):  # and no name that leads to another folder
             raise UnknownStandby(name, known=self.names())
         file = self.file(name)
         try:
-            found = Standby.from_document(json.loads(file.read_text(encoding="utf-8")))
+            found = SavedStandby.from_document(json.loads(file.read_text(encoding="utf-8")))
             if found.name != name:
                 raise ValueError(f"it is of {found.name!r}")
         except FileNotFoundError as exc:

@@ -27,7 +27,7 @@ from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.standby import create, runner
 from playhead.standby.history import History
 from playhead.standby.runner import RunHooks
-from playhead.standby.store import Standby, StandbyExists, Standbys
+from playhead.standby.store import SavedStandby, StandbyExists, Standbys
 from playhead.standby.trigger_file import span_of
 
 _LATENESS = SPAN.only("lateness", "read_on")
@@ -141,7 +141,7 @@ def remove(run: Run, name: str, dry_run: bool, yes: bool) -> None:
 _COLUMNS = ("name", "source", "target", "context", "made", "runs", "last", "error")
 
 
-def _row(standby: Standby, runs: int) -> dict[str, Any]:
+def _row(standby: SavedStandby, runs: int) -> dict[str, Any]:
     last = History().of(standby.name, most=1) if runs else []
     return {
         "name": standby.name,
