@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Other arguments for pytest, such as paths: then `make test` is one run of pytest with them.
 PYTEST_ARGS ?=
 PYTEST := $(BIN)/python -u -m pytest --durations=25
-# The seed of the commit chooses a sample of the torture suite, which every run of all tests has in it.
+# The seed of the commit chooses a test of the torture suite for each run.
 QUICK := -m 'not torture or sample'
 # Runs targets beside one another, each argument a lane of its own.
 LANES := @MAKE='$(MAKE)' $(BIN)/python tools/lanes.py
@@ -37,7 +37,8 @@ endif
 # The tests of tests/sandbox whose replays and pipelines need an engine: not beside those of tests/spark, of
 # which some put a damaged start-up cache into the place of the whole one. Then those of tables, and the rest.
 WITH_ENGINE := $(wildcard $(addprefix tests/sandbox/,test_demo.py test_engine_gone.py test_front_page.py \
-	test_live_kill.py test_replay_*.py test_sqlite*.py test_standby_kill.py test_tutorial.py test_umask.py))
+	test_groups.py test_live_kill.py test_replay_*.py test_sqlite*.py test_standby_kill.py test_terms.py \
+	test_time_span.py test_tutorial.py test_umask.py))
 OF_TABLES := $(wildcard tests/sandbox/test_postgres_*.py)
 
 .PHONY: test-unit test-engine test-postgres test-sandbox

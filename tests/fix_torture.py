@@ -27,7 +27,7 @@ SEED = _seed()
 
 
 def pytest_report_header() -> str:
-    return f"torture sample: a test of each folder by seed {SEED} (PLAYHEAD_SEED={SEED} repeats it)"
+    return f"torture sample: a test by seed {SEED} (PLAYHEAD_SEED={SEED} repeats it)"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,11 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose a test of each folder that is run."""
-    folders: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("torture"):
-            folders.setdefault(item.path.parent, []).append(item)
-    for folder, torture in folders.items():
-        torture.sort(key=lambda item: item.nodeid)
-        random.Random(f"{SEED} {folder.name}").choice(torture).add_marker("sample")
+    torture = sorted(
+        (item for item in items if item.get_closest_marker("torture")), key=lambda item: item.nodeid
+    )
+    if torture:
+        random.Random(SEED).choice(torture).add_marker("sample")
