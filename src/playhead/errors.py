@@ -21,7 +21,9 @@ Each class builds its message from typed fields, so that a face can print it, an
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -37,6 +39,17 @@ class PlayheadError(Exception):
     """The root: one sentence, and the next thing to do."""
 
     exit_code = EXIT_FAILED
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *fields: Any, **named: Any) -> Self:
+        error = super().__new__(cls, *fields)
+        error._made_of = fields, named
+        return error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields, from which the message is made again: errors travel between processes."""
+        fields, named = self._made_of
+        return partial(type(self), *fields, **named), (), {"hint": self.hint}
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -32,9 +32,6 @@ class LedgerUnreadable(Refused):
             hint="a later version of Playhead may have written it; use that one",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return LedgerUnreadable, (self.where, self.reason)
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

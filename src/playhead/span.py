@@ -51,9 +51,6 @@ class EndsBeforeStart(ContradictorySpan):
             hint="exchange them, or write the date of both",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return EndsBeforeStart, (self.from_, self.to)
-
 
 @dataclass(frozen=True, slots=True)
 class Lasting:

@@ -78,9 +78,6 @@ class SpanGoesOn(Refused):
             f"--offsets {place[0]}:{place[1]}:FROM-TO",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return SpanGoesOn, (self.place, self.end, self.stray)
-
 
 def time_span(
     source: Source,

@@ -1,6 +1,7 @@
 """Every error says what, where, found and needed, ends with its own code, and offers a way out."""
 
 import inspect
+import pickle
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,17 @@ def test_a_server_that_did_not_start_shows_the_end_of_its_log():
     error = ServerDidNotStart("Kafka", reason="status 1", log=log, log_tail=["one", "two"])
     assert str(error) == "Kafka did not start: status 1\n    one\n    two"
     assert str(log) in (error.hint or "")
+
+
+def test_an_error_with_named_fields_travels_between_processes() -> None:
+    error = BadValue("pace", found="x", needed="a pace", where="here", hint="say 1x")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
+    assert type(again) is BadValue
+    assert (str(again), again.hint, again.key, again.exit_code) == (
+        str(error),
+        "say 1x",
+        "pace",
+        2,
+    )
+    error.hint = "another"
+    assert pickle.loads(pickle.dumps(error)).hint == "another"  # noqa: S301  our own

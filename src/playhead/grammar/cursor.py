@@ -20,13 +20,6 @@ class NotUnderstood(UsageError):
         pointer = f"\n    {line}\n    {' ' * (at - first)}^" if line else ""
         super().__init__(f"{where} cannot be understood: {reason}{pointer}", hint=hint)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.written, self.where, self.at, self.reason, self.hint)
-
-
-def _again(written: str, where: str, at: int, reason: str, hint: str | None) -> NotUnderstood:
-    return NotUnderstood(written, where=where, at=at, reason=reason, hint=hint)
-
 
 @dataclass(frozen=True, slots=True)
 class Cursor:

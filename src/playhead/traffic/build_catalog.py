@@ -50,9 +50,6 @@ class CaptureChanged(Refused):
             hint="wait until it is complete; what is read of it must stay as it is",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return CaptureChanged, (self.id,)
-
 
 class ScanFailed(PlayheadError):
     """A process that scanned a part of a capture came to no good end."""

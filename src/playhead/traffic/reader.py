@@ -34,13 +34,6 @@ class CaptureDamaged(PlayheadError):
             hint="the file was changed while it was read",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _damaged_again, (self.file, self.start, self.reason)
-
-
-def _damaged_again(file: str, start: int, reason: str) -> CaptureDamaged:
-    return CaptureDamaged(file, start=start, reason=reason)
-
 
 class Files:
     """The bytes of a capture's files by their places; the files are opened when they are needed."""

@@ -30,13 +30,6 @@ class NoSnapshot(UsageError):
         self.name, self.reason = name, reason
         super().__init__(f"snapshot {name!r}: {reason}", hint=hint)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _none_again, (self.name, self.reason, self.hint)
-
-
-def _none_again(name: str, reason: str, hint: str | None) -> NoSnapshot:
-    return NoSnapshot(name, reason=reason, hint=hint)
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

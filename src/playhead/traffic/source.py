@@ -51,13 +51,6 @@ class OtherCapture(Refused):
             hint="put the file back as it was, or plan a new replay",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _other_again, (self.path, self.planned, self.found)
-
-
-def _other_again(path: str, planned: str, found: str) -> OtherCapture:
-    return OtherCapture(path, planned=planned, found=found)
-
 
 @dataclass(frozen=True)
 class TrafficSource:

@@ -41,9 +41,6 @@ class RecordsNotGiven(Unavailable):
             hint="nothing of that slice is committed, and it is read again",
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return RecordsNotGiven, (self.place, self.blank)
-
 
 class LogExplainer:
     """Looks at the log's own packages where a reader found nothing; see `playhead.absence.Explainer`."""
