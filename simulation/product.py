@@ -155,7 +155,7 @@ def _empty_bases() -> None:
     """Those of the schedule before; nobody has them any more."""
     while _used:
         base = _used.pop()
-        for table in ("replays", "committed"):
+        for table in ("replays", "committed", "summaries"):
             base.execute(f"DELETE FROM {table}")
         _bases.append(base)
 

@@ -45,7 +45,7 @@ def replay_ids(incomplete: str) -> list[str]:
     from playhead.replay.journal import Journal
 
     with contextlib.suppress(PlayheadError, OSError):
-        return _fitting([run.replay_id for run in Journal().runs()], incomplete)
+        return _fitting(Journal().ids(), incomplete)
     return []
 
 

@@ -11,6 +11,8 @@ _CONFLICTS = ("ignore", "newer", "update", "error")
 _TOMBSTONES = ("delete", "skip", "null")
 _PARTITIONS = ("auto", "keep", "key", "any")
 _AS_REPLAY: Final = "As for `playhead replay`."
+RUN_KINDS = ("replay", "standby")
+USUAL_RUNS = 100
 LEAST_BUCKETS, MOST_BUCKETS, USUAL_BUCKETS = 1, 2_000, 120
 
 SPAN = Options(
@@ -194,6 +196,18 @@ RUNS = Options(
         "ID",
         required=False,
         completes="replays",
+    ),
+    Option(
+        "limit",
+        "List the latest N runs; 0 lists all.",
+        "N",
+        kind="number",
+        default=USUAL_RUNS,
+        low=0,
+    ),
+    Option("since", "List only runs planned at this time or later: now-2h.", "T"),
+    Option(
+        "kind", f"List only runs of this kind: {', '.join(RUN_KINDS)}.", "KIND", choices=RUN_KINDS
     ),
 )
 CANCEL = Options(

@@ -28,6 +28,8 @@ from playhead.span import Span
 from playhead.target import Inventory, Target
 from playhead.task.job import Job
 
+_MOST_RUNS_ASKED = 100
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -255,7 +257,7 @@ def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None)
 def _known_rate(journal: Journal, request: Request) -> float | None:
     """The rate of this machine's last finished run between such systems."""
     kinds = (request.source_endpoint.system, request.target_endpoint.system)
-    for run in journal.runs():
+    for run in journal.runs(_MOST_RUNS_ASKED):
         took = (run.proof or {}).get("took") or {}
         theirs = run.plan.request
         same = (theirs.source_endpoint.system, theirs.target_endpoint.system) == kinds

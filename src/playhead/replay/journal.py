@@ -27,8 +27,13 @@ CREATE TABLE IF NOT EXISTS replays (
     servers TEXT NOT NULL, started_at_ms INTEGER, ended_at_ms INTEGER, error TEXT, proof TEXT,
     verification TEXT
 );
-CREATE TABLE IF NOT EXISTS committed (id TEXT PRIMARY KEY, offsets INTEGER NOT NULL)
+CREATE TABLE IF NOT EXISTS committed (id TEXT PRIMARY KEY, offsets INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS summaries (
+    id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, planned INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS replays_by_time ON replays (made_at_ms DESC, id)
 """
+NEW_SUMMARY = "INSERT INTO summaries VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _WAIT_FOR_LOCK_S = 10.0
 PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
     "planned",
@@ -107,6 +112,20 @@ class JournalEntry:
     verification: Mapping[str, Any] | None
 
 
+Summary = tuple[str, str, str, int]
+
+
+def summary_of(plan: Plan) -> Summary:
+    """What a list shows of a plan: its id, source and target, and the number of planned offsets."""
+    request = plan.request
+    return (
+        plan.replay_id,
+        request.source_endpoint.shown(),
+        request.target_endpoint.shown(),
+        plan.planned,
+    )
+
+
 class Journal:
     """Opens its file for each question, so that several processes can share it."""
 
@@ -136,11 +155,13 @@ class Journal:
         """Note a plan before it runs; one that is there stays as it is, and must be of the same work."""
         row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
         with self._opened() as connection:
-            connection.execute(
+            kept = connection.execute(
                 "INSERT INTO replays (id, made_at_ms, plan, state, servers) VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT DO NOTHING",
                 row,
             )
+            if kept.rowcount:
+                connection.execute(NEW_SUMMARY, summary_of(plan))
         known = self.get(plan.replay_id)
         if known is not None and known.plan.digest() != plan.digest():
             raise OtherPlan(plan.replay_id, known=known.plan, found=plan)
@@ -207,32 +228,38 @@ class Journal:
         whole = self.get(beginning)
         if whole is not None:
             return whole
-        with self._opened() as connection:
-            rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
-            ids = [row["id"] for row in rows]
         # An empty one is a script's variable that was not set, and does not mean the only run.
-        found = tuple(each for each in ids if beginning and each.startswith(beginning))
+        found = tuple(each for each in self.ids() if beginning and each.startswith(beginning))
         run = self.get(found[0]) if len(found) == 1 else None
         if run is None:
             raise UnknownReplay(beginning, candidates=found)
         return run
 
-    def runs(self) -> list[JournalEntry]:
-        """All of them, the latest first."""
+    def ids(self) -> list[str]:
+        """The ids of all runs, the latest first."""
+        with self._opened() as connection:
+            rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
+            return [row["id"] for row in rows]
+
+    def runs(self, most: int = -1) -> list[JournalEntry]:
+        """All of them, or so many; the latest first."""
         with self._opened() as connection:
             rows = connection.execute(
-                "SELECT * FROM replays ORDER BY made_at_ms DESC, id"
+                "SELECT * FROM replays ORDER BY made_at_ms DESC, id LIMIT ?", (most,)
             ).fetchall()
         return [self._run(row) for row in rows]
 
+    def state_of(self, row: sqlite3.Row) -> str:
+        """The state of a run; one whose process died without a word is stopped."""
+        if row["state"] == RUNNING and not self.is_held(row["id"]):
+            return STOPPED
+        return str(row["state"])
+
     def _run(self, row: sqlite3.Row) -> JournalEntry:
-        state = row["state"]
-        if state == RUNNING and not self.is_held(row["id"]):
-            state = STOPPED  # its process died and could not say so
         return JournalEntry(
             row["id"],
             row["made_at_ms"],
-            state,
+            self.state_of(row),
             Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"),
             json.loads(row["servers"]),
             row["started_at_ms"],

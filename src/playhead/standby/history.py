@@ -1,5 +1,6 @@
 """What has been triggered: the runs of each standby, by whom, over which span, and what came of them."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -7,14 +8,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from playhead.errors import UsageError
 from playhead.grammar.instant import show_ms
-from playhead.replay.journal import Journal, JournalEntry
+from playhead.plan import Plan
+from playhead.replay.journal import NEW_SUMMARY, Journal, JournalEntry, Summary, summary_of
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS triggered (
     replay_id TEXT PRIMARY KEY, standby TEXT NOT NULL, trigger TEXT NOT NULL, span TEXT NOT NULL,
     at_ms INTEGER NOT NULL, error TEXT
 )
+"""
+_SUMMARY = ("source", "target", "planned")
+# The plan, which is large, only where a version before left no summary of it.
+_LISTED = """
+SELECT id, made_at_ms, state, replays.error, proof, source, target, planned, standby, trigger,
+    iif(source IS NULL, plan, NULL) AS plan
+FROM replays LEFT JOIN summaries USING (id) LEFT JOIN triggered ON replay_id = id
+WHERE (:id IS NULL OR id = :id) AND (:since IS NULL OR made_at_ms >= :since)
+    AND (:kind IS NULL OR :kind = iif(standby IS NULL, 'replay', 'standby'))
+ORDER BY made_at_ms DESC, id LIMIT :most
 """
 NOT_RUN = "not run"
 
@@ -54,6 +67,23 @@ class Triggered:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A line of the list of runs, for which no plan is read."""
+
+    replay_id: str
+    made_at_ms: int
+    state: str
+    error: str | None
+    source: str | None
+    """None, as are target and planned, where the plan cannot be read."""
+    target: str | None
+    planned: int | None
+    totals: Mapping[str, Any]
+    standby: str | None
+    trigger: str | None
+
+
 class History(Journal):
     """The journal, and beside each run that a standby was triggered for, what triggered it."""
 
@@ -83,6 +113,38 @@ class History(Journal):
         found = self._triggered("replay_id", replay_id)
         return found[0] if found else None
 
+    def listed(
+        self,
+        *,
+        most: int = -1,
+        since_ms: int | None = None,
+        kind: str | None = None,
+        replay_id: str | None = None,
+    ) -> list[ListedRun]:
+        """Lines of the list of runs, the latest first; all of them, or so many."""
+        with self._opened() as connection:
+            rows = connection.execute(
+                _LISTED, {"since": since_ms, "kind": kind, "id": replay_id, "most": most}
+            ).fetchall()
+            plans = {row["id"]: _summary(row) for row in rows if row["source"] is None}
+            connection.executemany(NEW_SUMMARY, filter(None, plans.values()))
+        return [self._listed(row, plans.get(row["id"])) for row in rows]
+
+    def _listed(self, row: sqlite3.Row, plan: Summary | None) -> ListedRun:
+        _, source, target, planned = plan or (row["id"], *(row[each] for each in _SUMMARY))
+        return ListedRun(
+            row["id"],
+            row["made_at_ms"],
+            self.state_of(row),
+            row["error"],
+            source,
+            target,
+            planned,
+            _totals(row["proof"]),
+            row["standby"],
+            row["trigger"],
+        )
+
     def triggers(self) -> dict[str, tuple[str, str]]:
         """Replay to its standby and trigger, for all that had one."""
         with self._opened() as connection:
@@ -101,3 +163,21 @@ class History(Journal):
                 (value, most),
             ).fetchall()
         return [Triggered(**dict(row), run=self.get(row["replay_id"])) for row in rows]
+
+
+def _summary(row: sqlite3.Row) -> Summary | None:
+    """What the list shows of a plan, read from the plan itself; None where it cannot be read."""
+    try:
+        return summary_of(Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"))
+    except UsageError:
+        return None
+
+
+def _totals(proof: str | None) -> Mapping[str, Any]:
+    """The sums of a proof; empty where there is none, or it cannot be read."""
+    try:
+        document = json.loads(proof or "{}")
+    except ValueError:
+        return {}
+    found = document.get("totals") if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}

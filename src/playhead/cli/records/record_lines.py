@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from playhead.cli.options import Run
 from playhead.cli.records import jsonl
-from playhead.cli.records.time_option import instant_ms
+from playhead.cli.time_option import instant_ms
 from playhead.errors import BadValue, PlayheadError, UsageError
 from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import MS

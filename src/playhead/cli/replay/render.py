@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from playhead.grammar.instant import show_ms
@@ -11,6 +11,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.planner import shown_span
 from playhead.request import Request
+from playhead.standby.history import ListedRun
 
 _SHOWN_APART = frozenset(
     """source target span lateness_ms read_on filter decode where select pace on_error""".split()  # noqa: SIM905
@@ -169,20 +170,18 @@ class ProgressText:
         return f"{rate:,.0f}/s{at}"
 
 
-def run_row(run: Any, triggers: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def run_row(run: ListedRun) -> dict[str, Any]:
     """One line of `playhead runs`."""
-    standby, trigger = triggers.get(run.replay_id, (None, None))
-    totals: Mapping[str, Any] = (run.proof or {}).get("totals") or {}
     return {
         "id": run.replay_id,
         "made": show_ms(run.made_at_ms),
         "state": run.state,
-        "source": run.plan.request.source_endpoint.shown(),
-        "target": run.plan.request.target_endpoint.shown(),
-        "planned": run.plan.planned,
-        "written": totals.get("written"),
-        "missing": totals.get("missing"),
-        "standby": standby,
-        "trigger": trigger,
+        "source": run.source,
+        "target": run.target,
+        "planned": run.planned,
+        "written": run.totals.get("written"),
+        "missing": run.totals.get("missing"),
+        "standby": run.standby,
+        "trigger": run.trigger,
         "error": run.error,
     }

@@ -4,6 +4,7 @@ from typing import Any
 
 from playhead.cli.options import Run, command
 from playhead.cli.replay.render import plan_lines, run_row
+from playhead.cli.time_option import instant_ms
 from playhead.errors import PlayheadError
 from playhead.options.replays import RUNS
 from playhead.replay.journal import FAILED, RUNNING, STOPPED
@@ -15,26 +16,23 @@ _ANSWERS_WITHIN_S = 5.0
 
 
 @command(RUNS)
-def runs(run: Run, replay_id: str | None) -> None:
+def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: str | None) -> None:
     """List the replays of this machine, the latest first; or show one with its plan and proof.
 
     For an unfinished replay, the progress comes from the ledger in its target; the list connects to no
     server.
     """
     journal = History()
-    triggers = journal.triggers()
     if replay_id is None:
-        found = [run_row(each, triggers) for each in journal.runs()]
-        if not found:
-            run.output.say("no replay has run here yet; begin with: playhead replay --help")
-        run.output.emit({"runs": found}, found)
+        _list(run, journal, limit, since, kind)
         return
     one = journal.find(replay_id)
     for line in plan_lines(one.plan):
         run.output.say(line)
     if one.proof is not None:
         run.output.say(one.proof["verdict"])
-    row = run_row(one, triggers) | (_reached(run, one) if one.state in _NOT_DONE else {})
+    [listed] = journal.listed(replay_id=one.replay_id)
+    row = run_row(listed) | (_reached(run, one) if one.state in _NOT_DONE else {})
     document = row | {
         "plan": one.plan.as_document(),
         "proof": one.proof,
@@ -43,6 +41,19 @@ def runs(run: Run, replay_id: str | None) -> None:
         "ended": one.ended_at_ms,
     }
     run.output.emit(document, [row])
+
+
+def _list(run: Run, journal: History, limit: int, since: str | None, kind: str | None) -> None:
+    since_ms = None if since is None else instant_ms("--since", since, run.configuration())
+    # One more than is shown tells whether there are more.
+    found = journal.listed(most=limit + 1 if limit else -1, since_ms=since_ms, kind=kind)
+    if not found and since is None and kind is None:
+        run.output.say("no replay has run here yet; begin with: playhead replay --help")
+    if limit and len(found) > limit:
+        found.pop()
+        run.output.say(f"showing the latest {limit:,} runs; for all: playhead runs --limit 0")
+    rows = [run_row(each) for each in found]
+    run.output.emit({"runs": rows}, rows)
 
 
 def _reached(run: Run, one: JournalRun) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def offsets(run: Run, topics: list[str], at: str | None) -> None:
 
 
 def _show_offsets(run: Run, topics: list[str], at: str | None) -> None:
-    from playhead.cli.records.time_option import instant_ms
+    from playhead.cli.time_option import instant_ms
     from playhead.grammar.instant import show_ms
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.offsets import bounds_of, entries_at, places_of

@@ -63,7 +63,7 @@ def _by_offsets(topic: str, text: str, held: "dict[TopicPartition, Bounds]") -> 
 
 
 def _by_time(run: Run, topic: str, to: str, held: "dict[TopicPartition, Bounds]") -> "list[Trim]":
-    from playhead.cli.records.time_option import instant_ms
+    from playhead.cli.time_option import instant_ms
     from playhead.grammar.instant import show_ms
     from playhead.kafka.admin.trim import before
     from playhead.kafka.read.source import KafkaSource

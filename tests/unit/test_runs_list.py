@@ -1,0 +1,129 @@
+"""The list of runs: pages and filters, damage that it survives, and journals of earlier versions."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from playhead.cli.app import main
+from playhead.replay.journal import DONE, RUNNING, STOPPED
+from playhead.standby.history import History
+from tests.unit.replaying import partition_plan, plan_of
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> History:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return History()
+
+
+def keep(journal: History, *ids: str) -> None:
+    for made_at_ms, replay_id in enumerate(ids, start=1):
+        plan = plan_of(partition_plan(0, 5), replay_id=replay_id, made_at_ms=made_at_ms)
+        journal.keep(plan, {})
+
+
+def change(journal: History, statement: str) -> None:
+    connection = sqlite3.connect(journal.file)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def listed(journal: History, **asked: object) -> list[str]:
+    return [run.replay_id for run in journal.listed(**asked)]
+
+
+def test_a_page_holds_the_latest(journal):
+    keep(journal, "a", "b", "c")
+    assert listed(journal) == ["c", "b", "a"]
+    assert listed(journal, most=2) == ["c", "b"]
+    assert listed(journal, since_ms=2) == ["c", "b"]
+    assert listed(journal, replay_id="b") == ["b"]
+
+
+def test_runs_of_a_standby_are_a_kind(journal):
+    keep(journal, "a", "b")
+    journal.note_trigger("b", "laps", "command", "start..end")
+    assert listed(journal, kind="standby") == ["b"]
+    assert listed(journal, kind="replay") == ["a"]
+    [run] = journal.listed(kind="standby")
+    assert (run.standby, run.trigger) == ("laps", "command")
+
+
+def test_a_line_says_what_the_plan_and_the_proof_say(journal):
+    keep(journal, "a")
+    journal.note("a", DONE, proof={"totals": {"written": 4, "missing": 1}})
+    [run], plan = journal.listed(), journal.get("a").plan
+    assert (run.source, run.target) == (
+        plan.request.source_endpoint.shown(),
+        plan.request.target_endpoint.shown(),
+    )
+    assert (run.planned, run.state, dict(run.totals)) == (5, DONE, {"written": 4, "missing": 1})
+
+
+def test_a_journal_of_an_earlier_version_is_listed_alike(journal):
+    keep(journal, "a", "b")
+    first = journal.listed()
+    change(journal, "DROP TABLE summaries")
+    change(journal, "DROP INDEX replays_by_time")
+    assert journal.listed() == first
+    change(journal, "UPDATE replays SET plan = 'no longer read'")
+    assert journal.listed() == first
+
+
+def test_another_plan_of_the_same_id_does_not_change_the_line(journal):
+    keep(journal, "a")
+    first = journal.listed()
+    change(journal, "DELETE FROM summaries")
+    other = plan_of(partition_plan(0, 9), replay_id="a", made_at_ms=1)
+    with pytest.raises(Exception, match="is another one"):
+        journal.keep(other, {})
+    assert journal.listed() == first
+
+
+@pytest.mark.parametrize("damage", ["plan = 'x'", "plan = x'ff'", "plan = '{}'"])
+def test_a_damaged_plan_does_not_hide_the_others(journal, damage):
+    keep(journal, "bad", "good")
+    change(journal, "DELETE FROM summaries")
+    change(journal, f"UPDATE replays SET {damage} WHERE id = 'bad'")
+    good, bad = journal.listed()
+    assert (good.replay_id, good.planned) == ("good", 5)
+    assert (bad.replay_id, bad.source, bad.planned) == ("bad", None, None)
+
+
+@pytest.mark.parametrize("proof", ["half of {", "[1]", '{"totals": 3}', "null"])
+def test_a_damaged_proof_does_not_hide_the_others(journal, proof):
+    keep(journal, "bad", "good")
+    change(journal, f"UPDATE replays SET proof = '{proof}' WHERE id = 'bad'")
+    assert [dict(run.totals) for run in journal.listed()] == [{}, {}]
+
+
+def test_a_run_whose_process_died_is_listed_as_stopped(journal):
+    keep(journal, "a", "b")
+    journal.note("a", RUNNING)
+    journal.note("b", RUNNING)
+    with journal.held("b"):
+        assert [run.state for run in journal.listed()] == [RUNNING, STOPPED]
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
+    with pytest.raises(SystemExit) as end:
+        main(["runs", *words, "-o", "json"])
+    out, err = capsys.readouterr()
+    found = [row["id"] for row in json.loads(out)["runs"]] if out else []
+    return int(end.value.code or 0), found, err
+
+
+def test_the_command_says_when_it_shows_a_part(journal, capsys):
+    keep(journal, "a", "b", "c")
+    assert shown(capsys, "--limit", "3")[1:] == (["c", "b", "a"], "")
+    code, found, said = shown(capsys, "--limit", "2")
+    assert (code, found) == (0, ["c", "b"])
+    assert "the latest 2 runs" in said
+    assert "--limit 0" in said
+    assert shown(capsys, "--limit", "0")[1:] == (["c", "b", "a"], "")
+    assert shown(capsys, "--since", "now-2h")[:2] == (0, [])
+    assert shown(capsys, "--since", "never")[0] == 2
+    assert shown(capsys, "--kind", "standby")[1] == []
