@@ -158,7 +158,8 @@ def test_half_made_data_folders_are_set_aside_and_said(folder: Path) -> None:
         unfinished.mkdir()
     said: list[str] = []
     sandbox.up(say=said.append)
-    assert (folder / "kafka" / "data.broken-1" / "bootstrap.checkpoint").exists()
+    damaged = folder / "kafka" / "data.broken-1" / "meta.properties"
+    assert damaged.read_text() == "version=1\n"
     assert (folder / "postgres" / "data.broken-1").exists()
     assert sum("data.broken-1" in line for line in said) == 2
     assert not any(unfinished.exists() for unfinished in left)

@@ -173,7 +173,7 @@ def test_the_command_draws_and_tells(
     [
         (("postgres:laps",), b"only a topic can tell its times"),
         (("laps", "--buckets", "0"), b"--buckets"),
-        (("laps", "--buckets", "99999"), b"needed: 1 to 2,000"),
+        (("laps", "--buckets", "99999"), b"needed: a whole number, 1 to 2,000"),
     ],
 )
 def test_what_the_command_refuses(
