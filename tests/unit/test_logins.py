@@ -11,10 +11,15 @@ import pytest
 
 from playhead import Replay, kafka, postgres
 from playhead.cli.app import main
+from playhead.cli.options import Run
+from playhead.cli.output import Output
+from playhead.cli.replay.run_replay import with_servers
 from playhead.config.clusters import connection_of, guards_of
 from playhead.config.context import UnknownContext, configure
+from playhead.config.context import contexts as contexts_there
 from playhead.config.guards import ReadOnly
 from playhead.config.logins import LoginElsewhere
+from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, PlayheadError, Refused, UsageError
 from playhead.host import paths
@@ -196,6 +201,60 @@ def test_a_clients_secret_goes_to_no_other_server_of_tokens():
     with pytest.raises(LoginElsewhere, match=r"client\.secret .* go to https://evil"):
         configure({}, assignments=[own], context="tokens").kafka()
     assert configure({}, context="tokens").kafka().oauth_client_secret == PASSWORD
+
+
+def test_a_contexts_file_is_not_the_one_that_a_clone_has(run, listener):
+    """Its servers would be taken for the context's own, and get the context's login."""
+    login = "".join(f"{name} = {value!r}\n" for name, value in (x.split("=") for x in LOGIN))
+    filed = f'[contexts.filed]\nkafka_config = "client.properties"\n[contexts.filed.kafka]\n{login}'
+    paths.config_file().write_text(CONTEXTS + filed)
+    Path("client.properties").write_text(f"bootstrap.servers={listener.address}\n")
+    code, out, err = run("topics", "list", "-c", "filed")
+    assert (code, out) == (2, ""), err
+    assert "the file's whole path" in err
+    assert listener.brought() == []
+
+
+def test_a_context_is_added_with_the_whole_path_of_its_file(run, tmp_path):
+    Path("client.properties").write_text("bootstrap.servers=own:1\n")
+    assert run("context", "add", "filed", "--config", "client.properties")[0] == 0
+    said = contexts_there()["filed"].settings["kafka_config"]
+    assert said == str(tmp_path / "client.properties")
+
+
+@pytest.mark.parametrize("by", ["assignment", "kafka_config"])
+@pytest.mark.parametrize(
+    ("context", "named", "stays"),
+    [
+        (None, {"bootstrap_servers": "evil:1"}, False),
+        (None, {"bootstrap_servers": "own:1"}, True),
+        (None, {}, True),
+        ("plain", {"context": "away"}, False),
+        ("plain", {"bootstrap_servers": "evil:1"}, False),
+        ("plain", {"bootstrap_servers": "plain:1"}, True),
+    ],
+)
+def test_the_login_of_a_saved_run_goes_to_the_servers_of_that_run(by, context, named, stays):
+    """As `resume ID -b other` names another."""
+    flags = {} if context else {"bootstrap_servers": "own:1"}
+    Path("login.properties").write_text("\n".join(LOGIN))
+    first = configure(
+        flags | ({} if by == "assignment" else {"kafka_config": "login.properties"}),
+        assignments=LOGIN if by == "assignment" else (),
+        context=context,
+    )
+    again = Run(Output(), {**named})
+    if stays:
+        assert with_servers(again, kept_servers(first)).configuration().kafka().password == PASSWORD
+        return
+    with pytest.raises(LoginElsewhere):
+        with_servers(again, kept_servers(first))
+
+
+def test_a_login_that_is_said_anew_goes_with_its_servers():
+    kept = kept_servers(configure({"bootstrap_servers": "own:1"}, assignments=LOGIN))
+    again = Run(Output(), {"bootstrap_servers": "new:1", "assignment": LOGIN})
+    assert with_servers(again, kept).configuration().kafka().bootstrap_servers == "new:1"
 
 
 # --- another cluster is another context

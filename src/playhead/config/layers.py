@@ -54,7 +54,7 @@ class Layer:
     def properties(self) -> dict[str, Resolved]:
         """The Kafka properties it sets: its file's, then its own, then its bootstrap servers."""
         file = self.settings.get(FILE)
-        of_file = read_properties(Path(file).expanduser()) if file is not None else {}
+        of_file = read_properties(self._whole_path(file)) if file is not None else {}
         servers = self.settings.get("bootstrap_servers")
         own = dict(self.kafka) | ({BOOTSTRAP: servers} if servers is not None else {})
         properties: dict[str, Resolved] = {}
@@ -62,6 +62,13 @@ class Layer:
             _one_value_each(told, where)
             properties |= {key: Resolved(value, where, self.place) for key, value in told.items()}
         return properties
+
+    def _whole_path(self, file: str) -> Path:
+        """A context counts in every folder, and a clone may have a file of that name, with its own servers."""
+        path = Path(file).expanduser()
+        if self.place == Precedence.CONTEXT and not path.is_absolute():
+            raise BadValue(FILE, found=file, needed="the file's whole path", where=self.origin)
+        return path
 
 
 def _one_value_each(properties: Mapping[str, str], where: str) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from playhead import secrets
 from playhead.config.context import Configuration, configure
+from playhead.config.layers import BOOTSTRAP, SPELLINGS, Precedence, Resolved
+from playhead.config.logins import keep_at_home
 
 # What a run needs to be told again, if no context says it.
 _KEPT = (
@@ -65,3 +67,27 @@ def configuration_of(servers: Mapping[str, str]) -> Configuration:
         assignments=json.loads(servers.get("assignment", "[]")),
         context=servers.get("context"),
     )
+
+
+def keep_saved_logins(
+    servers: Mapping[str, str], taken: Mapping[str, str], used: Configuration
+) -> None:
+    """Return when no login that is taken from an earlier run would go to other servers than its own.
+
+    Both come as from the command line, so the places alone do not tell them apart.
+    """
+    saved = configuration_of(servers)
+    logins = {
+        key: found
+        for key, found in saved.kafka_properties.items()
+        if found.place == Precedence.COMMAND_LINE
+        and ("assignment" if found.origin == "-X" else "kafka_config") in taken
+    }
+    home, now = _servers(saved), _servers(used)
+    if now is not None:
+        keep_at_home(logins | ({} if home is None else {BOOTSTRAP: home}), saved.homes, now.value)
+
+
+def _servers(configuration: Configuration) -> Resolved | None:
+    found = configuration.kafka_properties.items()
+    return next((each for key, each in found if SPELLINGS.get(key) == BOOTSTRAP), None)

@@ -17,6 +17,7 @@ from playhead.cli.replay.render import (
 )
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
+from playhead.config.saved_servers import keep_saved_logins
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, Refused, UsageError
 from playhead.host import private_files
@@ -32,15 +33,19 @@ from playhead.standby.runner import held_for
 
 # What was asked to stop in good order is ended after this time: before whoever manages services kills it.
 STOPS_WITHIN_S = 20.0
+_NAME_KAFKA = ("context", "bootstrap_servers", "kafka_config", "assignment")
 
 
 def with_servers(run: Run, saved: dict[str, str]) -> Run:
     """The invocation with the servers of an earlier one where it names none itself."""
+    taken = {name: value for name, value in saved.items() if not run.values.get(name)}
     values = dict(run.values)
-    for name, value in saved.items():
-        if not values.get(name):
-            values[name] = json.loads(value) if name == "assignment" else value
-    return Run(run.output, values)
+    for name, value in taken.items():
+        values[name] = json.loads(value) if name == "assignment" else value
+    with_saved = Run(run.output, values)
+    if taken.keys() & {"assignment", "kafka_config"} and any(map(run.values.get, _NAME_KAFKA)):
+        keep_saved_logins(saved, taken, with_saved.configuration())
+    return with_saved
 
 
 def show(run: Run, planned: Planned) -> None:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+from pathlib import Path
 
 from playhead.cli.options import Run, command, end, group
 from playhead.config.context import (
@@ -98,9 +99,12 @@ def add(run: Run, name: str, read_only: bool, production: bool) -> None:
     if name in contexts():
         raise Refused(f"context {name} is there already", hint="playhead context edit")
     lines = [f"\n[contexts.{name}]"]
+    said = dict(run.values)
+    if said["kafka_config"] is not None:
+        said["kafka_config"] = str(Path(said["kafka_config"]).expanduser().absolute())
     for key in ("bootstrap_servers", "kafka_config", "database"):
-        if run.values[key] is not None:
-            lines.append(f"{key} = {_quoted(run.values[key])}")
+        if said[key] is not None:
+            lines.append(f"{key} = {_quoted(said[key])}")
     lines += ["read_only = true"] * read_only + ["production = true"] * production
     assignments = [text.partition("=") for text in run.values["assignment"] or ()]
     if assignments:
