@@ -1,12 +1,12 @@
 """Values that must never be shown: found by reference, redacted by value wherever text leaves us."""
 
-import json
 import os
 import re
 import sys
+from functools import cache
 from getpass import getpass
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from playhead.errors import BadValue
 from playhead.printable import one_line
@@ -38,6 +38,10 @@ _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 # Where a library cuts an address, and shows the pieces in its own errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
 _LONGEST_CUT = 200
+_LETTERS = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
+# A string within a string is escaped again, and each time it has twice as many backslashes. They are
+# taken without a way back: otherwise a text of many is tried in every way to share them out.
+_ESCAPE = r"\\{1,8}+"
 
 _known: set[str] = set()
 _asked: dict[tuple[str, str], str] = {}
@@ -46,19 +50,64 @@ _asked: dict[tuple[str, str], str] = {}
 def remember(value: str) -> str:
     """Have this value redacted from everything that is printed from now on."""
     if len(value) >= _SHORTEST_REDACTED:
-        # A word of a command line may hold bytes that are no text.
-        quoted = quote(value, safe="", errors="surrogatepass")
-        _known.update((value, quoted, json.dumps(value)[1:-1], repr(value)[1:-1]))
+        _known.add(value)
         if len(value) <= _LONGEST_CUT:  # not the text of a key
             _known.update(part for part in _CUTS.split(value) if len(part) >= _SHORTEST_REDACTED)
     return value
 
 
 def redact(text: str) -> str:
-    """The text with every secret value that was resolved in this process replaced."""
+    """The text with every secret value that was resolved in this process replaced, however escaped."""
     for value in sorted(_known, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
+        if any(mark in text for mark in "%+\\"):
+            text = _escaped(value).sub(HIDDEN, text)
+        else:
+            text = text.replace(value, HIDDEN)
     return text
+
+
+@cache
+def _escaped(value: str) -> re.Pattern[str]:
+    """The value as URLs, forms, JSON, Python, JAAS and Java's properties write it, and as it is."""
+    parts = re.findall(r"(\\*)([^\\]|\Z)", value)
+    return re.compile("".join(_one(character, len(before)) for before, character in parts))
+
+
+def _one(character: str, backslashes: int) -> str:
+    """A character of a secret with the backslashes that stand before it."""
+    # Nobody escapes these, and a pattern that begins with them is fast.
+    if not backslashes and (not character or (character.isascii() and character.isalnum())):
+        return character
+    before, most = r"(?:\\{1,8}+)?+", 8 * backslashes + 8
+    if backslashes:
+        before = rf"(?:\\{{{backslashes},{most}}}+|{_percent(chr(92)) * backslashes})"
+    if not character:
+        return before
+    escaped = rf"\\{{{backslashes or 1},{most}}}+(?:{_by_code(character)})"
+    # The character itself comes last, or it would be found in its own escape: `%` in `%25`.
+    plain = rf"(?:{_percent(character)}|{re.escape(character)}{'|[+]' if character == ' ' else ''})"
+    return f"(?:{escaped}|{before}{plain})"
+
+
+def _percent(character: str) -> str:
+    """As URLs have it; a URL within a URL has its percent signs escaped again."""
+    return "".join(f"%(?:25){{0,2}}(?i:{byte:02x})" for byte in _utf8(character))
+
+
+def _by_code(character: str) -> str:
+    """What stands behind a backslash: a letter, the code, those of the bytes or of Java's two halves."""
+    code, units = ord(character), character.encode("utf-16-be", "surrogatepass")
+    ways = [
+        _ESCAPE.join(f"u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)),
+        _ESCAPE.join(f"x{byte:02x}" for byte in _utf8(character)),
+        f"U{code:08x}|x{code:02x}|{code:03o}",
+    ]
+    return f"(?i:{'|'.join(ways)})" + (f"|{_LETTERS[character]}" if character in _LETTERS else "")
+
+
+def _utf8(character: str) -> bytes:
+    # A word of a command line may hold bytes that are no text.
+    return character.encode("utf-8", "surrogatepass")
 
 
 def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:

@@ -1,13 +1,16 @@
 """A secret that was once resolved never leaves in a text, however it was written."""
 
 import json
-from urllib.parse import quote, urlsplit
+import re
+from time import process_time
+from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead import secrets
+from playhead.config.kafka_properties import jaas_quoted
 from playhead.errors import BadValue
 from playhead.secrets import HIDDEN, redact, remember, resolve, without_password
 
@@ -220,3 +223,77 @@ def test_a_password_is_redacted_as_json_and_python_write_it():
     remember('pa"ss\n\\')
     assert "ss" not in redact(json.dumps('pa"ss\n\\'))
     assert "ss" not in redact(repr('pa"ss\n\\'))
+
+
+def lower(quoted: str) -> str:
+    return re.sub("%..", lambda match: match[0].lower(), quoted)
+
+
+SPELLINGS = {
+    "quoted": lambda text: quote(text, safe=""),
+    "quoted in lower case": lambda text: lower(quote(text, safe="")),
+    "quoted but for slashes": quote,
+    "quoted as a form": quote_plus,
+    "quoted as a form in lower case": lambda text: lower(quote_plus(text)),
+    "quoted twice": lambda text: quote(quote(text, safe=""), safe=""),
+    "jaas": lambda text: jaas_quoted(text)[1:-1],
+    "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "ascii json": lambda text: json.dumps(text)[1:-1],
+    "ascii json in upper case": lambda text: re.sub(
+        r"(?<!\\)((?:\\\\)*)\\u(....)",
+        lambda match: f"{match[1]}\\u{match[2].upper()}",
+        json.dumps(text)[1:-1],
+    ),
+    "repr": lambda text: repr(text)[1:-1],
+    "ascii": lambda text: ascii(text)[1:-1],
+    "repr of bytes": lambda text: repr(text.encode())[2:-1],
+    "jaas in json": lambda text: json.dumps(jaas_quoted(text))[3:-3],
+    "json in json in a repr": lambda text: repr(json.dumps(json.dumps(text)))[5:-5],
+    "quoted in a repr": lambda text: repr(quote(text))[1:-1],
+}
+# Those that are seldom drawn, and that some spelling or other escapes.
+HARD = st.text(
+    st.one_of(
+        st.sampled_from(" +/\\\"'%&=\n\r\t\0\x1b\x7fé\xad€\U0001f600abcnux0"),
+        st.characters(exclude_characters="*", codec="utf-8"),
+    ),
+    min_size=4,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@given(password=HARD)
+def test_a_password_is_redacted_however_it_is_spelled(spelling, password):
+    secrets._known.clear()
+    remember(password)
+    written = SPELLINGS[spelling](password)
+    assert set(redact(f"<{written}>").strip("<>")) <= {"*"}, written
+
+
+@pytest.mark.parametrize(
+    ("password", "text", "shown"),
+    [
+        ("a/b c", "postgresql://me:a%2fb%20c@h", f"postgresql://me:{HIDDEN}@h"),
+        ("a/b c", "password=a%2fb+c&x", f"password={HIDDEN}&x"),
+        ('pä"ss', r'password="p\u00e4\"ss"', f'password="{HIDDEN}"'),
+        ("pä'ss", r"'p\xe4\'ss'", f"'{HIDDEN}'"),
+        ("half/way there", "half/way%20there", HIDDEN),
+        ("open sesame", "open+sesame", HIDDEN),
+        ("no/ne", r"100% of C:\none and C:\nine", r"100% of C:\none and C:\nine"),
+    ],
+)
+def test_a_text_shows_all_but_the_password(password, text, shown):
+    remember("open")
+    remember(password)
+    assert redact(text) == shown
+
+
+def test_a_text_of_many_escapes_takes_no_time():
+    remember("\\" * 40 + "\"'" * 20 + "x")
+    remember(" " * 30 + "x" + " " * 30)
+    hostile = "\\" * 2_000 + "%25" * 500 + "+" * 2_000 + "\\\"\\'" * 500
+    began = process_time()
+    is_same = redact(hostile) == hostile
+    assert is_same
+    assert process_time() - began < 5

@@ -162,9 +162,6 @@ class KafkaConnection:
         for extension in filter(None, (self.oauth_extensions or "").split(",")):
             name, _, value = extension.partition("=")
             options[_JAAS_EXTENSION + name] = value
-        for secret in filter(None, (self.password, self.oauth_client_secret)):
-            # As it stands between the quotes, which is not how redaction knows it.
-            remember(known.jaas_quoted(secret)[1:-1])
         jaas = known.format_jaas(_LOGIN_MODULES[self.mechanism], options)
         handler = {"sasl.login.callback.handler.class": known.OAUTH_HANDLER}
         return {"sasl.jaas.config": jaas} | (handler if self.mechanism == "OAUTHBEARER" else {})
