@@ -164,6 +164,6 @@ def _installed_paths() -> list[str]:
         str(path)
         for path in absolute
         if here == Path("/")
-        or not path.is_relative_to(here)
+        or not any(each.is_relative_to(here) for each in (path, path.resolve()))
         or any(map(path.is_relative_to, trusted))
     ]

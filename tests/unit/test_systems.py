@@ -89,7 +89,9 @@ def test_a_package_from_outside_adds_a_source_and_a_target(tmp_path: Path) -> No
 def test_the_working_folder_has_installed_nothing(tmp_path: Path) -> None:
     install(tmp_path)
     install(tmp_path / "inside")
-    for path in ((), (tmp_path,), (tmp_path / "inside",), (Path(),)):
+    link = tmp_path.with_name(f"{tmp_path.name}-link")
+    link.symlink_to(tmp_path)
+    for path in ((), (tmp_path,), (tmp_path / "inside",), (Path(),), (link,), (link / "inside",)):
         done = python(PARSE, tmp_path, *path)
         assert "there is no system 'lists' here" in done.stderr, path
     (tmp_path / "beside").mkdir()
