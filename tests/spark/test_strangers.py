@@ -151,10 +151,10 @@ def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[in
 
 
 ROUNDS = """
-from playhead.spark import habits, session
+from playhead.spark import process_habits, session
 spark = session.session("rounds", master="local[1]", memory="600m")
 stream = spark.readStream.format("rate").load().writeStream
-habits.for_each_round(stream, lambda frame, number: None)
+process_habits.for_each_round(stream, lambda frame, number: None)
 print(spark.sparkContext._gateway._callback_server.get_listening_port(), flush=True)
 input()
 """
