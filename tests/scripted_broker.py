@@ -65,8 +65,8 @@ class ScriptedBroker:
 class Client:
     """A connection that sends frames and reads frames."""
 
-    def __init__(self, port: int) -> None:
-        self.link = socket.create_connection(("127.0.0.1", port), 20)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.link = socket.create_connection((host, port), 20)
 
     def ask(self, frame: bytes) -> bytes:
         """The next frame, or nothing when the connection is closed instead."""

@@ -16,6 +16,8 @@ from playhead.ingest.udp_socket import Listener
 from tests.scripted_broker import Client, ScriptedBroker
 
 OTHERS = Networks.parse(["192.0.2.0/24"])
+# One that no machine has: it stands in the documentation of protocols.
+ANOTHER = Networks.parse(["203.0.113.9"])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,76 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         need_allowed(OTHERS, anywhere=False)
     need_allowed(OTHERS, anywhere=True)
     need_allowed(Networks(), anywhere=False)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["0.0.0.0/0"],
+        ["::/0"],
+        ["10.0.0.0/8", "::/0"],
+        ["0.0.0.0/1", "128.0.0.0/1"],
+        ["::/1", "8000::/2", "c000::/2", "10.0.0.0/8"],
+    ],
+)
+def test_everybody_is_not_a_list_of_who_may_come(texts):
+    with pytest.raises(UsageError, match="lets everybody in"):
+        need_allowed(Networks.parse(texts), anywhere=True)
+
+
+def test_half_of_all_addresses_of_each_kind_are_a_list():
+    need_allowed(Networks.parse(["0.0.0.0/1", "::/1"]), anywhere=True)
+
+
+@pytest.fixture
+def own_address() -> str:
+    """What another machine knows this one by; who comes from there to there is not on loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("SECURITY TEST NOT RUN: it needs an address that is not loopback")
+        return str(probe.getsockname()[0])
+
+
+def test_a_datagram_from_an_address_that_was_not_named_is_left_out(own_address):
+    only = Networks.parse([own_address])
+    with (
+        Listener(Address.parse("udp://0.0.0.0:0"), buffer_bytes=1 << 20, only=ANOTHER) as deaf,
+        Listener(Address.parse("udp://0.0.0.0:0"), buffer_bytes=1 << 20, only=only) as hears,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        for listener in (deaf, hears):
+            sender.sendto(b"x", (own_address, listener.address.port))
+        assert deaf.receive(3, 1_000) == ([], [])
+        assert deaf.strangers == 1
+        assert hears.receive(3, 5_000) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_connection_from_an_address_that_was_not_named_is_closed(tmp_path, own_address, is_named):
+    broker = ScriptedBroker(lambda *_: struct.pack(">iih", 6, 7, 0))
+    proxy = Proxy(
+        Setting(
+            HostPort("0.0.0.0", 0),  # noqa: S104
+            HostPort("127.0.0.1", broker.port),
+            RecorderConfig(str(tmp_path)),
+            advertise=own_address,
+            networks=Networks.parse([own_address]) if is_named else ANOTHER,
+        )
+    )
+    proxy.start()
+    client = Client(proxy.doors.port, own_address)
+    try:
+        answer = client.ask(struct.pack(">ihhihh", 12, 12, 0, 7, -1, 0))
+        assert bool(answer) == is_named
+        assert bool(broker.heard) == is_named
+        refused = f"{own_address} is not allowed to come here"
+        assert (refused in proxy.counts().troubles) != is_named
+    finally:
+        client.close()
+        proxy.stop()
+        broker.close()
 
 
 class _Nobody(Networks):

@@ -32,6 +32,17 @@ class Networks:
         """Whether something from this address is taken."""
         return _admitted(self.allowed, host)
 
+    @property
+    def is_everybody(self) -> bool:
+        """Whether all addresses of a kind were named, in one network or in several."""
+        older = (each for each in self.allowed if isinstance(each, ipaddress.IPv4Network))
+        newer = (each for each in self.allowed if isinstance(each, ipaddress.IPv6Network))
+        merged: tuple[Network, ...] = (
+            *ipaddress.collapse_addresses(older),
+            *ipaddress.collapse_addresses(newer),
+        )
+        return any(network.prefixlen == 0 for network in merged)
+
     def __str__(self) -> str:
         return ", ".join(map(str, self.allowed)) or "this machine alone"
 
@@ -57,4 +68,9 @@ def need_allowed(networks: Networks, *, anywhere: bool) -> None:
         raise UsageError(
             f"--allow {networks.allowed[0]} names who may come from elsewhere, and nobody can",
             hint="--listen-anywhere with an address that others can reach, or leave it out",
+        )
+    if networks.is_everybody:
+        raise UsageError(
+            f"--allow {networks} lets everybody in who reaches the port",
+            hint="name the networks that the clients are in, as in --allow 10.1.0.0/16; repeatable",
         )
