@@ -53,6 +53,21 @@ def test_all_records_as_lines_that_produce_takes(run):
     assert len(rows) == 10
 
 
+@pytest.mark.parametrize("words", [("--path", "command"), ("--all-records",)])
+@pytest.mark.parametrize("flags", [(), ("-q",), ("-o", "jsonl")])
+def test_a_document_that_could_not_be_read_is_no_success(run, tmp_path, words, flags):
+    lines = SNAPSHOT.read_text().splitlines()
+    deep = '{"a":' * 2_000 + "1" + "}" * 2_000
+    file = tmp_path / "raw.jsonl"
+    file.write_text("\n".join([*lines, deep, lines[2][:500]]))
+    code, out, err = run(str(file), *words, *flags)
+    whole = run(str(SNAPSHOT), *words, *flags)
+    assert (code, whole[0]) == (1, 0)
+    assert out == whole[1]
+    assert err.count("2 of the documents in") == 1
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

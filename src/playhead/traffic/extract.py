@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from playhead.errors import PlayheadError
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats.extract_csv import UUID_COLUMN
 from playhead.traffic.formats.rrpair import pairs
@@ -14,6 +15,17 @@ from playhead.traffic.record_sets import lots_of
 from playhead.traffic.snapshot import Snapshot
 
 _MOST_NAMED = 5
+
+
+class NotAllExtracted(PlayheadError):
+    """Lines or documents of the snapshot could not be read; the rest was extracted."""
+
+    def __init__(self, snapshot: str, *, unread: int) -> None:
+        self.snapshot, self.unread = snapshot, unread
+        super().__init__(
+            f"{unread:,} of the documents in {snapshot} could not be read; the rest was extracted",
+            hint="a snapshot that is still recorded ends inside a line; extract it again afterwards",
+        )
 
 
 @dataclass(slots=True)

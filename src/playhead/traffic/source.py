@@ -99,6 +99,10 @@ class TrafficSource:
             )
         return SourceFacts(index.catalog.identity, topics, tuple(notes))
 
+    def unread(self) -> int:
+        """How many lines or documents of the capture could not be read."""
+        return self._index().catalog.counts.get("unread", 0)
+
     def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         index = self._index()
         with self._opened(index) as reader:

@@ -71,6 +71,14 @@ def _values(run: Run, name: str, paths: list[str], filter_: str | None) -> None:
         _emit(run, asked, asked.run(snapshot))
     for line in asked.told():
         run.output.say(line)
+    _need_all(name, asked.unread)
+
+
+def _need_all(name: str, unread: int) -> None:
+    from playhead.traffic.extract import NotAllExtracted
+
+    if unread:
+        raise NotAllExtracted(name, unread=unread)
 
 
 def _emit(run: Run, asked: "Extract", found: Iterable[list[str]]) -> None:
@@ -102,6 +110,7 @@ def _records(run: Run, name: str, filter_: str | None) -> None:
     run.output.say(f"{rows:,} records")
     for note in notes:
         run.output.say(f"{note.weight}: {note.text}")
+    _need_all(name, source.unread())
 
 
 def _written(run: Run, source: "TrafficSource") -> Iterator[tuple[str, int]]:
