@@ -442,6 +442,22 @@ def test_drop_leaves_pairs_out_when_nobody_writes_and_traffic_goes_on(bench):
     assert counts.waiting == 0
 
 
+def test_drop_counts_requests_without_a_copy_that_are_never_answered(bench):
+    broker = bench.broker(lambda *_: None)
+    proxy = bench.proxy(broker, on_slow="drop", memory_bytes=1 << 20)
+    client = bench.client(proxy.doors.port)
+    frame = produce_frame(-1, set_of(os.urandom(60_000)))
+    for _ in range(40):
+        client.link.sendall(frame)
+    until(lambda: len(broker.heard) == 40)
+    client.close()
+    counts, found = bench.ended(proxy)
+    assert counts.pairs == 40
+    assert counts.dropped > 10
+    assert counts.written == len(found) == 40 - counts.dropped
+    assert f"{counts.dropped:,} dropped" in counts.shown()
+
+
 def test_block_holds_requests_back_until_somebody_writes_again(bench):
     broker = bench.broker(made_up_answers)
     proxy = bench.proxy(broker, on_slow="block", memory_bytes=1 << 20)
