@@ -1,5 +1,6 @@
 """`playhead runs`: the replays of this machine."""
 
+import sys
 from typing import Any
 
 from playhead.cli.options import Run, command
@@ -46,7 +47,8 @@ def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: s
 def _list(run: Run, journal: History, limit: int, since: str | None, kind: str | None) -> None:
     since_ms = None if since is None else instant_ms("--since", since, run.configuration())
     # One more than is shown tells whether there are more.
-    found = journal.listed(most=limit + 1 if limit else -1, since_ms=since_ms, kind=kind)
+    most = min(limit + 1, sys.maxsize) if limit else -1  # SQLite's integers end there
+    found = journal.listed(most=most, since_ms=since_ms, kind=kind)
     if not found and since is None and kind is None:
         run.output.say("no replay has run here yet; begin with: playhead replay --help")
     if limit and len(found) > limit:
