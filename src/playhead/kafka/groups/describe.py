@@ -80,7 +80,7 @@ def listed(admin: Admin) -> list[Listed]:
         asked = client.list_consumer_groups(request_timeout=admin.timeout_s)
         found = asked.result(admin.timeout_s)
         for error in found.errors or ():
-            raise error
+            raise KafkaException(error)
     rows = (Listed(g.group_id, _word(g.type), _word(g.state)) for g in found.valid)
     return sorted(rows, key=lambda each: each.group)
 
