@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import IO
 
 _STATUS_EVERY_S = 60.0
+# A signal that comes just before a wait begins is handled only when the wait ends.
+_WAIT_S = 1.0
 _LAST_BYTES = 4_000
 
 
@@ -134,8 +136,11 @@ def main(words: list[str]) -> int:
         signal.signal(number, interrupt)
     with ThreadPoolExecutor(len(lanes)) as pool:
         running = [pool.submit(lane.run) for lane in lanes]
-        while wait(running, _STATUS_EVERY_S).not_done:
-            board.status(lanes, time.monotonic() - begun)
+        next_status = begun + _STATUS_EVERY_S
+        while wait(running, _WAIT_S).not_done:
+            if (now := time.monotonic()) >= next_status:
+                board.status(lanes, now - begun)
+                next_status = now + _STATUS_EVERY_S
     for future in running:
         future.result()  # an error of this tool is no success
     code = board.summary()

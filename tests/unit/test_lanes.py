@@ -44,7 +44,12 @@ def started(project: Path, *lanes: str) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    output = process.communicate(timeout=60)[0]
+    with process:
+        try:
+            output = process.communicate(timeout=60)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
     return process.returncode, output
 
 
