@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from playhead.account import Account, RecordRefused
+from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.config.context import configure
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.errors import Refused, Unavailable
+from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
@@ -22,7 +22,7 @@ from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
 from playhead.sqlite.target import SqliteTarget
-from playhead.target import Inspection, InspectRequest
+from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.terms import OtherTerms
 from playhead.testing import exercise_target, sample_records
 from playhead.testing.target_case import terms
@@ -105,7 +105,12 @@ TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'kept'"
 # --- what it does with values
 
 
-def written(target: SqliteTarget, *values: bytes | None, replay_id: str = "r") -> dict[str, Any]:
+def written(
+    target: SqliteTarget,
+    *values: bytes | None,
+    replay_id: str = "r",
+    rule: ErrorRule | None = None,
+) -> dict[str, Any]:
     """One slice of the next offsets, with these values."""
     base = 10 * len(target.entries(replay_id))
     create = TimestampType.CREATE_TIME
@@ -113,7 +118,7 @@ def written(target: SqliteTarget, *values: bytes | None, replay_id: str = "r") -
     samples = [Records.of(records)]
     seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, samples)
     target.prepare(replay_id, target.inspect(seen), terms("t"))
-    account = Account(Slice("t", 0, base, base + 10))
+    account = Account(Slice("t", 0, base, base + 10), rule)
     account.read = len(records)
     with target.open(replay_id) as writer:
         writer.commit(account, samples)
@@ -148,6 +153,20 @@ def test_a_number_that_no_double_has_keeps_its_digits(tmp_path: Path) -> None:
     written(target, b'{"a": 0.1, "b": 1.50, "c": 0.12345678901234567891, "d": 1e999}')
     found = rows(tmp_path / "a.db", "SELECT a, b, c, d FROM t")
     assert found == [(0.1, 1.5, "0.12345678901234567891", "1e999")]
+
+
+def test_what_is_nested_stays_the_text_that_it_is(tmp_path: Path) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    texts = [
+        '{"a": 1, "a": [2]}',
+        '[0.12345678901234567891, {"]": "\\"}"}]',
+        '{"b": {"c": [[]]}, "a": "x"}',
+    ]
+    value = f'{{"a": {texts[0]}, "b\\n": {texts[1]}, "s": "{{", "d": [1], "d": {texts[2]}}}'
+    written(target, value.encode())
+    assert rows(tmp_path / "a.db", 'SELECT a, "b\n", s, d FROM t') == [
+        (texts[0], texts[1], "{", texts[2])
+    ]
 
 
 def test_types_of_the_table_do_not_count_as_differences(tmp_path: Path) -> None:
@@ -189,6 +208,40 @@ def test_a_row_more_than_was_written_is_a_difference(tmp_path: Path) -> None:
 
 
 # --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("key", "trigger"),
+    [
+        ("k PRIMARY KEY ON CONFLICT ROLLBACK", "SELECT 1"),
+        ("k", "SELECT RAISE(ROLLBACK, 'no') FROM t WHERE k = new.k"),
+    ],
+)
+def test_a_table_that_ends_the_transaction_gets_no_part_of_a_slice(
+    tmp_path: Path, key: str, trigger: str
+) -> None:
+    rows(tmp_path / "a.db", f"CREATE TABLE t ({key}, _partition, _offset)")
+    rows(tmp_path / "a.db", f"CREATE TRIGGER x BEFORE INSERT ON t BEGIN {trigger}; END")
+    target = SqliteTarget(str(tmp_path / "a.db"), "t")
+    values = [b'{"k": 1}', b'{"k": 2}', b'{"k": 1}', b'{"k": 3}']
+    with pytest.raises(PlayheadError, match="table t ended the transaction of a slice"):
+        written(target, *values, rule=ErrorRule("skip"))
+    assert rows(tmp_path / "a.db", "SELECT count(*) FROM t") == [(0,)]
+    assert target.entries("r") == []
+
+
+@pytest.mark.parametrize("rule", [None, "ignore", "update"])
+def test_a_slice_that_comes_before_the_one_it_follows_is_refused(
+    tmp_path: Path, rule: str | None
+) -> None:
+    rules = TableRules(on_conflict=rule, key=("id",) if rule else (), create=True)
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", rules)
+    written(target, b'{"id": 1}')
+    account = Account(Slice("t", 0, 20, 30))
+    account.follows = 20
+    with target.open("r") as writer, pytest.raises(OutOfOrder):
+        writer.commit(account, [])
+    assert target.is_ordered
 
 
 def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
@@ -238,12 +291,14 @@ def test_the_folder_of_the_file_keeps_its_permissions(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
 
 
-def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["t", "T"])
+def test_a_table_made_in_the_place_of_another_is_known(tmp_path: Path, name: str) -> None:
     file = tmp_path / "a.db"
-    target = SqliteTarget(str(file), "t", TableRules(create=True))
+    rows(file, f"CREATE TABLE {name} (a, _partition, _offset)")
+    target = SqliteTarget(str(file), "t")
     written(target, b'{"a": 1}')
     rows(file, "DROP TABLE t")
-    rows(file, "CREATE TABLE t (a, _partition, _offset)")
+    rows(file, f"CREATE TABLE {name} (a, _partition, _offset)")
     with pytest.raises(OtherTerms, match="it was dropped and made again"):
         written(target, b'{"a": 2}')
     with (

@@ -8,7 +8,7 @@ from playhead.account import Account
 from playhead.ledger import UNREADABLE, Entry, entry_at
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
-from playhead.task.commit_order import refuse_wrong_order_among
+from playhead.task.commit_order import refuse_wrong_order
 from playhead.terms import Terms, UnknownTerms
 
 _MAKE = """
@@ -53,12 +53,18 @@ class Ledger:
         statement = "INSERT OR REPLACE INTO playhead_replays VALUES (?, ?)"
         self.connection.execute(statement, (self.replay_id, terms.as_json()))
 
-    def refuse(self, account: Account, *, is_ordered: bool) -> None:
-        """Refuse a slice that is committed, or comes out of order where that matters."""
-        if is_ordered:
-            refuse_wrong_order_among(self.replay_id, account, self.entries())
-        for committed in self.overlapping(account.slice).get(self.replay_id, ()):
-            raise AlreadyCommitted(self.replay_id, found=account.slice, committed=committed)
+    def refuse(self, account: Account) -> None:
+        """Refuse a slice that is committed, or comes before the one that it follows."""
+        slice_ = account.slice
+        asked = (
+            "SELECT entry FROM playhead_entries WHERE replay = ? AND topic = ? AND partition = ?"
+        )
+        values = self.replay_id, slice_.topic, slice_.partition
+        last = self._found(f"{asked} ORDER BY to_offset DESC LIMIT 1", *values)
+        committed_last = entry_at("playhead_entries", last[0][0]).slice if last else None
+        refuse_wrong_order(self.replay_id, slice_, follows=account.follows, last=committed_last)
+        for committed in self.overlapping(slice_).get(self.replay_id, ()):
+            raise AlreadyCommitted(self.replay_id, found=slice_, committed=committed)
 
     def add(self, entry: Entry) -> None:
         place = entry.slice.topic, entry.slice.partition, entry.slice.from_offset

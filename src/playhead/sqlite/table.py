@@ -1,6 +1,7 @@
 """One table: the rows that records become, and the statements that make, fill and compare it."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEnco
 """What SQLite raises over one row; the transaction goes on."""
 PLACE = ("_topic", "_partition", "_offset")
 _MARK = "playhead_mark_"
+_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 _METADATA = (*PLACE, "_timestamp", "_key", "_headers")
 
 
@@ -68,6 +70,7 @@ class Table:
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
+            connection.execute(f"EXPLAIN {self.marking()}")
         except sqlite3.OperationalError as exc:
             hint = "a rule for conflicts needs a --key that is a primary key or a unique index"
             raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
@@ -108,7 +111,8 @@ def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> 
     found = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
     columns = tuple(row[1] for row in found if not row[6])
     primary = tuple(row[1] for row in found if row[5])
-    asked = "SELECT name FROM sqlite_master WHERE tbl_name = ? AND name GLOB ?"
+    # SQLite finds a table under its name in any case, and keeps the case of its CREATE.
+    asked = "SELECT name FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND name GLOB ?"
     marks = connection.execute(asked, (name, f"{_MARK}*")).fetchall()
     mark = marks[0][0] if marks else ""
     return Table(name, columns, rules.key or primary, mark, rules) if found else None
@@ -131,12 +135,34 @@ def creating(document: dict[str, Any]) -> str:
 
 
 def fields_of(value: bytes | None) -> Row:
-    """The fields of a JSON value; what is nested stays JSON."""
-    read = {"parse_float": _number, "parse_constant": int}
-    fields = {} if value is None else json.loads(value.decode(), **read)  # type: ignore[arg-type]
+    """The fields of a JSON value; what is nested stays the text that it is."""
+    if value is None:
+        return {}
+    text, read = value.decode(), {"parse_float": _number, "parse_constant": int}
+    fields = json.loads(text, **read)  # type: ignore[arg-type]
     if not isinstance(fields, dict):
         raise ValueError("the value is no JSON object")  # noqa: TRY004 - a record is refused for it
-    return {name: json.dumps(v) if isinstance(v, dict | list) else v for name, v in fields.items()}
+    if not any(isinstance(field, dict | list) for field in fields.values()):
+        return fields
+    nested = _nested(text)
+    return {n: nested[n] if isinstance(v, dict | list) else v for n, v in fields.items()}
+
+
+def _nested(text: str) -> dict[str, str]:
+    """The text of each field that is an object or a list, in an object that is valid JSON."""
+    nested, depth, begin, name = {}, 0, 0, ""
+    for token in _TOKENS.finditer(text):
+        sign = token[0][0]
+        if sign == '"' and depth == 1:
+            name = token[0]
+        elif sign in "{[":
+            begin = token.start() if depth == 1 else begin
+            depth += 1
+        elif sign in "}]":
+            depth -= 1
+            if depth == 1:
+                nested[json.loads(name)] = text[begin : token.end()]
+    return nested
 
 
 def _number(text: str) -> float | str:

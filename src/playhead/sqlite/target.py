@@ -51,7 +51,8 @@ class SqliteTarget(Target):
 
     @property
     def is_ordered(self) -> bool:
-        return self.rules.on_conflict == "update"
+        # Also without a rule: a unique index and `--on-error skip` keep the first of two rows.
+        return True
 
     def identity(self) -> str:
         return f"sqlite:{database_file(self.file)}"

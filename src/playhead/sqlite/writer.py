@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from playhead.account import Account, ErrorRule
+from playhead.errors import PlayheadError
 from playhead.host.faults import abort_point
 from playhead.ledger import NOT_KEPT, Entry
 from playhead.record import Record
@@ -34,8 +35,7 @@ class SqliteWriter(Writer):
             terms, (_, now) = self._ledger.terms(), self._look_up(topic)
             if told := differing_place(terms.places.get(topic) if terms else None, now):
                 raise OtherTerms(self._ledger.replay_id, differences=[told])
-            is_ordered = table.rules.on_conflict == "update"
-            self._ledger.refuse(account, is_ordered=is_ordered)
+            self._ledger.refuse(account)
             details = self._insert(table, account, rows)
             abort_point("sqlite.rows_written")
             self._ledger.add(account.close(details))
@@ -50,17 +50,24 @@ class SqliteWriter(Writer):
     def _insert(
         self, table: Table, account: Account, rows: Sequence[tuple[Record, Row]]
     ) -> dict[str, int]:
-        run, refused, dropped = self._ledger.connection.execute, 0, 0
+        connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
         for record, row in rows:
             try:
                 # A trigger may drop a row; `ignore` leaves out those whose key is there.
-                if row and not run(table.insert([*row]), [*row.values()]).rowcount:
-                    dropped += table.rules.on_conflict != "ignore"
+                if row and not connection.execute(table.insert([*row]), [*row.values()]).rowcount:
+                    is_left_alone = table.rules.on_conflict == "ignore"
+                    left_alone, dropped = left_alone + is_left_alone, dropped + (not is_left_alone)
             except REFUSED as exc:
+                # ON CONFLICT ROLLBACK and RAISE(ROLLBACK) also undo the rows before this one.
+                if not connection.in_transaction:
+                    hint = "let the table or its trigger ABORT instead; then `--on-error` decides"
+                    text = f"table {table.name} ended the transaction of a slice: {exc}"
+                    raise PlayheadError(text, hint=hint) from exc
                 refused += 1
                 account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
         skipped = sum(not row for _, row in rows)
         counts = {NOT_KEPT: skipped + dropped, "refused": refused + dropped}
+        counts["left_alone"] = left_alone
         return {name: count for name, count in counts.items() if count}
 
 
