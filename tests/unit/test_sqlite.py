@@ -260,7 +260,7 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
         with pytest.raises(Refused, match=f"records cannot be written to {table}"):
             SqliteTarget(str(file), table, rules).inspect(seen)
     for table in ("sqlite_master", "playhead_entries"):
-        with pytest.raises(Refused, match="would be SQLite's own, or the ledger's"):
+        with pytest.raises(Refused, match="is reserved for SQLite or the ledger"):
             SqliteTarget(str(file), table).inspect(seen)
     with pytest.raises(Refused, match="there is no table none"):
         SqliteTarget(str(file), "none").inspect(seen)

@@ -1,1 +1,1 @@
-"""The story on real servers: a database loses power, the gap is found and filled."""
+"""The demo on real servers: a database loses power, and the gap is found and filled."""

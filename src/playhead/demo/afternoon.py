@@ -1,4 +1,4 @@
-"""One afternoon: cars send, a pipeline writes, the database loses power, and what was lost comes back."""
+"""The acts of the demo: cars send, a pipeline writes, the database loses power, a replay fills the gap."""
 
 import json
 import os
@@ -28,7 +28,7 @@ CREATE TABLE {table} (
 )"""
 _COUNT = "SELECT count(*) AS rows, count(DISTINCT (car, seq)) AS different FROM {table}"
 _EACH = "SELECT car, count(*), count(DISTINCT seq), min(seq), max(seq) FROM {table} GROUP BY car"
-# The pipeline is never further behind than that here; what is missing longer is lost.
+# The pipeline is never further behind than this here; records that are missing for longer are lost.
 _SETTLED = ("--settle", "3s")
 _LOOK_EVERY_S = 0.25
 _CAUGHT_UP_WITHIN_S = 90.0
@@ -36,7 +36,7 @@ _CAUGHT_UP_WITHIN_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How long what lasts, and how many drive."""
+    """How long each act lasts, how many cars drive, and how much they send."""
 
     cars: int
     rate_per_second: float
@@ -44,13 +44,13 @@ class Script:
     outage_s: float
     after_s: float
     read_s: float = 0.0
-    """For a person, who wants to read the plan before it is done."""
+    """Pause after the plan, so that a person can read it."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was counted at the end, and where the story is written down."""
+    """The counts at the end, and the folder of the demo's files."""
 
     sent: int
     delivered: int
@@ -73,12 +73,12 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Every datagram that a car sent is one row, and no row is anything else."""
+        """Return whether every datagram is exactly one row, and every row a datagram."""
         counts = {self.sent, self.delivered, self.rows, self.different}
         return len(counts) == 1 and not self.wrong_cars and self.gaps_left == 0
 
     def row(self) -> dict[str, Any]:
-        """What matters of it, in one line."""
+        """Return the most important counts as one row."""
         names = ("sent", "lost_in_the_outage", "replayed", "rows", "missing", "duplicates")
         return {name: getattr(self, name) for name in names}
 
@@ -88,7 +88,7 @@ class Outcome:
 
 
 class Demo:
-    """The story, act by act; each act needs what the one before has brought about, or it breaks."""
+    """Plays the demo act by act; each act needs the result of the one before, or the demo fails."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Demo:
         self._company = Processes(self._environment(), tell)
 
     def _environment(self) -> Mapping[str, str]:
-        """As a person has it who works with these servers; the runs are the story's own."""
+        """Return the environment of a user of these servers, with a state folder of the demo's own."""
         kept = {name: value for name, value in os.environ.items() if name != "PLAYHEAD_CONTEXT"}
         return kept | self._endpoints.environment() | {"XDG_STATE_HOME": str(self._state)}
 
@@ -116,29 +116,31 @@ class Demo:
         return self._sandbox.directory / "state"
 
     def play(self) -> Outcome:
-        """All of it."""
+        """Play all acts."""
         try:
-            listening, pipeline = self._open()
-            with self._race(listening) as cars:
-                programs = (listening, pipeline)
+            ingest, pipeline = self._open()
+            with self._race(ingest) as cars:
+                programs = (ingest, pipeline)
                 self._drive(cars, programs)
                 self._lose_power(cars, programs)
                 self._drive_on(cars, programs)
                 self._find_the_gap()
-                told = self._fill_the_gap()
+                replay_counts = self._fill_the_gap()
                 self._act(7, "the proof")
                 sent = sum(cars.stop().values())
-            return self._prove(sent, listening, pipeline, told)
+            return self._prove(sent, ingest, pipeline, replay_counts)
         finally:
             self._company.end()
 
     # --- acts
 
     def _open(self) -> tuple[Program, Program]:
-        self._act(1, "a topic, a table, and the two programs between the cars and the table")
+        self._act(
+            1, "create a topic and a table; start the two programs between the cars and the table"
+        )
         self._sql(_TABLE)
         self._tell(f"topic {self._topic}, table {self._table}")
-        listening = self._company.start(
+        ingest = self._company.start(
             "ingest",
             *("ingest", "udp://127.0.0.1:0", f"kafka:{self._topic}"),
             *("--key", "car", "--timestamp", "ts", "-o", "json", "--stats-every", "10s"),
@@ -149,12 +151,12 @@ class Demo:
             *("--key", "car,seq", "--on-conflict", "newer", "--from", "earliest"),
             *("--drop-when-down", "--yes", "-o", "json"),
         )
-        listening.wait_for("receiving")
+        ingest.wait_for("receiving")
         pipeline.wait_for("reading")
-        return listening, pipeline
+        return ingest, pipeline
 
-    def _race(self, listening: Program) -> Cars:
-        port = int(listening.wait_for("listening at").split(",")[0].rsplit(":", 1)[1])
+    def _race(self, ingest: Program) -> Cars:
+        port = int(ingest.wait_for("listening at").split(",")[0].rsplit(":", 1)[1])
         script = self._script
         self._tell(
             f"{script.cars} cars send telemetry to UDP port {port}, "
@@ -165,7 +167,7 @@ class Demo:
         )
 
     def _drive(self, cars: Cars, programs: Sequence[Program]) -> None:
-        self._act(2, "the cars are on track, and what they send comes into the table")
+        self._act(2, "the cars are on track, and their datagrams reach the table")
         deadline = time.monotonic() + _CAUGHT_UP_WITHIN_S
         while not self._rows():
             need_running(programs)
@@ -177,15 +179,15 @@ class Demo:
     def _lose_power(self, cars: Cars, programs: Sequence[Program]) -> None:
         self._act(3, "somebody trips over the power cable: the database is gone, the cars drive on")
         postmaster = self._sandbox.database.server.pid()
-        self._need(postmaster is not None, "PostgreSQL", found="nothing", needed="it running")
-        # What `pg_ctl stop -m immediate` sends: no farewell, nothing flushed.
+        self._need(postmaster is not None, "PostgreSQL", found="nothing", needed="a running server")
+        # The signal of `pg_ctl stop -m immediate`: the server ends without writing anything out.
         os.kill(postmaster or 0, signal.SIGQUIT)
         sent, kept = cars.total, self._kept()
         self._pause("plug it in again", self._script.outage_s)
         need_running(programs)
         self._tell(
-            f"{cars.total - sent:,} datagrams were sent meanwhile, and {self._kept() - kept:,} records "
-            "came into the topic; the service reads them and has nowhere to write them"
+            f"{cars.total - sent:,} more datagrams sent, and {self._kept() - kept:,} records "
+            "written to the topic; the pipeline reads them but cannot write them"
         )
 
     def _drive_on(self, cars: Cars, programs: Sequence[Program]) -> None:
@@ -206,13 +208,13 @@ class Demo:
         self._tell(f"{cars.total:,} datagrams sent, only {self._rows():,} rows in the table")
 
     def _find_the_gap(self) -> None:
-        self._act(5, "what never arrived? and what would be done about it?")
+        self._act(5, "which records never arrived? what would a replay do?")
         self._company.run(*self._gaps("before.svg"), *_SETTLED, needed=(4,))
         self._company.run(*self._gaps(), *_SETTLED, "--replay", "--dry-run", needed=(4,))
-        self._pause("replay exactly that", self._script.read_s)
+        self._pause("replay exactly these records", self._script.read_s)
 
     def _fill_the_gap(self) -> tuple[int, int, int]:
-        self._act(6, "a replay of just that, while the cars drive on and the pipeline writes")
+        self._act(6, "replay only these records, while the cars drive on and the pipeline writes")
         before = self._rows()
         words = [*self._gaps(), *_SETTLED, "--replay", "--yes", "-o", "json"]
         done = self._company.run(*words, shows=False)
@@ -222,40 +224,56 @@ class Demo:
         replayed = int(document["replay"]["totals"]["written"])
         meanwhile = self._rows() - before - replayed
         self._tell(
-            f"{replayed:,} records came back; the pipeline wrote {meanwhile:,} others meanwhile"
+            f"{replayed:,} records replayed; the pipeline wrote {meanwhile:,} other records meanwhile"
         )
-        self._need(meanwhile > 0, "the pipeline", found="no new row", needed="live data all along")
+        self._need(
+            meanwhile > 0,
+            "the pipeline",
+            found="no new row",
+            needed="new rows of the pipeline during the replay",
+        )
         return lost, replayed, meanwhile
 
     def _prove(
-        self, sent: int, listening: Program, pipeline: Program, told: tuple[int, int, int]
+        self, sent: int, ingest: Program, pipeline: Program, replay_counts: tuple[int, int, int]
     ) -> Outcome:
-        taken = listening.stop()
-        self._need(taken.code == 0, "ingest", found=f"exit code {taken.code}", needed="0")
-        delivered = int(json.loads(taken.out)["delivered"])
+        ingest_result = ingest.stop()
+        self._need(
+            ingest_result.code == 0, "ingest", found=f"exit code {ingest_result.code}", needed="0"
+        )
+        delivered = int(json.loads(ingest_result.out)["delivered"])
         self._wait_for_rows(delivered, pipeline)
-        ended = pipeline.stop()
-        self._need(ended.code == 0, "live", found=f"exit code {ended.code}", needed="0")
+        pipeline_result = pipeline.stop()
+        self._need(
+            pipeline_result.code == 0, "live", found=f"exit code {pipeline_result.code}", needed="0"
+        )
         words = [*self._gaps("after.svg"), "--settle", "0s", "-o", "json"]
         left = json.loads(self._company.run(*words, needed=(0, 4), shows=False).out)
         rows, different = self._counted()
         wrong = self._wrong(sent)
         outcome = Outcome(
-            sent, delivered, *told, rows, different, wrong, left["missing"], str(self._folder)
+            sent,
+            delivered,
+            *replay_counts,
+            rows,
+            different,
+            wrong,
+            left["missing"],
+            str(self._folder),
         )
         self._tell(f"the cars sent {sent:,} datagrams; {delivered:,} records are in the topic")
         self._tell(f"{outcome.missing:,} missing, {outcome.duplicates:,} duplicates")
         return outcome
 
-    # --- looks
+    # --- checks
 
-    def _gaps(self, picture: str | None = None) -> list[str]:
-        drawn = ["--picture", str(self._folder / picture)] if picture else []
+    def _gaps(self, chart: str | None = None) -> list[str]:
+        options = ["--picture", str(self._folder / chart)] if chart else []
         ends = [f"kafka:{self._topic}", f"postgres:{self._table}"]
-        return ["gaps", *ends, *drawn]
+        return ["gaps", *ends, *options]
 
     def _wait_for_rows(self, needed: int, pipeline: Program) -> None:
-        """The pipeline writes the last records within a moment; what it never writes, the count will show."""
+        """Wait until the pipeline has written all records; the final count shows what it never writes."""
         deadline = time.monotonic() + _CAUGHT_UP_WITHIN_S
         while self._rows() < needed and time.monotonic() < deadline:
             pipeline.need_running()
@@ -268,14 +286,14 @@ class Demo:
         return rows, different
 
     def _wrong(self, sent: int) -> tuple[str, ...]:
-        """Cars whose rows are not exactly the numbers from 0 that it sent."""
+        """Return the cars whose rows are not exactly the numbers from 0 that the car sent."""
         self._tell(f"SQL> {_EACH.format(table=self._table)};")
-        found = {car: tuple(counts) for car, *counts in self._sql(_EACH)}
+        counts_by_car = {car: tuple(counts) for car, *counts in self._sql(_EACH)}
         whole, rest = divmod(sent, self._script.cars)
         wrong = []
         for number in range(self._script.cars):
             car, count = f"car-{number:02}", whole + (number < rest)
-            if found.get(car) != (count, count, 0, count - 1):
+            if counts_by_car.get(car) != (count, count, 0, count - 1):
                 wrong.append(car)
         right = self._script.cars - len(wrong)
         self._tell(f"     {right} of {self._script.cars} cars: every number from 0 on, once")
@@ -286,11 +304,11 @@ class Demo:
         return int(rows)
 
     def _kept(self) -> int:
-        """How many records the topic has; nobody writes to it in transactions."""
+        """Return how many records the topic has; all were written without transactions."""
         with Admin(KafkaConnection(self._endpoints.bootstrap_servers)) as admin:
-            places = places_of(describe(admin, [self._topic]))
-            held = bounds_of(admin, places).values()
-            return sum(bounds.stable_end - bounds.earliest for bounds in held)
+            partitions = places_of(describe(admin, [self._topic]))
+            all_bounds = bounds_of(admin, partitions).values()
+            return sum(bounds.stable_end - bounds.earliest for bounds in all_bounds)
 
     def _sql(self, statement: str) -> list[tuple[Any, ...]]:
         text = statement.format(table=self._table)
@@ -299,7 +317,7 @@ class Demo:
             return done.fetchall() if done.description else []
 
     def _make_topic(self) -> str:
-        """One of a name that nobody has yet: what earlier afternoons left stays."""
+        """Create a topic under an unused name; the topics of earlier demos stay."""
         with Admin(KafkaConnection(self._endpoints.bootstrap_servers)) as admin:
             number = 1
             while not admin.create_topic(name := _name(number), partitions=_PARTITIONS):
@@ -310,8 +328,8 @@ class Demo:
         self._tell("")
         self._tell(f"{number}/7  {title}")
 
-    def _need(self, holds: bool, what: str, *, found: str, needed: str) -> None:
-        if not holds:
+    def _need(self, condition: bool, what: str, *, found: str, needed: str) -> None:
+        if not condition:
             raise DemoFailed(what, found=found, needed=needed)
 
 

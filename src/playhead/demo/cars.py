@@ -1,7 +1,8 @@
-"""Cars on a track that send telemetry by UDP, each datagram numbered by its car, so that a loss can be proved.
+"""Cars on a track send telemetry by UDP; every car numbers its datagrams, so that each loss is
+visible.
 
-What a car sends is a function of seed, car, number and time; `python -m playhead.demo.cars HOST PORT`
-is the process that sends.
+A datagram is a function of seed, car, number and time. `python -m playhead.demo.cars HOST PORT`
+starts the process that sends.
 """
 
 import argparse
@@ -23,25 +24,25 @@ from playhead.host.runtimes import command_of
 HOST = "127.0.0.1"
 CARS, RATE_PER_SECOND = 20, 1_200.0
 _LAP_KM = 5.3
-_TOLD_EVERY_S = 0.2
-_AT_ONCE = 64
+_STATUS_EVERY_S = 0.2
+_MOST_AT_ONCE = 64
 _STARTED_WITHIN_S = 20.0
 _ENDED_WITHIN_S = 20.0
 _IDLE_S = 0.001
 
 
 class Car:
-    """One car: how it drives is drawn from the seed, once."""
+    """One car; the seed decides how it drives."""
 
     def __init__(self, number: int, seed: int) -> None:
-        drawn = random.Random(f"{seed}:{number}")  # noqa: S311  a race, not a secret
+        source = random.Random(f"{seed}:{number}")  # noqa: S311  a race, not a secret
         self.name = f"car-{number:02}"
-        self._phase = drawn.uniform(0, math.tau)
-        self._turns_per_lap = drawn.randint(9, 13)
-        self._kmh = drawn.uniform(196, 214)
+        self._phase = source.uniform(0, math.tau)
+        self._turns_per_lap = source.randint(9, 13)
+        self._kmh = source.uniform(196, 214)
 
     def datagram(self, seq: int, at_ms: int, driven_s: float) -> bytes:
-        """Telemetry as JSON, about 130 bytes; `driven_s` is how long the car has been on track."""
+        """Return telemetry as JSON, about 130 bytes; `driven_s` is the time since the car's start."""
         lap = self._kmh / 3_600 * driven_s / _LAP_KM
         wave = math.sin(lap * self._turns_per_lap * math.tau + self._phase)
         return (
@@ -53,28 +54,28 @@ class Car:
 
 
 class Race:
-    """Who sends what when: the n-th datagram of all belongs to car n modulo their number."""
+    """Which car sends which datagram when: datagram n belongs to car n modulo the number of cars."""
 
     def __init__(self, count: int, rate_per_second: float, seed: int, start_ms: int) -> None:
         self._cars = [Car(number, seed) for number in range(count)]
         self._rate, self._start_ms = rate_per_second, start_ms
 
     def datagram(self, number: int) -> bytes:
-        """The n-th of all, from 0; its time is the one at which it is due."""
+        """Return datagram `number`, counted from 0; its timestamp is the time at which it is due."""
         seq, car = divmod(number, len(self._cars))
         due_s = number / self._rate
         return self._cars[car].datagram(seq, self._start_ms + int(due_s * 1_000), due_s)
 
     def sent(self, total: int) -> dict[str, int]:
-        """How many each car has sent when so many were sent in all: it numbered them from 0."""
+        """Return how many of `total` datagrams each car has sent; each car numbers its own from 0."""
         whole, rest = divmod(total, len(self._cars))
-        return {car.name: whole + (place < rest) for place, car in enumerate(self._cars)}
+        return {car.name: whole + (number < rest) for number, car in enumerate(self._cars)}
 
 
 class Cars:
-    """A race in a process of its own, from `start` to `stop`, or over a `with`.
+    """A race in its own process, from `start` to `stop` or during a `with` block.
 
-    It ends with this process too, however that ends.
+    The process ends when this one ends, for whatever reason.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Cars:
         self._listening: Thread | None = None
         self._total = 0
         self.start_ms: int | None = None
-        """When it began; known as soon as `start` returns."""
+        """When the race began; set when `start` returns."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -108,7 +109,7 @@ class Cars:
         self.stop()
 
     def start(self) -> None:
-        """Return when the first datagrams are on their way."""
+        """Start the process, and return when it sends datagrams."""
         self._process = subprocess.Popen(
             [*command_of("playhead.demo.cars"), *self._words],
             stdin=subprocess.PIPE,
@@ -126,7 +127,7 @@ class Cars:
             time.sleep(_IDLE_S)
 
     def stop(self) -> Mapping[str, int]:
-        """Let no car send any more; how many each one sent. A second call says the same."""
+        """Stop the race and return how many datagrams each car sent; a second call returns the same."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(_ENDED_WITHIN_S)
@@ -138,52 +139,52 @@ class Cars:
 
     @property
     def race(self) -> Race:
-        """What was sent, datagram by datagram, for whoever wants to compare."""
+        """The race itself, which can reproduce every datagram that was sent."""
         return Race(*self._drives, self.start_ms or 0)
 
     @property
     def total(self) -> int:
-        """Datagrams that were sent, as of a moment ago; exact after `stop`."""
+        """How many datagrams were sent a moment ago; exact after `stop`."""
         return self._total
 
     @property
     def sent(self) -> dict[str, int]:
-        """The same by car."""
+        """How many datagrams each car has sent."""
         return self.race.sent(self._total)
 
     def _listen(self) -> None:
         assert self._process is not None  # noqa: S101  started before us
         assert self._process.stdout is not None  # noqa: S101
         for line in self._process.stdout:
-            told = json.loads(line)
-            self._total = told["sent"]
-            self.start_ms = told["start_ms"]
+            status = json.loads(line)
+            self._total = status["sent"]
+            self.start_ms = status["start_ms"]
 
 
 def drive(host: str, port: int, count: int, rate_per_second: float, seed: int) -> None:
-    """Send until stdin is closed; says on stdout when it began and how many it has sent."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, *_, place = min(found, key=lambda each: each[0] != socket.AF_INET)
+    """Send until stdin is closed; print the start time and the count to stdout."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, *_, address = min(addresses, key=lambda address: address[0] != socket.AF_INET)
     start_ms, began = time.time_ns() // 1_000_000, time.monotonic()
     race = Race(count, rate_per_second, seed, start_ms)
-    sent, told_s = 0, 0.0
-    # Not connected: a car does not hear that nobody listens, and drives on.
-    with socket.socket(family, socket.SOCK_DGRAM) as sending:
+    sent, next_status_s = 0, 0.0
+    # Not connected: otherwise an absent receiver's ICMP errors would end the sending.
+    with socket.socket(family, socket.SOCK_DGRAM) as sender:
         while not select.select([sys.stdin], [], [], 0)[0]:
             now_s = time.monotonic() - began
-            if now_s >= told_s:
-                _tell(start_ms, sent)
-                told_s = now_s + _TOLD_EVERY_S
-            due = min(int(now_s * rate_per_second) + 1, sent + _AT_ONCE)
+            if now_s >= next_status_s:
+                _print_status(start_ms, sent)
+                next_status_s = now_s + _STATUS_EVERY_S
+            due = min(int(now_s * rate_per_second) + 1, sent + _MOST_AT_ONCE)
             for number in range(sent, due):
-                sending.sendto(race.datagram(number), place)
+                sender.sendto(race.datagram(number), address)
             if due == sent:
                 time.sleep(_IDLE_S)
             sent = due
-    _tell(start_ms, sent)
+    _print_status(start_ms, sent)
 
 
-def _tell(start_ms: int, sent: int) -> None:
+def _print_status(start_ms: int, sent: int) -> None:
     sys.stdout.write(json.dumps({"start_ms": start_ms, "sent": sent}) + "\n")
     sys.stdout.flush()
 
@@ -193,10 +194,15 @@ def main() -> None:
     parser.add_argument("host")
     parser.add_argument("port", type=int)
     parser.add_argument("--cars", type=int, default=CARS)
-    parser.add_argument("--rate", type=float, default=RATE_PER_SECOND, help="of all, a second")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=RATE_PER_SECOND,
+        help="datagrams a second of all cars together",
+    )
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    drive(given.host, given.port, given.cars, given.rate, given.seed)
+    arguments = parser.parse_args()
+    drive(arguments.host, arguments.port, arguments.cars, arguments.rate, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands of ours as the story's processes: what they say is heard, and none of them outlives it."""
+"""Runs Playhead's own commands as child processes of the demo, prints their output, and ends them all."""
 
 import shlex
 import signal
@@ -13,129 +13,135 @@ from playhead.errors import PlayheadError
 from playhead.host.runtimes import command_of
 
 _PLAYHEAD = command_of("playhead.cli.app")
-_LEASH = command_of("playhead.demo.tied_process")
-_LOOK_EVERY_S = 0.05
-_TOLD_OF_THE_END = 12
+_TIED_PROCESS = command_of("playhead.demo.tied_process")
+_POLL_EVERY_S = 0.05
+_LAST_LINES = 12
 _WITHIN_S = 120.0
-_SEEN_OFF_WITHIN_S = 30.0
+_KILLED_AFTER_S = 30.0
 
-Hear = Callable[[str], None]
+OnLine = Callable[[str], None]
 
 
 class DemoFailed(PlayheadError):
-    """Something in the story did not come as it has to; the story is not told on as if it had."""
+    """A step of the demo did not give the result that the next step needs."""
 
     def __init__(self, what: str, *, found: str, needed: str) -> None:
         self.what, self.found, self.needed = what, found, needed
         super().__init__(
             f"{what}: found {found}, needed {needed}",
-            hint="the transcript has all that was said until then",
+            hint="read the transcript above for the last lines of each program",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that has come to its end."""
+    """The exit code and the output of a command that has ended."""
 
     code: int
     out: str
-    said: list[str]
+    lines: list[str]
 
 
 class Program:
-    """A command that runs; its talk is handed on line by line."""
+    """A running command; each line of its stderr is passed on."""
 
     def __init__(
-        self, title: str, words: Collection[str], environment: Mapping[str, str], hear: Hear
+        self, title: str, words: Collection[str], environment: Mapping[str, str], on_line: OnLine
     ) -> None:
-        self.title, self._hear = title, hear
-        self.said: list[str] = []
+        self.title, self._on_line = title, on_line
+        self.lines: list[str] = []
         self._out: list[str] = []
         self._process = subprocess.Popen(
-            [*_LEASH, *_PLAYHEAD, *words],
+            [*_TIED_PROCESS, *_PLAYHEAD, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
             text=True,
-            # Ctrl-C is for the one who tells the story; it ends its programs in good order.
+            # Ctrl-C goes to the demo, which then ends its programs in order.
             start_new_session=True,
         )
         self._listeners = [
-            self._listening(self._process.stderr, self._note),
-            self._listening(self._process.stdout, self._out.append),
+            self._read_stream(self._process.stderr, self._add_line),
+            self._read_stream(self._process.stdout, self._out.append),
         ]
 
-    def _listening(self, stream: IO[str] | None, take: Hear) -> Thread:
+    def _read_stream(self, stream: IO[str] | None, take: OnLine) -> Thread:
         def listen() -> None:
             for line in stream or ():
                 take(line)
 
-        thread = Thread(target=listen, name=f"hear {self.title}", daemon=True)
+        thread = Thread(target=listen, name=f"read {self.title}", daemon=True)
         thread.start()
         return thread
 
-    def _note(self, line: str) -> None:
-        self.said.append(line.rstrip("\n"))
-        self._hear(line.rstrip("\n"))
+    def _add_line(self, line: str) -> None:
+        self.lines.append(line.rstrip("\n"))
+        self._on_line(line.rstrip("\n"))
 
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 
     def need_running(self) -> None:
-        """A story in which somebody is missing is over."""
+        """Raise if the command has ended."""
         if not self.is_running:
-            last = " / ".join(self.said[-_TOLD_OF_THE_END:]) or "without a word"
-            raise DemoFailed(self.title, found=f"that it had ended: {last}", needed="it running")
+            last = " / ".join(self.lines[-_LAST_LINES:]) or "no output"
+            raise DemoFailed(
+                self.title, found=f"an ended process: {last}", needed="a running process"
+            )
 
     def wait_for(self, text: str, *, within_s: float = _WITHIN_S) -> str:
-        """The first line that has this in it."""
+        """Wait for the first line with this text."""
         deadline = time.monotonic() + within_s
         while True:
-            for line in [*self.said]:
+            for line in [*self.lines]:
                 if text in line:
                     return line
             self.need_running()
             if time.monotonic() > deadline:
                 raise DemoFailed(
-                    self.title, found=f"silence for {within_s:g} s", needed=f"the words {text!r}"
+                    self.title,
+                    found=f"no such line within {within_s:g} s",
+                    needed=f"{text!r} in its output",
                 )
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
 
     def stop(self, *, within_s: float = _WITHIN_S) -> Ended:
-        """Ask it to end as Ctrl-C does, and hear it out."""
+        """Interrupt the command as Ctrl-C does, and read its output to the end."""
         if self.is_running:
             self._process.send_signal(signal.SIGINT)
         return self.wait(within_s=within_s)
 
     def wait(self, *, within_s: float = _WITHIN_S) -> Ended:
-        """To its own end."""
+        """Wait until the command ends by itself."""
         try:
             code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
-            self.let_go()
+            self.release()
             raise DemoFailed(
-                self.title, found=f"it running after {within_s:g} s", needed="its end"
+                self.title,
+                found=f"a running process after {within_s:g} s",
+                needed="an ended process",
             ) from None
-        self._hear_out()
-        return Ended(code, "".join(self._out), self.said)
+        self._finish_output()
+        return Ended(code, "".join(self._out), self.lines)
 
-    def let_go(self) -> None:
-        """The command is told to end, as it would be if we had died."""
+    def release(self) -> None:
+        """Ask the command to end, as it would if this process had died."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def see_off(self, within_s: float) -> None:
-        """Wait for the end of one that was let go."""
+    def wait_released(self, within_s: float) -> None:
+        """Wait for a released command to end; kill it after `within_s`."""
         try:
             self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._hear_out()
+        self._finish_output()
 
-    def _hear_out(self) -> None:
+    def _finish_output(self) -> None:
         for thread in self._listeners:
             thread.join(_WITHIN_S)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -145,25 +151,25 @@ class Program:
 
 @dataclass
 class Processes:
-    """All programs of one story."""
+    """All child processes of one demo."""
 
     environment: Mapping[str, str]
-    tell: Hear
+    tell: OnLine
     _programs: list[Program] = field(default_factory=list)
 
     def start(self, title: str, *words: str) -> Program:
-        """A command that goes on until it is stopped; its words come with its title before them."""
+        """Start a command that runs until it is stopped; its lines are printed after its title."""
         self.tell(f"$ playhead {shlex.join(words)}")
 
-        def hear(line: str) -> None:
+        def print_line(line: str) -> None:
             self.tell(f"{title:>6} | {line}")
 
-        program = Program(title, words, self.environment, hear)
+        program = Program(title, words, self.environment, print_line)
         self._programs.append(program)
         return program
 
     def run(self, *words: str, needed: Collection[int] = (0,), shows: bool = True) -> Ended:
-        """A command to its end, which must be one of these; `shows` what it puts out, too."""
+        """Run a command to its end and check its exit code; with `shows`, print its stdout too."""
         self.tell(f"$ playhead {shlex.join(words)}")
         program = Program(words[0], words, self.environment, self.tell)
         self._programs.append(program)
@@ -178,14 +184,14 @@ class Processes:
         return done
 
     def end(self) -> None:
-        """Nobody stays behind, however the story ended."""
+        """End all commands."""
         for program in self._programs:
-            program.let_go()
+            program.release()
         for program in self._programs:
-            program.see_off(_SEEN_OFF_WITHIN_S)
+            program.wait_released(_KILLED_AFTER_S)
 
 
 def need_running(programs: Sequence[Program]) -> None:
-    """Raises for the first of them that has ended."""
-    for each in programs:
-        each.need_running()
+    """Raise for the first program that has ended."""
+    for program in programs:
+        program.need_running()

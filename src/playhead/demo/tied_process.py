@@ -1,7 +1,8 @@
-"""Runs a command that ends with whoever wanted it: `python -m playhead.demo.tied_process COMMAND…`.
+"""Runs a command that ends when its parent process ends: `python -m playhead.demo.tied_process
+COMMAND…`.
 
-Its stdin is a pipe from the one who holds the leash. When that one ends, even by SIGKILL, the pipe
-closes and the command is asked to end. Signals are handed on.
+Its stdin is a pipe from the parent. When the parent ends, even by SIGKILL, the pipe closes and the
+command gets SIGTERM. Other signals are passed on.
 """
 
 import os
@@ -15,20 +16,21 @@ from threading import Thread
 def main() -> None:
     with subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL) as command:
 
-        def hand_on(number: int, _: object = None) -> None:
+        def pass_on(number: int, _: object = None) -> None:
             with suppress(ProcessLookupError):
                 command.send_signal(number)
 
         for kind in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(kind, hand_on)
+            signal.signal(kind, pass_on)
 
-        def hold() -> None:
-            # Not by sys.stdin: a reader that still waits there when the interpreter ends is fatal to it.
+        def wait_for_parent() -> None:
+            # Read the descriptor: a thread that waits in sys.stdin would crash the interpreter at
+            # exit.
             while os.read(0, 4_096):
                 pass
-            hand_on(signal.SIGTERM)
+            pass_on(signal.SIGTERM)
 
-        Thread(target=hold, name="leash", daemon=True).start()
+        Thread(target=wait_for_parent, name="leash", daemon=True).start()
         code = command.wait()
     sys.exit(code if code >= 0 else 128 - code)
 

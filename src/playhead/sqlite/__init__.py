@@ -1,1 +1,1 @@
-"""Everything that knows SQLite."""
+"""SQLite as a target; no other folder uses `sqlite3` for it."""

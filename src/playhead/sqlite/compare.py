@@ -1,4 +1,4 @@
-"""Holds a slice of the source against the rows that it should have left."""
+"""Compares a slice of the source with the rows that it should have written."""
 
 import hashlib
 from collections.abc import Iterable
@@ -18,7 +18,10 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class Comparison:
-    """Of one slice. SQLite itself says whether a value is the same, as it may store it in another type."""
+    """Compares the records of one slice with their rows.
+
+    SQLite decides whether two values are equal, because it may store a value in another type.
+    """
 
     ledger: Ledger
     table: Table
@@ -36,13 +39,15 @@ class Comparison:
         if len(self.missing) <= int(self.entry.details.get("refused", 0)):
             for offset, _ in self.missing:
                 self._differ(
-                    "unknown", offset, "no such row; some were refused when they were written"
+                    "unknown",
+                    offset,
+                    "no such row; some records of the slice were refused when they were written",
                 )
         else:
             self.expected += self.missing
             for offset, _ in self.missing:
                 self._differ("missing", offset, "the table has no such row")
-        unknown = sum(each.kind == "unknown" for each in self.differences)
+        unknown = sum(difference.kind == "unknown" for difference in self.differences)
         return SliceComparison(
             self.entry.slice,
             len(self.expected) + unknown,
@@ -59,19 +64,19 @@ class Comparison:
         if not self.table.place:
             self._differ("unknown", record.offset, "the table has no _partition and _offset")
             return
-        alike = " AND ".join(f"{named(name)} IS ?" for name in row)
-        its = {name: row[name] for name in self.table.place}
+        all_equal = " AND ".join(f"{named(name)} IS ?" for name in row)
+        identity = {name: row[name] for name in self.table.place}
         try:
-            found = self._select([alike, *map(named, row)], its, *row.values())
+            stored = self._select([all_equal, *map(named, row)], identity, *row.values())
         except REFUSED:
-            return  # as when it was to be written
-        if found:
-            is_same, *values = next((each for each in found if each[0]), found[0])
-            self.same += is_same
+            return  # The row was refused in the same way when it was to be written.
+        if stored:
+            is_equal, *values = next((each for each in stored if each[0]), stored[0])
+            self.same += is_equal
             self.expected.append((record.offset, row))
-            kept = row if is_same else dict(zip(row, values, strict=True))
+            kept = row if is_equal else dict(zip(row, values, strict=True))
             self.found.append((record.offset, kept))
-            if not is_same:
+            if not is_equal:
                 self._differ("changed", record.offset, "the row has other values")
         elif self.table.rules.on_conflict in ("ignore", "update"):
             self._judge_by_key(record, row)
@@ -79,38 +84,43 @@ class Comparison:
             self.missing.append((record.offset, row))
 
     def _judge_by_key(self, record: Record, row: Row) -> None:
-        """Of several records with one key the rule keeps the first, or the last of a partition."""
+        """Judge a record whose key may hold another record's row.
+
+        `ignore` keeps the first record of a key; `update` keeps the last one of the partition.
+        """
         *partition, offset = self.table.place
         key = {name: row.get(name) for name in self.table.key}
-        if not (found := self._select([offset, *partition], key)):
+        if not (stored := self._select([offset, *partition], key)):
             self.missing.append((record.offset, row))
-        elif found[0][1:] != tuple(row[name] for name in partition):
+        elif stored[0][1:] != tuple(row[name] for name in partition):
             self._differ("unknown", record.offset, "another partition's record has its key")
-        elif (found[0][0] > record.offset) != (self.table.rules.on_conflict == "update"):
+        elif (stored[0][0] > record.offset) != (self.table.rules.on_conflict == "update"):
             self.expected.append((record.offset, row))
-            self._differ("changed", record.offset, f"offset {found[0][0]} has its row")
+            self._differ(
+                "changed", record.offset, f"the row of this key is from offset {stored[0][0]}"
+            )
 
     def _count_extra(self) -> None:
-        """Rows that no record stands for; where several replays wrote, nobody can say whose they are."""
+        """Count rows that no record accounts for, unless other replays also wrote to this slice."""
         slice_ = self.entry.slice
         if self.table.place and [*self.ledger.overlapping(slice_)] == [self.ledger.replay_id]:
-            its = {"_partition": slice_.partition, "_topic": slice_.topic}
+            identity = {"_partition": slice_.partition, "_topic": slice_.topic}
             inside = f"_offset >= {slice_.from_offset} AND _offset < {slice_.to_offset}"
-            where = {name: its[name] for name in self.table.place[:-1]}
+            where = {name: identity[name] for name in self.table.place[:-1]}
             [(count,)] = self._select([f"count(*) FILTER (WHERE {inside})"], where)
             for number in range(count - len(self.found)):
                 self._differ("extra", None, "no record stands for a row")
                 self.found.append((None, number))
 
     def _differ(self, kind: Kind, offset: int | None, text: str) -> None:
-        place = self.entry.slice.topic, self.entry.slice.partition, offset
-        self.differences.append(Difference(kind, *place, text))
+        position = self.entry.slice.topic, self.entry.slice.partition, offset
+        self.differences.append(Difference(kind, *position, text))
 
-    def _select(self, wanted: Iterable[str], where: Row, *values: Any) -> list[Any]:
-        its = " AND ".join(f"{named(name)} = ?" for name in where)
-        statement = f"SELECT {', '.join(wanted)} FROM {named(self.table.name)} WHERE {its}"  # noqa: S608 - quoted names
-        run = self.ledger.connection.execute
-        return run(statement, (*values, *where.values())).fetchall()
+    def _select(self, columns: Iterable[str], conditions: Row, *values: Any) -> list[Any]:
+        comparisons = " AND ".join(f"{named(name)} = ?" for name in conditions)
+        statement = f"SELECT {', '.join(columns)} FROM {named(self.table.name)} WHERE {comparisons}"  # noqa: S608 - quoted names
+        execute = self.ledger.connection.execute
+        return execute(statement, (*values, *conditions.values())).fetchall()
 
 
 def _checksum(rows: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The ledger and the terms of a replay, in tables beside the data."""
+"""The ledger and the terms of each replay, in tables of the same database."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _OVERLAPPING = (
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What one replay has committed to a database."""
+    """The slices that one replay has committed to a database."""
 
     connection: sqlite3.Connection
     replay_id: str
@@ -35,13 +35,13 @@ class Ledger:
             self.connection.execute(statement)
 
     def entries(self) -> list[Entry]:
-        asked = "SELECT entry FROM playhead_entries WHERE replay = ?"
-        found = self._found(f"{asked} ORDER BY topic, partition, from_offset", self.replay_id)
-        return [entry_at("playhead_entries", text) for (text,) in found]
+        statement = "SELECT entry FROM playhead_entries WHERE replay = ?"
+        rows = self._select(f"{statement} ORDER BY topic, partition, from_offset", self.replay_id)
+        return [entry_at("playhead_entries", text) for (text,) in rows]
 
     def terms(self) -> Terms | None:
-        asked = "SELECT terms FROM playhead_replays WHERE replay = ?"
-        for (text,) in self._found(asked, self.replay_id):
+        statement = "SELECT terms FROM playhead_replays WHERE replay = ?"
+        for (text,) in self._select(statement, self.replay_id):
             try:
                 return Terms.from_json(text)
             except UNREADABLE as exc:
@@ -54,32 +54,32 @@ class Ledger:
         self.connection.execute(statement, (self.replay_id, terms.as_json()))
 
     def refuse(self, account: Account) -> None:
-        """Refuse a slice that is committed, or comes before the one that it follows."""
+        """Refuse a slice that is already committed, or whose predecessor is not committed yet."""
         slice_ = account.slice
-        asked = (
+        statement = (
             "SELECT entry FROM playhead_entries WHERE replay = ? AND topic = ? AND partition = ?"
         )
         values = self.replay_id, slice_.topic, slice_.partition
-        last = self._found(f"{asked} ORDER BY to_offset DESC LIMIT 1", *values)
+        last = self._select(f"{statement} ORDER BY to_offset DESC LIMIT 1", *values)
         committed_last = entry_at("playhead_entries", last[0][0]).slice if last else None
         refuse_wrong_order(self.replay_id, slice_, follows=account.follows, last=committed_last)
         for committed in self.overlapping(slice_).get(self.replay_id, ()):
             raise AlreadyCommitted(self.replay_id, found=slice_, committed=committed)
 
     def add(self, entry: Entry) -> None:
-        place = entry.slice.topic, entry.slice.partition, entry.slice.from_offset
-        values = self.replay_id, *place, entry.slice.to_offset, entry.as_json()
+        key = entry.slice.topic, entry.slice.partition, entry.slice.from_offset
+        values = self.replay_id, *key, entry.slice.to_offset, entry.as_json()
         self.connection.execute("INSERT INTO playhead_entries VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def overlapping(self, slice_: Slice) -> dict[str, list[Slice]]:
-        """By replay, what was committed of the slice's offsets."""
+        """Return the committed slices that overlap this one, by replay."""
         values = slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset
-        found: dict[str, list[Slice]] = {}
-        for replay_id, text in self._found(_OVERLAPPING, *values):
-            found.setdefault(replay_id, []).append(entry_at("playhead_entries", text).slice)
-        return found
+        slices: dict[str, list[Slice]] = {}
+        for replay_id, text in self._select(_OVERLAPPING, *values):
+            slices.setdefault(replay_id, []).append(entry_at("playhead_entries", text).slice)
+        return slices
 
-    def _found(self, statement: str, *values: Any) -> list[Any]:
-        there = "SELECT 1 FROM sqlite_master WHERE name = 'playhead_entries'"
-        is_there = self.connection.execute(there).fetchall()
-        return self.connection.execute(statement, values).fetchall() if is_there else []
+    def _select(self, statement: str, *values: Any) -> list[Any]:
+        exists = "SELECT 1 FROM sqlite_master WHERE name = 'playhead_entries'"
+        ledger_exists = self.connection.execute(exists).fetchall()
+        return self.connection.execute(statement, values).fetchall() if ledger_exists else []

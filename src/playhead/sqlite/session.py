@@ -1,4 +1,4 @@
-"""Connections to a database file, their transactions, and their errors in our words."""
+"""Connections to a database file, transactions, and the translation of SQLite's errors."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host.folders import exposed
 
-# A writer has the whole file to itself while it inserts a slice.
+# A writer locks the whole file while it inserts a slice.
 _WAITS_S = 60
-# A commit survives a loss of power; no record lies in a temporary file.
+# EXTRA: a commit survives a power failure. MEMORY: records are never written to temporary files.
 _SETTINGS = (
     "synchronous = EXTRA",
     "foreign_keys = ON",
@@ -20,7 +20,7 @@ _SETTINGS = (
 
 
 def database_file(text: str) -> Path:
-    """The file with its links resolved; refuses a folder that others can change, for SQLite follows links."""
+    """Return the file with its links resolved; refuse a folder in which other users can replace it."""
     file = Path(text).expanduser().resolve()
     if reason := exposed(file.parent):
         hint = "keep the database in a folder that only you can write to"
@@ -29,25 +29,25 @@ def database_file(text: str) -> Path:
 
 
 @contextmanager
-def opened(file: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
-    """A connection to a database that exists; with mode `memory`, to an empty one."""
+def open_database(file: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    """Open a database that exists; with the mode `memory`, an empty one in memory."""
     try:
         uri = f"{file.as_uri()}?mode={mode}"
-        found = sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)
-        with closing(found) as connection:
+        database = sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)
+        with closing(database) as connection:
             for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
             yield connection
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            hint = "end it; a replay goes on from its ledger"
+            hint = "stop that program and run the same command again; the replay resumes from its ledger"
             raise Unavailable(f"another program has locked {file}", hint=hint) from exc
         raise PlayheadError(f"SQLite failed on {file}: {exc}") from exc
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """The only transaction that writes; it waits for the end of another one."""
+    """Run a block in a write transaction, after waiting for other writers."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -58,5 +58,5 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def named(name: str) -> str:
-    """A name in quotes."""
+    """Quote a name for use in a statement."""
     return '"' + name.replace('"', '""') + '"'

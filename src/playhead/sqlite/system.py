@@ -1,4 +1,4 @@
-"""What SQLite says of itself: how its endpoints are written, and the target behind one."""
+"""The row of SQLite in the table of systems: how its endpoints are written, and its target."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One table: the rows that records become, and the statements that make, fill and compare it."""
+"""One table: how records become rows, and the statements that create, fill and mark it."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from playhead.sqlite.session import named
 
 Row = dict[str, Any]
 REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError)
-"""What SQLite raises over one row; the transaction goes on."""
+"""SQLite's errors about a single row; the transaction can continue after them."""
 PLACE = ("_topic", "_partition", "_offset")
 _MARK = "playhead_mark_"
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
@@ -28,65 +28,70 @@ _METADATA = (*PLACE, "_timestamp", "_key", "_headers")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it is now."""
+    """The columns and the key of a table at this moment."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     mark: str
-    """The name of an empty index of ours, which goes when the table is dropped."""
+    """The name of an empty index that Playhead creates; it disappears when the table is dropped."""
     rules: TableRules
 
     @property
     def place(self) -> list[str]:
-        """Which columns say what record a row is; none when they do not."""
-        its = [name for name in PLACE if name in self.columns]
-        return its if its[-2:] == ["_partition", "_offset"] else []
+        """Return the columns that identify a row's record; empty if the table lacks them."""
+        names = [name for name in PLACE if name in self.columns]
+        return names if names[-2:] == ["_partition", "_offset"] else []
 
     def row(self, record: Record, value: bytes | None) -> Row:
-        """The columns that a record fills; a ValueError says why it fills none."""
+        """Return the values of the columns that a record fills; raise ValueError if it cannot be written."""
         headers = json.dumps(
             record.headers, default=lambda value: value.decode(errors="surrogateescape")
         )
-        place = record.topic, record.partition, record.offset
-        known = (*place, record.timestamp_ms, _text_or_bytes(record.key), headers)
-        row = dict(zip(_METADATA, known, strict=True)) | self._values(value)
-        # Null is no conflict to a unique index: such a record would be there once more each time.
+        position = record.topic, record.partition, record.offset
+        metadata = (*position, record.timestamp_ms, _text_or_bytes(record.key), headers)
+        row = dict(zip(_METADATA, metadata, strict=True)) | self._values(value)
+        # A unique index never treats NULL as a conflict: each replay would add such a record again.
         if self.rules.on_conflict and any(row.get(name) is None for name in self.key):
             raise ValueError(f"it has no value for the key {', '.join(self.key)}")
         return {name: row[name] for name in row if name in self.columns}
 
     def insert(self, names: Sequence[str]) -> str:
-        """The statement for rows that fill these columns."""
-        columns, marks = ", ".join(map(named, names)), ", ".join("?" * len(names))
-        changes = [f"{each} = excluded.{each}" for each in map(named, names)]
-        does = {"ignore": "NOTHING", "update": f"UPDATE SET {', '.join(changes)}"}
-        action = does.get(self.rules.on_conflict or "")
+        """Return the statement that inserts rows with these columns."""
+        columns, placeholders = ", ".join(map(named, names)), ", ".join("?" * len(names))
+        changes = [f"{column} = excluded.{column}" for column in map(named, names)]
+        actions = {"ignore": "NOTHING", "update": f"UPDATE SET {', '.join(changes)}"}
+        action = actions.get(self.rules.on_conflict or "")
         conflict = f"ON CONFLICT ({', '.join(map(named, self.key))}) DO {action}" if action else ""
-        return f"INSERT INTO {named(self.name)} ({columns}) VALUES ({marks}) {conflict}"  # noqa: S608 - quoted names
+        return f"INSERT INTO {named(self.name)} ({columns}) VALUES ({placeholders}) {conflict}"  # noqa: S608 - quoted names
 
     def refuse_unwritable(self, connection: sqlite3.Connection) -> None:
-        """SQLite itself says whether it can follow the rule, and whether it is a table at all."""
+        """Let SQLite check that the table exists and that it can follow the conflict rule."""
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
             connection.execute(f"EXPLAIN {self.marking()}")
         except sqlite3.OperationalError as exc:
-            hint = "a rule for conflicts needs a --key that is a primary key or a unique index"
+            hint = "name the columns of a primary key or a unique index with --key"
             raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
 
     def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
-        """What somebody should know of the table before records go there."""
+        """Yield what a user should know about the table before records are written."""
         if not self.place:
-            text = f"{self.name} has no _partition and _offset, and so cannot be verified"
+            text = (
+                f"{self.name} lacks the columns _partition and _offset: its rows cannot be verified"
+            )
             yield Note("target-unplaced", text)
         fields = sampled_fields(samples) if self.rules.form == "json" else {}
-        if left_out := [name for name in fields if name not in self.columns]:
-            text = f"{self.name} has no column for {', '.join(left_out)}, and they are left out"
+        if unknown := [name for name in fields if name not in self.columns]:
+            text = (
+                f"{self.name} lacks the columns {', '.join(unknown)}: the records' fields "
+                "of these names are not written"
+            )
             yield Note("target-left-out", text)
 
     def marking(self) -> str:
-        """The statement that marks the table, so that one made in its place is known as another."""
+        """Return the statement that marks the table, so that a table created in its place is recognised."""
         mark, column = named(_MARK + uuid4().hex), named(self.columns[0])
         return f"CREATE INDEX {mark} ON {named(self.name)} ({column}) WHERE 0"
 
@@ -95,53 +100,53 @@ class Table:
             return {}
         if value is None and self.rules.tombstones != "null":
             raise ValueError(
-                "it is a tombstone; --tombstones skip or null says what becomes of such"
+                "it is a tombstone, and no rule says how to write it (see --tombstones)"
             )
         if self.rules.form == "json":
             fields = fields_of(value)
             return {name: fields[name] for name in fields if name not in _METADATA}
-        whole = value.decode() if value is not None and self.rules.form == "string" else value
+        content = value.decode() if value is not None and self.rules.form == "string" else value
         return dict.fromkeys(
-            [name for name in ("_value", "value") if name in self.columns][:1], whole
+            [name for name in ("_value", "value") if name in self.columns][:1], content
         )
 
 
 def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> Table | None:
-    """The table, without generated columns, which are hidden ones; None when there is none."""
-    found = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
-    columns = tuple(row[1] for row in found if not row[6])
-    primary = tuple(row[1] for row in found if row[5])
+    """Return the table with its ordinary columns, or None if it does not exist."""
+    rows = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
+    columns = tuple(row[1] for row in rows if not row[6])
+    primary = tuple(row[1] for row in rows if row[5])
     # SQLite finds a table under its name in any case, and keeps the case of its CREATE.
-    asked = "SELECT name FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND name GLOB ?"
-    marks = connection.execute(asked, (name, f"{_MARK}*")).fetchall()
+    statement = "SELECT name FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND name GLOB ?"
+    marks = connection.execute(statement, (name, f"{_MARK}*")).fetchall()
     mark = marks[0][0] if marks else ""
-    return Table(name, columns, rules.key or primary, mark, rules) if found else None
+    return Table(name, columns, rules.key or primary, mark, rules) if rows else None
 
 
 def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[str, Any]:
-    """A table for such records as a plan keeps it: names alone. Its columns take values of every type."""
+    """Describe a new table for these records by names only; its columns accept every type."""
     whole: Row = {} if rules.form == "none" else {"value": None}
     fields = sampled_fields(samples) if rules.form == "json" else whole
     if lacking := [column for column in rules.key if column not in fields]:
-        raise Refused(f"no sampled record has the key column {lacking[0]}", hint="another --key")
+        raise Refused(f"the key column {lacking[0]} is in no sampled record", hint="another --key")
     columns = [*{**fields, **dict.fromkeys(_METADATA)}]
     return {"table": name, "columns": columns, "key": [*(rules.key or PLACE)]}
 
 
 def creating(document: dict[str, Any]) -> str:
-    """The statement that makes it; everything that came from a plan is quoted."""
+    """Return the CREATE TABLE statement; every name of the plan is quoted."""
     columns, key = (", ".join(map(named, document[each])) for each in ("columns", "key"))
     return f"CREATE TABLE {named(document['table'])} ({columns}, PRIMARY KEY ({key}))"
 
 
 def fields_of(value: bytes | None) -> Row:
-    """The fields of a JSON value; what is nested stays the text that it is."""
+    """Return the fields of a JSON object; nested values keep their JSON text."""
     if value is None:
         return {}
     text, read = value.decode(), {"parse_float": _number, "parse_constant": int}
     fields = json.loads(text, **read)  # type: ignore[arg-type]
     if not isinstance(fields, dict):
-        raise ValueError("the value is no JSON object")  # noqa: TRY004 - a record is refused for it
+        raise ValueError("the value is not a JSON object")  # noqa: TRY004 - a record is refused for it
     if not any(isinstance(field, dict | list) for field in fields.values()):
         return fields
     nested = _nested(text)
@@ -149,7 +154,7 @@ def fields_of(value: bytes | None) -> Row:
 
 
 def _nested(text: str) -> dict[str, str]:
-    """The text of each field that is an object or a list, in an object that is valid JSON."""
+    """Return the JSON text of each field that is an object or a list; the text must be valid JSON."""
     nested, depth, begin, name = {}, 0, 0, ""
     for token in _TOKENS.finditer(text):
         sign = token[0][0]
@@ -166,13 +171,13 @@ def _nested(text: str) -> dict[str, str]:
 
 
 def _number(text: str) -> float | str:
-    """A number that a double has; any other stays the text that it is."""
+    """Return a number if a double can hold it exactly, and otherwise its text."""
     number = float(text)
     return number if Decimal(text) == Decimal(repr(number)) else text
 
 
 def sampled_fields(samples: Iterable[Records]) -> Row:
-    """The fields of the sampled values; what is no JSON object is passed over."""
+    """Collect the fields of the sampled values, ignoring values that are not JSON objects."""
     fields: Row = {}
     for value in (value for run in samples for value in run.readable):
         with suppress(ValueError, RecursionError):

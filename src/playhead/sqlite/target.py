@@ -1,4 +1,4 @@
-"""Records go to a table of a SQLite database, together with the ledger of what was committed."""
+"""The target for SQLite: records and the ledger go to tables of one database file."""
 
 import hashlib
 import sqlite3
@@ -16,7 +16,7 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.sqlite.ledger import Ledger
-from playhead.sqlite.session import database_file, opened, transaction
+from playhead.sqlite.session import database_file, open_database, transaction
 from playhead.sqlite.table import Table, creating, new_table, read_table
 from playhead.sqlite.writer import SqliteWriter
 from playhead.target import Inspection, InspectRequest, InUse, Target, Writer
@@ -25,13 +25,14 @@ from playhead.terms import Terms, Whereto, agreed, without_terms
 
 @dataclass(frozen=True)
 class SqliteTarget(Target):
-    """A table of a database file, or one for each topic; its columns say what is taken from a record.
+    """A table of a database file, or one table per topic; its columns select the fields of a
+    record.
 
-    Ordering: rows have no order. With the rule `update` the slices of one partition are committed in
-    the order of their offsets, so that a key's last record stays.
-    Idempotence: with `ignore` or `update` and a key, records that the table has already leave it as it
-    is; without a rule they are appended, and one that a unique index refuses falls under the error rule.
-    A slice of one replay is taken only once.
+    Ordering: rows have no order. With the rule `update`, the slices of one partition are committed in
+    offset order, so that the last record of a key stays.
+    Idempotence: with a key and `ignore` or `update`, writing a record again does not change the table.
+    Without a rule, records are appended, and a record that a unique index refuses falls under the error
+    rule. A slice of one replay is committed only once.
     Delivery: exactly once: the rows of a slice and its ledger entry are one transaction of one file.
     """
 
@@ -40,12 +41,12 @@ class SqliteTarget(Target):
     rules: TableRules = field(default_factory=TableRules)
 
     def __post_init__(self) -> None:
-        for option, is_asked in (
+        for option, is_set in (
             ("--on-conflict newer", self.rules.on_conflict == "newer"),
             ("--version-column", self.rules.version_column is not None),
             ("--tombstones delete", self.rules.tombstones == "delete"),
         ):
-            if is_asked:
+            if is_set:
                 hint = "use --on-conflict update, --tombstones skip, or a PostgreSQL table"
                 raise Refused(f"a SQLite table cannot do {option}", hint=hint)
 
@@ -57,58 +58,62 @@ class SqliteTarget(Target):
     def identity(self) -> str:
         return f"sqlite:{database_file(self.file)}"
 
-    def inspect(self, look: InspectRequest, /) -> Inspection:
-        made: dict[str, Any] = {}
+    def inspect(self, request: InspectRequest, /) -> Inspection:
+        created: dict[str, Any] = {}
         notes: list[Note] = []
         with self._opened() as connection:
-            for topic in look.partitions:
+            for topic in request.partitions:
                 name, table = self._name(topic), self._find(connection, topic)
-                samples = [run for run in look.samples if run.topic == topic]
+                samples = [records for records in request.samples if records.topic == topic]
                 if table is not None:
                     table.refuse_unwritable(connection)
                     notes += table.notes(samples)
                 elif self.rules.create:
-                    made.setdefault(name, new_table(name, samples, self.rules))
+                    created.setdefault(name, new_table(name, samples, self.rules))
                 else:
-                    hint = "--create makes one, its columns inferred from a sample of the records"
+                    hint = "add --create to create it, with columns inferred from a sample of the records"
                     raise Refused(f"there is no table {name} in {self.file}", hint=hint)
-        needs = {"tables": [*made.values()]}
+        needs = {"tables": [*created.values()]}
         return Inspection(self.identity(), tuple(notes), self.creates(needs), needs)
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(map(creating, needs.get("tables", ())))
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        readable = [value and value.decode(errors="replace") for value in records.readable]
-        place = zip(records.offsets, readable, strict=True)
-        return [{"_offset": offset, "value": value} for offset, value in place]
+        values = [value and value.decode(errors="replace") for value in records.readable]
+        numbered = zip(records.offsets, values, strict=True)
+        return [{"_offset": offset, "value": value} for offset, value in numbered]
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         file = database_file(self.file)
         if not file.exists():
-            # To open and close a file that is there would end SQLite's own locks in this process.
+            # Only for a new file: closing a file that SQLite has open would release its locks.
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             private_files.touch(file)
             abort_point("sqlite.file_made")
-        with opened(file) as connection, transaction(connection):
+        with open_database(file) as connection, transaction(connection):
             ledger = Ledger(connection, replay_id)
             ledger.make()
-            kept, is_old = ledger.terms(), bool(ledger.entries())
-            if kept is not None:
+            agreed_terms, has_entries = ledger.terms(), bool(ledger.entries())
+            if agreed_terms is not None:
                 agreed(
-                    replay_id, kept, replace(terms, places=self._places(connection, kept.places))
+                    replay_id,
+                    agreed_terms,
+                    replace(terms, places=self._places(connection, agreed_terms.places)),
                 )
-            if not is_old and (kept is None or kept.is_endless):
+            if not has_entries and (agreed_terms is None or agreed_terms.is_endless):
                 self._make_tables(connection, inspection.needs, terms.topics)
             for topic in terms.topics:
                 table = self._find(connection, topic)
                 if table is not None and not table.mark:
                     connection.execute(table.marking())
             wanted = replace(terms, places=self._places(connection, terms.topics))
-            ledger.keep(wanted.begun() if kept is None else agreed(replay_id, kept, wanted))
+            ledger.keep(
+                wanted.begun() if agreed_terms is None else agreed(replay_id, agreed_terms, wanted)
+            )
             abort_point("sqlite.terms_written")
         abort_point("sqlite.terms_committed")
-        return (without_terms(replay_id),) if is_old and kept is None else ()
+        return (without_terms(replay_id),) if has_entries and agreed_terms is None else ()
 
     def terms(self, replay_id: str, /) -> Terms | None:
         with self._opened() as connection:
@@ -131,7 +136,7 @@ class SqliteTarget(Target):
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
-        with opened(database_file(self.file)) as connection:
+        with open_database(database_file(self.file)) as connection:
 
             def look_up(topic: str) -> tuple[Table, Whereto]:
                 table = self._find(connection, topic)
@@ -143,16 +148,16 @@ class SqliteTarget(Target):
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The database; an empty one in memory where there is no file, which a look does not make."""
+        """Open the database; if the file is missing, an empty one in memory, so that inspecting creates nothing."""
         file = database_file(self.file)
-        with opened(file, "rw" if file.exists() else "memory") as connection:
+        with open_database(file, "rw" if file.exists() else "memory") as connection:
             yield connection
 
     def _name(self, topic: str) -> str:
         name = self.table.replace("{topic}", topic)
         if name.lower().startswith(("sqlite_", "playhead_")):
             raise Refused(
-                f"table {name} would be SQLite's own, or the ledger's", hint="name another"
+                f"{name} is reserved for SQLite or the ledger", hint="use another table name"
             )
         return name
 
@@ -160,16 +165,21 @@ class SqliteTarget(Target):
         return read_table(connection, self._name(topic), self.rules)
 
     def _places(self, connection: sqlite3.Connection, topics: Iterable[str]) -> dict[str, Whereto]:
-        return {each: _whereto(self._name(each), self._find(connection, each)) for each in topics}
+        return {
+            topic: _whereto(self._name(topic), self._find(connection, topic)) for topic in topics
+        }
 
     def _make_tables(
         self, connection: sqlite3.Connection, needs: Mapping[str, Any], topics: Iterable[str]
     ) -> None:
-        """Those of a plan, which may come from somebody else, that records go to."""
+        """Create the planned tables; refuse a plan with a table to which no record goes."""
         wanted = {self._name(topic) for topic in topics}
         for document in needs.get("tables", ()):
             if document["table"] not in wanted:
-                raise Refused(f"no record goes to table {document['table']}", hint="plan again")
+                raise Refused(
+                    f"no record goes to table {document['table']} of the plan",
+                    hint="make a new plan",
+                )
             if read_table(connection, document["table"], self.rules) is None:
                 connection.execute(creating(document))
 

@@ -1,4 +1,4 @@
-"""Commits the slices of one replay into SQLite, and compares them."""
+"""Commits the slices of one replay to SQLite, and compares them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -18,7 +18,7 @@ from playhead.terms import OtherTerms, Whereto, differing_place
 
 
 class SqliteWriter(Writer):
-    """Writes through one connection; `look_up` says what a topic's table is now."""
+    """Writes through one connection; `look_up` returns a topic's table as it is now."""
 
     def __init__(self, ledger: Ledger, look_up: Callable[[str], tuple[Table, Whereto]]) -> None:
         self._ledger, self._look_up = ledger, look_up
@@ -29,12 +29,12 @@ class SqliteWriter(Writer):
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         topic = account.slice.topic
         table, _ = self._look_up(topic)
-        # All are drawn before the file is locked, because a source may be slow.
+        # Read all records before the file is locked, because a source may be slow.
         rows = [*_rows(table, account, records)]
         with transaction(self._ledger.connection):
-            terms, (_, now) = self._ledger.terms(), self._look_up(topic)
-            if told := differing_place(terms.places.get(topic) if terms else None, now):
-                raise OtherTerms(self._ledger.replay_id, differences=[told])
+            terms, (_, whereto) = self._ledger.terms(), self._look_up(topic)
+            if difference := differing_place(terms.places.get(topic) if terms else None, whereto):
+                raise OtherTerms(self._ledger.replay_id, differences=[difference])
             self._ledger.refuse(account)
             details = self._insert(table, account, rows)
             abort_point("sqlite.rows_written")
@@ -53,7 +53,7 @@ class SqliteWriter(Writer):
         connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
         for record, row in rows:
             try:
-                # A trigger may drop a row; `ignore` leaves out those whose key is there.
+                # A trigger may drop a row; `ignore` leaves out rows whose key exists.
                 if row and not connection.execute(table.insert([*row]), [*row.values()]).rowcount:
                     is_left_alone = table.rules.on_conflict == "ignore"
                     left_alone, dropped = left_alone + is_left_alone, dropped + (not is_left_alone)
@@ -74,11 +74,11 @@ class SqliteWriter(Writer):
 def _rows(
     table: Table, account: Account, records: Iterable[Records]
 ) -> Iterator[tuple[Record, Row]]:
-    """Each record that can be written, with its columns; none for a tombstone that is skipped."""
-    for run in records:
-        for record, value in zip(run, run.readable, strict=True):
+    """Yield each writable record with its values; a skipped tombstone has no values."""
+    for chunk in records:
+        for record, value in zip(chunk, chunk.readable, strict=True):
             is_skipped = value is None and table.rules.tombstones == "skip"
             try:
                 yield record, {} if is_skipped else table.row(record, value)
             except (ValueError, RecursionError) as exc:
-                account.refuse(record, kind="value", reason=str(exc) or "it is nested too deep")
+                account.refuse(record, kind="value", reason=str(exc) or "it is nested too deeply")
