@@ -84,10 +84,7 @@ class Table:
             yield Note("target-unplaced", text)
         fields = sampled_fields(samples) if self.rules.form == "json" else {}
         if unknown := [name for name in fields if name not in self.columns]:
-            text = (
-                f"{self.name} lacks the columns {', '.join(unknown)}: the records' fields "
-                "of these names are not written"
-            )
+            text = f"{self.name} has no column for {', '.join(unknown)}: these fields are left out"
             yield Note("target-left-out", text)
 
     def marking(self) -> str:
