@@ -14,12 +14,13 @@ from playhead.cli.app import main
 from playhead.cli.options import Run
 from playhead.cli.output import Output
 from playhead.cli.replay.run_replay import with_servers
+from playhead.config import trust
 from playhead.config.clusters import connection_of, guards_of
 from playhead.config.context import UnknownContext, configure
 from playhead.config.context import contexts as contexts_there
 from playhead.config.guards import ReadOnly
 from playhead.config.logins import LoginElsewhere
-from playhead.config.saved_servers import kept_servers
+from playhead.config.saved_servers import configuration_of, kept_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, PlayheadError, Refused, UsageError
 from playhead.host import paths
@@ -255,6 +256,94 @@ def test_a_login_that_is_said_anew_goes_with_its_servers():
     kept = kept_servers(configure({"bootstrap_servers": "own:1"}, assignments=LOGIN))
     again = Run(Output(), {"bootstrap_servers": "new:1", "assignment": LOGIN})
     assert with_servers(again, kept).configuration().kafka().bootstrap_servers == "new:1"
+
+
+@pytest.mark.parametrize("by", ["assignment", "kafka_config"])
+@pytest.mark.parametrize("face", ["resume", "standby"])
+def test_the_login_of_a_saved_run_stays_where_a_weaker_place_named_its_servers(
+    monkeypatch, by, face
+):
+    """The environment of a resume, or of the timer of a standby, may name others than the context did."""
+    Path("login.properties").write_text("\n".join(LOGIN))
+    first = configure(
+        {"kafka_config": "login.properties"} if by == "kafka_config" else {},
+        assignments=LOGIN if by == "assignment" else (),
+        context="plain",
+    )
+    kept = kept_servers(first)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "evil:1")
+    resumed = with_servers(Run(Output(), {}), kept).configuration()
+    found = (resumed if face == "resume" else configuration_of(kept)).kafka()
+    assert (found.bootstrap_servers, found.password) == ("plain:1", PASSWORD)
+
+
+def test_without_a_typed_login_the_servers_of_a_context_are_not_kept():
+    """They may move, and the context says where they are."""
+    assert kept_servers(configure({}, assignments=["client.id=x"], context="plain")) == {
+        "context": "plain",
+        "assignment": '["client.id=x"]',
+    }
+
+
+def test_another_files_login_goes_to_its_own_servers_and_not_to_those_of_the_saved_run():
+    kept = kept_servers(configure({"bootstrap_servers": "own:1"}))
+    Path("other.properties").write_text("bootstrap.servers=other:1\n" + "\n".join(LOGIN))
+    for named in (
+        {"kafka_config": "other.properties"},
+        {"assignment": ("bootstrap.servers=other:1", *LOGIN)},
+    ):
+        found = with_servers(Run(Output(), {**named}), kept).configuration().kafka()
+        assert (found.bootstrap_servers, found.password) == ("other:1", PASSWORD)
+
+
+TOKENS = (
+    "security.protocol=SASL_SSL",
+    "sasl.mechanism=OAUTHBEARER",
+    "sasl.oauthbearer.client.id=me",
+    "sasl.oauthbearer.client.secret=${HOME_PASSWORD}",
+)
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url=https://{}.example/"
+
+
+def test_a_file_that_is_named_later_names_no_other_tokens_for_a_saved_secret():
+    """It is the same place as what was typed at the start: the command line."""
+    own, evil = (TOKEN_URL.format(name) for name in ("own", "evil"))
+    Path("own.properties").write_text(own)
+    Path("evil.properties").write_text(evil)
+    file = {"bootstrap_servers": "own:1", "kafka_config": "own.properties"}
+    kept = kept_servers(configure(file, assignments=TOKENS))
+    again = with_servers(Run(Output(), {"kafka_config": "evil.properties"}), kept)
+    assert again.configuration().kafka().oauth_token_endpoint_url == "https://own.example/"
+
+
+@pytest.mark.parametrize("token_url", [TOKEN_URL.format("own"), "client.id=x"])
+def test_an_assignment_names_no_other_tokens_for_the_secret_of_a_saved_file(token_url):
+    Path("own.properties").write_text("\n".join([*TOKENS, token_url]))
+    flags = {"bootstrap_servers": "own:1", "kafka_config": "own.properties"}
+    kept = kept_servers(configure(flags))
+    with pytest.raises(LoginElsewhere, match="https://evil.example/"):
+        with_servers(Run(Output(), {"assignment": (TOKEN_URL.format("evil"),)}), kept)
+
+
+def test_a_weaker_place_names_no_other_tokens_when_the_run_goes_on(monkeypatch, tmp_path):
+    tokens = f"[contexts.url]\nbootstrap_servers = '{HOME}'\n[contexts.url.kafka]\n"
+    key, _, url = TOKEN_URL.format("own").partition("=")
+    paths.config_file().write_text(CONTEXTS + tokens + f"{key} = '{url}'\n")
+    kept = kept_servers(configure({}, assignments=TOKENS, context="url"))
+    evil = TOKEN_URL.format("evil").partition("=")[2]
+    (tmp_path / "playhead.toml").write_text(f"[kafka]\n{key} = '{evil}'\n")
+    monkeypatch.setattr(trust, "is_trusted", lambda _: True)
+    assert configuration_of(kept).kafka().oauth_token_endpoint_url == url
+
+
+def test_a_clients_secret_that_is_said_anew_goes_to_the_tokens_said_with_it():
+    own, new = (TOKEN_URL.format(name) for name in ("own", "new"))
+    Path("own.properties").write_text("\n".join([*TOKENS, own]))
+    kept = kept_servers(configure({"bootstrap_servers": "o:1", "kafka_config": "own.properties"}))
+    said = (new, TOKENS[-1].replace("HOME_", "NEW_"))
+    again = with_servers(Run(Output(), {"assignment": said}), kept).configuration()
+    assert again.settings["kafka_config"].value.endswith("own.properties")
+    assert again.kafka_properties["sasl.oauthbearer.client.secret"].value == "${NEW_PASSWORD}"
 
 
 # --- another cluster is another context

@@ -12,8 +12,8 @@ from playhead.errors import Refused
 
 _OF_LOGINS = ("sasl.", "ssl.key", "ssl.certificate")
 _TELLS_NOTHING = ("sasl.mechanism",)
-_TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
-_FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
+TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
+FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
 
 Homes = Mapping[Precedence, str]
 """The servers that each place names."""
@@ -36,24 +36,34 @@ def keep_at_home(
     properties: Mapping[str, Resolved], homes: Homes, elsewhere: str | None = None
 ) -> None:
     """Return when each login stays with its own servers, also where an endpoint names `elsewhere`."""
-    said = {SPELLINGS.get(key, key): (key, found) for key, found in properties.items()}
+    said = by_name(properties)
     configured = said[BOOTSTRAP][1] if BOOTSTRAP in said else None
     servers = elsewhere or (configured.value if configured else None)
     if servers is None:
         return  # there is nobody whom it could go to
     for name, (key, found) in said.items():
-        if not name.startswith(_OF_LOGINS) or name in _TELLS_NOTHING:
+        if not is_login(name):
             continue
         home = homes.get(found.place)
         if home is None and configured is not None and found.place <= configured.place:
             home = configured.value
         if home is None or not _brokers(servers) <= _brokers(home):
             raise LoginElsewhere(found, key=key, servers=servers, home=home)
-    if _TOKEN_FROM in said:
-        _, token_from = said[_TOKEN_FROM]
-        for key, found in (said[name] for name in _FOR_TOKENS if name in said):
+    if TOKEN_FROM in said:
+        _, token_from = said[TOKEN_FROM]
+        for key, found in (said[name] for name in FOR_TOKENS if name in said):
             if token_from.place < found.place:
                 raise LoginElsewhere(found, key=key, servers=token_from.value, home=None)
+
+
+def by_name(properties: Mapping[str, Resolved]) -> dict[str, tuple[str, Resolved]]:
+    """The properties by their canonical names, with the spelling that was used."""
+    return {SPELLINGS.get(key, key): (key, found) for key, found in properties.items()}
+
+
+def is_login(name: str) -> bool:
+    """Whether the property with this canonical name is a part of a login."""
+    return name.startswith(_OF_LOGINS) and name not in _TELLS_NOTHING
 
 
 def _brokers(servers: str) -> set[str]:

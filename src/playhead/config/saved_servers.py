@@ -6,8 +6,15 @@ from pathlib import Path
 
 from playhead import secrets
 from playhead.config.context import Configuration, configure
-from playhead.config.layers import BOOTSTRAP, SPELLINGS, Precedence, Resolved
-from playhead.config.logins import keep_at_home
+from playhead.config.layers import BOOTSTRAP, Precedence, Resolved
+from playhead.config.logins import (
+    FOR_TOKENS,
+    TOKEN_FROM,
+    LoginElsewhere,
+    by_name,
+    is_login,
+    keep_at_home,
+)
 
 # What a run needs to be told again, if no context says it.
 _KEPT = (
@@ -37,9 +44,32 @@ def kept_servers(configuration: Configuration) -> dict[str, str]:
         for key, found in configuration.kafka_properties.items()
         if found.origin == "-X"  # which takes no secret but by reference
     ]
+    for name, value in _places_of_typed_login(configuration).items():
+        if name == BOOTSTRAP:
+            kept.setdefault("bootstrap_servers", value)
+        else:
+            assigned.append(f"{name}={value}")
     if assigned:
         kept["assignment"] = json.dumps(assigned)
     return kept
+
+
+def _places_of_typed_login(configuration: Configuration) -> dict[str, str]:
+    """Where a login of the command line goes, as far as -X does not say it: to what another place names.
+
+    That place may name others when the run goes on, as the environment does over a context.
+    """
+    said = by_name(configuration.kafka_properties)
+    typed = {name for name, (_, each) in said.items() if each.place == Precedence.COMMAND_LINE}
+    wanted = {
+        BOOTSTRAP: any(map(is_login, typed)),
+        TOKEN_FROM: not typed.isdisjoint(FOR_TOKENS),
+    }
+    return {
+        name: secrets.resolve(said[name][1].value, key=name, where="a place", is_secret=False)
+        for name, is_wanted in wanted.items()
+        if is_wanted and name in said and said[name][1].origin != "-X"
+    }
 
 
 def not_kept(configuration: Configuration, servers: Mapping[str, str]) -> list[str]:
@@ -77,17 +107,29 @@ def keep_saved_logins(
     Both come as from the command line, so the places alone do not tell them apart.
     """
     saved = configuration_of(servers)
+    known, now = by_name(saved.kafka_properties), by_name(used.kafka_properties)
     logins = {
         key: found
-        for key, found in saved.kafka_properties.items()
+        for name, (key, found) in known.items()
         if found.place == Precedence.COMMAND_LINE
         and ("assignment" if found.origin == "-X" else "kafka_config") in taken
+        and now.get(name, ("", found))[1].value == found.value  # else it was said anew
     }
-    home, now = _servers(saved), _servers(used)
-    if now is not None:
-        keep_at_home(logins | ({} if home is None else {BOOTSTRAP: home}), saved.homes, now.value)
+    if BOOTSTRAP in now:
+        home = {key: found for name, (key, found) in known.items() if name == BOOTSTRAP}
+        keep_at_home(logins | home, saved.homes, now[BOOTSTRAP][1].value)
+    _keep_tokens_at_home(by_name(logins), known.get(TOKEN_FROM), now.get(TOKEN_FROM))
 
 
-def _servers(configuration: Configuration) -> Resolved | None:
-    found = configuration.kafka_properties.items()
-    return next((each for key, each in found if SPELLINGS.get(key) == BOOTSTRAP), None)
+def _keep_tokens_at_home(
+    logins: Mapping[str, tuple[str, Resolved]],
+    saved: tuple[str, Resolved] | None,
+    used: tuple[str, Resolved] | None,
+) -> None:
+    """Return when a saved client's secret goes to the token endpoint that was saved with it."""
+    home = None if saved is None else saved[1].value
+    if used is not None and used[1].value != home:
+        for name in FOR_TOKENS:
+            if name in logins:
+                key, found = logins[name]
+                raise LoginElsewhere(found, key=key, servers=used[1].value, home=home)

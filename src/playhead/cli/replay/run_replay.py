@@ -17,6 +17,7 @@ from playhead.cli.replay.render import (
 )
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
+from playhead.config.layers import Precedence
 from playhead.config.saved_servers import keep_saved_logins
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, Refused, UsageError
@@ -39,6 +40,8 @@ _NAME_KAFKA = ("context", "bootstrap_servers", "kafka_config", "assignment")
 def with_servers(run: Run, saved: dict[str, str]) -> Run:
     """The invocation with the servers of an earlier one where it names none itself."""
     taken = {name: value for name, value in saved.items() if not run.values.get(name)}
+    if "bootstrap_servers" in taken and _names_brokers(run, saved):
+        del taken["bootstrap_servers"]
     values = dict(run.values)
     for name, value in taken.items():
         values[name] = json.loads(value) if name == "assignment" else value
@@ -46,6 +49,14 @@ def with_servers(run: Run, saved: dict[str, str]) -> Run:
     if taken.keys() & {"assignment", "kafka_config"} and any(map(run.values.get, _NAME_KAFKA)):
         keep_saved_logins(saved, taken, with_saved.configuration())
     return with_saved
+
+
+def _names_brokers(run: Run, saved: dict[str, str]) -> bool:
+    """Whether the command line names brokers: by a context, where one was saved, a file or -X, too."""
+    if run.values.get("context") and "context" in saved:
+        return True
+    alone = Run(run.output, run.values | {"context": saved.get("context")})
+    return Precedence.COMMAND_LINE in alone.configuration().homes
 
 
 def show(run: Run, planned: Planned) -> None:
