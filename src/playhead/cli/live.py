@@ -1,14 +1,16 @@
 """`playhead live`: a pipeline without an end, from topics into a table or topics."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from playhead.cli.confirm import answer
-from playhead.cli.options import Run, command
+from playhead.cli.options import Run, command, end
 from playhead.cli.replay.render import sample_lines
 from playhead.cli.replay.replay_options import request
 from playhead.cli.replay.run_replay import stopping, with_servers
+from playhead.config.context import Configuration
 from playhead.endpoint import Endpoint
-from playhead.errors import UsageError
+from playhead.errors import EXIT_FAILED, UsageError
 from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
 from playhead.options.replays import LIVE, RULES, TRANSFORM
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
@@ -123,18 +125,23 @@ def _ask_or_stop(run: Run, name: str | None, more: str | None) -> None:
         done = api.stop(str(name), pipelines, wait_s=_STOPS_WITHIN_S)
         run.output.emit(done, [done])
         return
-    names = [name] if name else pipelines.names()
-    if not names:
+    if name is None and not pipelines.names():
         run.output.say("no live pipeline has run here yet; playhead live --help says how")
-    found = [
-        api.status(each, pipelines, lambda saved: with_servers(run, dict(saved)).configuration())
-        for each in names
-    ]
+
+    def configured(saved: Mapping[str, str]) -> Configuration:
+        return with_servers(run, dict(saved)).configuration()
+
+    one = [api.status(name, pipelines, configured)] if name else None
+    found = api.status_of_all(pipelines, configured) if one is None else one
     for each in found:
         for remark in each["remarks"]:
             run.output.say(f"{each['name']}: {remark}")
+        if "error" in each:
+            run.output.say(f"{each['name']}: error: {each['error']}")
     document = found[0] if name else {"pipelines": found}
     run.output.emit(document, [_row(each) for each in found])
+    if any("error" in each for each in found):
+        raise end(EXIT_FAILED)
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.start_offsets import group_offsets, ledger_ends, topics_of
 from playhead.replay import api
 from playhead.replay.api import Planned
-from playhead.replay.assemble import ends
-from playhead.replay.pipelines import Pipeline, Pipelines, pipeline_id
+from playhead.replay.assemble import Wiring, ends
+from playhead.replay.pipelines import MarkDamaged, Pipeline, Pipelines, pipeline_id
 from playhead.request import Request
 from playhead.source import Bounds, TopicPartition
 
@@ -79,26 +79,52 @@ def status(
     name: str, pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
 ) -> dict[str, Any]:
     """What a pipeline last said, and how far behind it is now by the ledger and the log."""
-    found = pipelines.find(name)
+    document, error = _look(name, pipelines, configured)
+    if error is not None:
+        raise error
+    return document
+
+
+def status_of_all(
+    pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
+) -> list[dict[str, Any]]:
+    """The status of each pipeline; one that cannot be looked at has an `error` instead of its lag."""
+    documents = []
+    for name in pipelines.names():
+        document, error = _look(name, pipelines, configured)
+        documents.append(document if error is None else document | {"error": str(error)})
+    return documents
+
+
+def _look(
+    name: str, pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
+) -> tuple[dict[str, Any], PlayheadError | None]:
+    """What there is to say of a pipeline, and the error that ended it early."""
     said = pipelines.status(name)
     document: dict[str, Any] = {
         "name": name,
         "state": said.get("state"),
-        "source": found.source,
-        "target": found.target,
-        "group": found.group,
+        "source": None,
+        "target": None,
+        "group": None,
         "lag": None,
         "lag_s": None,
         "committed_by": None,
         "remarks": [],
     }
     document |= {key: said.get(key) for key in _SAID}
-    configuration = configured(found.servers)
     try:
-        document |= _behind(found, configuration)
+        found = pipelines.find(name)
+        document |= {"source": found.source, "target": found.target, "group": found.group}
+        request = _request(found, pipelines)
+        configuration = configured(found.servers)
+    except PlayheadError as exc:
+        return document, exc
+    try:
+        document |= _behind(found, ends(request, configuration))
     except PlayheadError as exc:
         document["remarks"].append(f"how far behind it is cannot be told: {exc!s}")
-    return document
+    return document, None
 
 
 _SAID = (
@@ -112,8 +138,15 @@ _SAID = (
 )
 
 
-def _behind(found: Pipeline, configuration: Configuration) -> dict[str, Any]:
-    both = ends(Request.from_document(found.request), configuration)
+def _request(found: Pipeline, pipelines: Pipelines) -> Request:
+    """What was asked for; another version may have written what this one does not know."""
+    try:
+        return Request.from_document(found.request)
+    except (TypeError, ValueError) as exc:
+        raise MarkDamaged(pipelines.folder(found.name), reason=str(exc)) from exc
+
+
+def _behind(found: Pipeline, both: Wiring) -> dict[str, Any]:
     source = topics_of(both.source)
     bounds = source.bounds()
     remarks: list[str] = []
