@@ -20,15 +20,23 @@ from tests.fix_topics import content, records_in
 # --- beside Kafka's own ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_spelled_as_theirs", [False, True])
 def test_lines_become_the_records_that_kafkas_producer_makes_of_them(
-    on_sandbox: RunBytes, kafka_tool: KafkaTool, kafka: KafkaConnection, make_topic: MakeTopic
+    is_spelled_as_theirs: bool,
+    on_sandbox: RunBytes,
+    kafka_tool: KafkaTool,
+    kafka: KafkaConnection,
+    make_topic: MakeTopic,
 ) -> None:
     lines = b"".join(b"a:%d,b:x\tkey-%d\tvalue %d\twith a tab\n" % (n, n % 7, n) for n in range(40))
     lines += b"NIL\tk\tNIL\na:NIL\tNIL\tv\nh:1\t\t\nh:1\tk\tlast line without an end"
     one, other = make_topic(partitions=4), make_topic(partitions=4)
-    on_sandbox("produce", one, "--with", "headers,key", "--null", "NIL", stdin=lines)
     properties = ["parse.key=true", "parse.headers=true", "null.marker=NIL"]
     words = [word for text in properties for word in ("--reader-property", text)]
+    ours = [one, "--with", "headers,key", "--null", "NIL"]
+    on_sandbox(
+        "produce", *(["--topic", one, *words] if is_spelled_as_theirs else ours), stdin=lines
+    )
     kafka_tool("ConsoleProducer", "--topic", other, *words, stdin=lines)
     keyed = [
         [

@@ -1,5 +1,8 @@
 """The layout of the help: options under headings, and commands with their first sentence."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import click
 
 _LAST = "Output"
@@ -10,10 +13,27 @@ class CommandOption(click.Option):
     """An option, and the heading of the help under which it stands."""
 
     heading = ""
+    unlisted: tuple[str, ...] = ()
+    """Spellings that are taken, and that the help leaves out."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        every, self.opts = self.opts, [flag for flag in self.opts if flag not in self.unlisted]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = every
 
 
 class Command(click.Command):
     """A command whose help has its options under headings."""
+
+    leading_word: str | None = None
+    """A word that may stand before the arguments, as in another tool."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == [self.leading_word] and not "".join(args[1:2]).startswith("-"):
+            args = args[1:] or args
+        return super().parse_args(ctx, args)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [
@@ -37,6 +57,15 @@ class Command(click.Command):
 
 class Group(click.Group):
     """Commands in the order in which they are given, each with its first sentence."""
+
+    kafka_flags: Mapping[str, str] = MappingProxyType({})
+    """Flags of Kafka's own tool, each with the command that it names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        flag = next((arg for arg in args if arg in self.kafka_flags), None)
+        if flag is not None and args[0] not in self.commands:
+            args = [self.kafka_flags[flag], *(arg for arg in args if arg != flag)]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.commands)

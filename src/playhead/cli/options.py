@@ -5,7 +5,7 @@ signature names are passed to it, the others are in `run.values`.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from playhead.cli.layout import Command, CommandOption, Group
 from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
+from playhead.errors import UsageError
 from playhead.options.option import Argument, Completion, Option, Options
 from playhead.options.shared import OUTPUT
 
@@ -42,10 +43,13 @@ class Run:
         )
 
 
-def command(*groups: Options, now: str | None = None) -> Callable[[Callable[..., None]], "Command"]:
+def command(
+    *groups: Options, now: str | None = None, leading_word: str | None = None
+) -> Callable[[Callable[..., None]], "Command"]:
     """Make a command of a function, with the options of these groups and those of all commands.
 
     An old spelling says what it is called `now`: the help leaves it out, and a note names the new one.
+    A `leading_word` is one that another tool has before the first argument; it may stand there.
     """
     taken: dict[str, tuple[str, Option | Argument]] = {}
     for group in (*groups, OUTPUT):  # a command's own row for an option counts
@@ -56,39 +60,79 @@ def command(*groups: Options, now: str | None = None) -> Callable[[Callable[...,
         _, *own = inspect.signature(function).parameters
 
         def invoke(**given: Any) -> None:
-            values = {name: row.value(given[name]) for name, (_, row) in taken.items()}
+            values = {name: row.value(_given(row, given)) for name, (_, row) in taken.items()}
             output = Output(*(values.pop(row.name) for row in OUTPUT))
             if now is not None:
                 path = click.get_current_context().command_path
                 output.say(f"note: {path} is {now} now; the old name goes in the next version")
             function(Run(output, values), **{name: values.pop(name) for name in own})
 
-        return Command(
+        made = Command(
             function.__name__.rstrip("_").replace("_", "-"),
             callback=invoke,
             help=inspect.getdoc(function),
-            params=[_parameter(row, heading) for heading, row in taken.values()],
+            params=[each for heading, row in taken.values() for each in _parameters(row, heading)],
             context_settings=_SETTINGS,
             hidden=now is not None,
         )
+        made.leading_word = leading_word
+        return made
 
     return decorate
 
 
-def group(text: str, *commands: click.Command, name: str) -> "Group":
-    """Commands under a name."""
-    return Group(
+def group(
+    text: str, *commands: click.Command, name: str, kafka_flags: Mapping[str, str] | None = None
+) -> "Group":
+    """Commands under a name; `kafka_flags` are the flags by which Kafka's own tool names them."""
+    made = Group(
         name,
         commands=list(commands),
         help=text,
         no_args_is_help=True,
         context_settings=_SETTINGS,
     )
+    made.kafka_flags = kafka_flags or {}
+    return made
 
 
 def end(code: int) -> Exit:
     """What a command raises to end with an exit code when everything is said."""
     return Exit(code)
+
+
+_BY_FLAG = "_by_flag"
+"""Ends the name of the option by which an argument can be given too."""
+
+
+def _given(row: Option | Argument, given: dict[str, Any]) -> Any:
+    """What was given for a row: an argument by its position, or by the flag of Kafka's own tools."""
+    if not (isinstance(row, Argument) and row.kafka_flags):
+        return given[row.name]
+    placed, flagged = given[row.name], given[row.name + _BY_FLAG]
+    if row.repeatable:
+        placed, flagged = (*placed, *flagged), None
+    if placed and flagged:
+        raise UsageError(f"{row.shown_name} is given twice: {placed} and {flagged}")
+    if row.required and not (placed or flagged):
+        raise click.UsageError(f"Missing argument '{_usage_of(row)}'.", click.get_current_context())
+    return placed or flagged
+
+
+def _parameters(row: Option | Argument, heading: str) -> list[click.Parameter]:
+    """The row as click knows it, with a hidden option for an argument that Kafka's tools give by name."""
+    shown = _parameter(row, heading)
+    if not (isinstance(row, Argument) and row.kafka_flags):
+        return [shown]
+    shown.required = False
+    by_flag = CommandOption(
+        [*row.kafka_flags, row.name + _BY_FLAG],
+        type=click.STRING,
+        multiple=row.repeatable,
+        hidden=True,
+        shell_complete=_completer(row.completes) if row.completes else None,
+    )
+    return [shown, by_flag]
 
 
 def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
@@ -111,8 +155,8 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     spellings = [*row.spellings]
     if row.off:
         spellings[-1] += f"/{row.off}"
-    option = CommandOption([*spellings, row.name], **shared)
-    option.heading = heading
+    option = CommandOption([*spellings, *row.kafka_flags, row.name], **shared)
+    option.heading, option.unlisted = heading, row.kafka_flags
     return option
 
 

@@ -3,9 +3,16 @@
 from playhead.options.option import YES, Argument, Option, Options, dry_run, switch
 
 _OPTIONS = "Options"
-_GROUP = Argument("group", "Name of the group.", "GROUP", completes="groups")
+_FLAGS = ("--group",)
+_GROUP = Argument("group", "Name of the group.", "GROUP", completes="groups", kafka_flags=_FLAGS)
 _GROUPS = Argument(
-    "group", "Names of the groups.", "GROUP", repeatable=True, required=False, completes="groups"
+    "group",
+    "Names of the groups.",
+    "GROUP",
+    repeatable=True,
+    required=False,
+    completes="groups",
+    kafka_flags=_FLAGS,
 )
 
 LIST = Options(

@@ -11,7 +11,14 @@ _FORMS = f"{' '.join(PLAIN_FORMS)}; {' '.join(REGISTERED_FORMS)}"
 
 PRODUCE = Options(
     "Options",
-    Argument("topic", "The topic.", "TOPIC", completes="topics", check=need_topic),
+    Argument(
+        "topic",
+        "The topic.",
+        "TOPIC",
+        completes="topics",
+        check=need_topic,
+        kafka_flags=("--topic",),
+    ),
     Argument("file", "File to read; default stdin.", kind="file", required=False),
     Option(
         "on_error",
@@ -37,10 +44,18 @@ LINES = Options(
     Option("separator", "Separator after each field; default \\t, a tab.", "TEXT"),
     *SEPARATORS,
     Option("null", "Text that means null.", "TEXT"),
+    Option("key", "Key of all records.", "TEXT"),
     Option("timestamp", "Timestamp of all records; default now.", "T"),
     *TIME,
     Option("partition", "Partition of all records: a number, or `auto` to choose by key.", "N"),
     Option("header", "Header to add to all records; repeatable.", "NAME=VALUE", repeatable=True),
+    Option(
+        "property",
+        "Property of Kafka's console producer: parse.key=true, key.separator=:, …",
+        "KEY=VALUE",
+        kafka_flags=("--reader-property",),
+        repeatable=True,
+    ),
 )
 """What a line is, and what all records of a run get."""
 DELIVERY = Options(
@@ -81,11 +96,27 @@ CONSUME = Options(
         repeatable=True,
         completes="topics",
         check=need_topic,
+        kafka_flags=("--topic",),
     ),
     Option("partition", "Only this partition; repeatable.", kind="number", low=0, repeatable=True),
     Option("grep", "Only records whose value matches this regular expression.", "REGEX"),
     Option("grep_key", "Only records whose key matches this regular expression.", "REGEX"),
-    Option("most", "Stop after N records.", "N", flags=("--max",), kind="number", low=1),
+    Option(
+        "most",
+        "Stop after N records.",
+        "N",
+        flags=("--max",),
+        kafka_flags=("--max-messages",),
+        kind="number",
+        low=1,
+    ),
+    Option(
+        "group",
+        "Start at the offsets that this group has committed; it stays as it is.",
+        "GROUP",
+        completes="groups",
+    ),
+    Option("tail", "Start N offsets before the end of each partition.", kind="number", low=0),
 )
 CONSUME_SPAN = Options(
     SPAN.heading,
@@ -98,8 +129,13 @@ SHOWN = Options(
     _LINES,
     Option(
         "show",
-        "Fields to print: topic,timestamp,partition,offset,headers,key,value; default value.",
+        "Fields to print: topic,timestamp,time,partition,offset,headers,key,value; default value.",
         "FIELDS",
+    ),
+    Option(
+        "format_",
+        "Text for each record, as in kcat: %t %p %o %T %k %s %h; %D is the time in --timezone.",
+        "TEXT",
     ),
     Option("separator", "Separator between fields; default \\t, a tab.", "TEXT"),
     *SEPARATORS,
@@ -109,6 +145,7 @@ SHOWN = Options(
         "property",
         "Property of Kafka's console consumer: print.key=true, key.separator=:, …",
         "KEY=VALUE",
+        kafka_flags=("--formatter-property",),
         repeatable=True,
     ),
 )

@@ -37,6 +37,8 @@ class _Row:
     completes: Completion | None = None
     check: Callable[[str], None] | None = None
     """Raises when a text that was given cannot be meant."""
+    kafka_flags: tuple[str, ...] = ()
+    """How Kafka's own tools spell it: the command line takes these too, and the help leaves them out."""
 
     @property
     def shown_name(self) -> str:
@@ -157,11 +159,11 @@ def switch(name: str, help: str, *flags: str) -> Option:  # noqa: A002  the fiel
     return Option(name, help, flags=flags, kind="switch", default=False)
 
 
-def setting(name: str, metavar: str, *short: str) -> Option:
+def setting(name: str, metavar: str, *short: str, kafka_flags: tuple[str, ...] = ()) -> Option:
     """The option for a setting; the setting says what it is called and means."""
     known = BY_NAME[name]
     flags = (*short, known.flag) if known.flag else short
-    return Option(name, known.help, metavar, flags=flags)
+    return Option(name, known.help, metavar, flags=flags, kafka_flags=kafka_flags)
 
 
 def unset(groups: Iterable[Options]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ OUTPUT = Options(
 )
 CONNECTION = Options(
     SERVERS,
-    setting("bootstrap_servers", "HOST:PORT", "-b"),
+    setting("bootstrap_servers", "HOST:PORT", "-b", kafka_flags=("--bootstrap-server",)),
     Option(
         "context",
         "Name of the context to use.",
@@ -54,7 +54,11 @@ CONNECTION = Options(
         repeatable=True,
         completes="properties",
     ),
-    setting("kafka_config", "FILE"),
+    setting(
+        "kafka_config",
+        "FILE",
+        kafka_flags=("--command-config", "--consumer.config", "--producer.config"),
+    ),
     setting("database", "URL"),
 )
 SPARK = Options(

@@ -5,7 +5,15 @@ from playhead.options.shared import TIME, need_topic
 
 _OPTIONS = "Options"
 _BY = ("replica", "partition", "topic", "log-dir")
-_TOPIC = Argument("topic", "Name of the topic.", "TOPIC", completes="topics", check=need_topic)
+_FLAGS = ("--topic",)
+_TOPIC = Argument(
+    "topic",
+    "Name of the topic.",
+    "TOPIC",
+    completes="topics",
+    check=need_topic,
+    kafka_flags=_FLAGS,
+)
 _ALL_OR_SOME = Argument(
     "topics",
     "Names of the topics; default: all topics.",
@@ -14,6 +22,7 @@ _ALL_OR_SOME = Argument(
     required=False,
     completes="topics",
     check=need_topic,
+    kafka_flags=_FLAGS,
 )
 _SIZES_BY = Option("by", f"With --sizes: sum by {', '.join(_BY)}.", "WHAT", choices=_BY)
 _OFFSETS_AT = Option("at", "With --offsets: the first offset at or after this time.", "T")
@@ -42,9 +51,15 @@ SIZES = Options(_OPTIONS, _ALL_OR_SOME, _SIZES_BY)
 OFFSETS = Options(_OPTIONS, _ALL_OR_SOME, _OFFSETS_AT, *TIME)
 CREATE = Options(
     _OPTIONS,
-    Argument("topic", "Name of the topic.", "TOPIC", check=need_topic),
+    Argument("topic", "Name of the topic.", "TOPIC", check=need_topic, kafka_flags=_FLAGS),
     _PARTITIONS,
-    Option("replication", "Number of replicas of each partition.", kind="number", low=1),
+    Option(
+        "replication",
+        "Number of replicas of each partition.",
+        kind="number",
+        low=1,
+        kafka_flags=("--replication-factor",),
+    ),
     switch("if_not_exists", "Do not fail if the topic exists; leave it unchanged."),
     _DRY_RUN,
 )

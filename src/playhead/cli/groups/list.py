@@ -201,4 +201,11 @@ groups = group(
     delete,
     delete_offsets,
     name="groups",
+    kafka_flags={
+        "--list": "list",
+        "--describe": "describe",
+        "--reset-offsets": "reset",
+        "--delete": "delete",
+        "--delete-offsets": "delete",
+    },
 )

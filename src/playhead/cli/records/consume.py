@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from playhead.traffic.filter.regex import Pattern
 
 _TELL_TROUBLE_EVERY_S = 15.0
+_STARTS = ("from_", "last", "offsets", "tail", "group")
+"""Options that say where to begin, of which one counts."""
 
 
 @command(CONSUME, CONSUME_SPAN, SHOWN, DECODING, CONNECTION, REGISTRY)
@@ -50,8 +52,10 @@ def consume(
         found = _only(found, partition)
     scan = Scan(source.connection, found, source.patience_s)
     planned = "and what comes" if scan.planned is None else f"{scan.planned:,} offsets"
-    told = _told_span(resolved) if _says_from(run) or not run.values["follow"] else "from now on"
+    told = _told_start(run) or _told_span(resolved)
     run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
+    if scan.planned is not None and resolved.to_ms is None and not resolved.offsets:
+        run.output.say("it stops at the end of the log; --follow goes on with new records")
     for note in notes:
         run.output.say(f"  {note.weight:<5} {note.text}")
     _read(run, scan, picked, shown)
@@ -123,10 +127,11 @@ def _source(run: Run, topics: list[str]) -> "KafkaSource":
 
 def _resolved(run: Run) -> "Resolved":
     values = run.values
+    given = ["--from-beginning"] if values["from_beginning"] else []
+    given += [f"--{name.strip('_')}" for name in _STARTS if values[name] is not None]
+    if len(given) > 1 and ("--tail" in given or "--group" in given or values["from_beginning"]):
+        raise UsageError(f"{given[0]} and {given[1]} contradict each other")
     if values["from_beginning"]:
-        clash = [name for name in ("from_", "last", "offsets") if values[name] is not None]
-        if clash:
-            raise UsageError(f"--from-beginning and --{clash[0].strip('_')} contradict each other")
         values["from_"] = "start"
     asked = span(run)
     if values["follow"] and (values["to"] or values["for_"]):
@@ -138,23 +143,51 @@ def _stretches(
     run: Run, source: "KafkaSource", resolved: "Resolved"
 ) -> "tuple[list[Stretch], tuple[Note, ...]]":
     from playhead.kafka.admin.errors import Need, needing
-    from playhead.kafka.read.scan import from_now, stretches
+    from playhead.kafka.read.scan import from_now, from_tail, stretches
     from playhead.time_span import ReadOn
 
     values = run.values
     asked = ReadOn.parse(read_on(run))
     topics = source.topics or (source.pattern or "",)
     with needing(*(Need("Read", "topic", topic) for topic in topics)):
-        if values["follow"] and not _says_from(run):
-            return from_now(source), ()
         is_open = values["follow"]
+        if values["tail"] is not None:
+            return from_tail(source, values["tail"], is_open=is_open), ()
+        if values["group"] is not None:
+            return _from_group(source, values["group"], is_open=is_open)
+        if is_open and not _says_from(run):
+            return from_now(source), ()
         return stretches(
             source, resolved, lateness_ms=lateness_ms(run), read_on=asked, is_open=is_open
         )
 
 
+def _from_group(
+    source: "KafkaSource", group: str, *, is_open: bool
+) -> "tuple[list[Stretch], tuple[Note, ...]]":
+    """From the committed offsets; a partition in which nothing is committed is read from its start."""
+    from playhead.kafka.admin.client import Admin
+    from playhead.kafka.groups.describe import committed, need_groups
+    from playhead.kafka.read.scan import from_offsets
+
+    with Admin(source.connection) as admin:
+        need_groups(admin, [group])
+        offsets = {place: held.offset for place, held in committed(admin, group).items()}
+    return from_offsets(source, offsets, group=group, is_open=is_open)
+
+
 def _says_from(run: Run) -> bool:
-    return any(run.values[name] is not None for name in ("from_", "last", "offsets"))
+    return any(run.values[name] is not None for name in _STARTS)
+
+
+def _told_start(run: Run) -> str | None:
+    """Where it begins, in words, where no span says so."""
+    values = run.values
+    if values["tail"] is not None:
+        return f"from {values['tail']:,} offsets before the end"
+    if values["group"] is not None:
+        return f"from the offsets of group {values['group']}"
+    return "from now on" if values["follow"] and not _says_from(run) else None
 
 
 def _only(found: "list[Stretch]", partitions: list[int]) -> "list[Stretch]":

@@ -26,6 +26,14 @@ _MS_DIGITS = 13
 _MOST_DIGITS = 19  # of what Kafka counts
 _UNITS = {10: "seconds", 16: "microseconds", 19: "nanoseconds"}
 _SHOWN_COMPLAINTS = 5
+_PARSE = re.compile(r"parse\.(key|headers)=(true|false)")
+_PROPERTIES = {
+    "key.separator": "separator",
+    "headers.delimiter": "separator",
+    "headers.separator": "headers_separator",
+    "headers.key.separator": "header_separator",
+    "null.marker": "null",
+}
 
 
 @dataclass(slots=True)
@@ -34,6 +42,8 @@ class Reading:
 
     lines: LineReader | None
     """None for JSON Lines."""
+    key: bytes | None = None
+    """Of all records, whatever they say."""
     headers: Headers = ()
     timestamp_ms: int | None = None
     partition: int | None = None
@@ -100,6 +110,7 @@ class Reading:
         said: tuple[int | None, int | None],
     ) -> Outgoing:
         partition = None if self.by_key else said[1] if self.partition is None else self.partition
+        key = key if self.key is None else self.key
         return Outgoing(number, key, value, headers + self.headers, said[0], partition)
 
     def _time(self, text: bytes, number: int) -> int:
@@ -132,20 +143,46 @@ def reading(run: Run) -> Reading:
     """What the options say of lines."""
     values = run.values
     form = values["format_"]
+    _take_properties(run)
     if form == "jsonl":
         _refuse_line_options(run)
     lines = _line_reader(run) if form == "lines" else None
     configuration = run.configuration()
     stamp = values["timestamp"]
     partition, by_key = _partition(values["partition"])
+    key = values["key"]
+    if key is not None and lines and "key" in lines.fields:
+        raise UsageError("--key is the key of all records, and each line has one of its own")
     return Reading(
         lines,
+        None if key is None else key.encode("utf-8", "surrogateescape"),
         _headers(values["header"] or ()),
         None if stamp is None else instant_ms("--timestamp", stamp, configuration),
         partition,
         by_key,
         configuration.get("timezone") or "UTC",
     )
+
+
+def _take_properties(run: Run) -> None:
+    """The same options as Kafka's console producer spells them."""
+    values = run.values
+    parsed = [name for name in (values["with_"] or "").split(",") if name]
+    given: dict[str, str] = {}
+    for text in values["property"] or ():
+        name, _, value = text.partition("=")
+        if found := _PARSE.fullmatch(text):
+            parsed += [found[1]] if found[2] == "true" else []
+        elif name in _PROPERTIES:
+            given[name] = values[_PROPERTIES[name]] = value
+        else:
+            needed = f"parse.key=true, parse.headers=true, or one of {', '.join(_PROPERTIES)}"
+            raise BadValue("--property", found=text, needed=needed)
+    ends = {given.get(name, "\t") for name in ("key.separator", "headers.delimiter")}
+    if {"headers", "key"} <= set(parsed) and given and len(ends) > 1:
+        text = "a line has one separator: headers.delimiter and key.separator differ"
+        raise UsageError(text, hint="give both properties the same value")
+    values["with_"] = ",".join(dict.fromkeys(parsed)) or None
 
 
 def _refuse_line_options(run: Run) -> None:

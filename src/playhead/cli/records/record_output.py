@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from playhead.cli.options import Run
-from playhead.cli.output import write_bytes
+from playhead.cli.output import csv_text, write_bytes
 from playhead.cli.records import jsonl
 from playhead.cli.records.decode import Decoded
+from playhead.cli.records.record_format import FormatWriter
 from playhead.cli.records.record_lines import fields, separators, unescaped
 from playhead.errors import BadValue, UsageError
 from playhead.records import Records
@@ -88,7 +89,7 @@ class Printer(Protocol):
 class LinePrinter:
     """As Kafka's console consumer prints them."""
 
-    writer: "LineWriter"
+    writer: "LineWriter | FormatWriter"
     decoded: Decoded
     count: int = 0
 
@@ -101,6 +102,31 @@ class LinePrinter:
             picked = records.pick(indexes)
             keys, values = self.decoded.as_bytes(picked)
             write_bytes(b"".join(self.writer.lines(picked, keys, values)))
+
+    def end(self, scanned: int, why: str, /) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class CsvPrinter:
+    """The columns of a `csv:` archive."""
+
+    decoded: Decoded
+    count: int = 0
+
+    def begin(self) -> None:
+        from playhead.files.formats.csv_format import HEADER
+
+        _write(csv_text([HEADER]))
+
+    def show(self, records: Records, indexes: Sequence[int], /) -> None:
+        from playhead.files.formats.csv_format import rows_of
+
+        self.count += len(indexes)
+        if indexes:
+            picked = records.pick(indexes)
+            keys, values = self.decoded.as_bytes(picked)
+            _write(csv_text(rows_of(replace(picked, keys=[*keys], values=[*values]))))
 
     def end(self, scanned: int, why: str, /) -> None:
         pass
@@ -142,22 +168,29 @@ def _write(text: str) -> None:
 
 def printer(run: Run, decoded: Decoded) -> Printer:
     """The form that the options ask for."""
-    if run.output.form == "csv":
-        raise BadValue("-o", found="csv", needed="table (lines), jsonl or json")
     _take_properties(run)
     if run.output.form == "table":
         return LinePrinter(_line_writer(run), decoded)
-    about_lines = ("show", "separator", "headers_separator", "header_separator", "null")
+    about_lines = ("show", "format_", "separator", "headers_separator", "header_separator", "null")
     for name in (*about_lines, "line_separator"):
         if run.values[name] is not None:
-            raise UsageError(f"--{name.replace('_', '-')} is about lines, and not about JSON")
+            flag = f"--{name.strip('_').replace('_', '-')}"
+            raise UsageError(f"{flag} is about lines, and -o {run.output.form} has none")
+    if run.output.form == "csv":
+        return CsvPrinter(decoded)
     return JsonPrinter(decoded, is_document=run.output.form == "json")
 
 
-def _line_writer(run: Run) -> "LineWriter":
+def _line_writer(run: Run) -> "LineWriter | FormatWriter":
     from playhead.kafka.produce.console_lines import FIELDS, LineWriter
 
     values = run.values
+    if values["format_"] is not None:
+        for name in ("show", "separator", "line_separator"):
+            if values[name] is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"--format says all of a line; leave out {flag}")
+        return FormatWriter.parse(values["format_"], separators(run, null=b""))
     asked = fields("--show", values["show"], FIELDS) or ["value"]
     end = b"\n" if values["line_separator"] is None else unescaped(values["line_separator"])
     return LineWriter(asked, separators(run, null=b"null"), end)

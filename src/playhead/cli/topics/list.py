@@ -221,4 +221,5 @@ topics = group(
     delete,
     trim,
     name="topics",
+    kafka_flags={f"--{name}": name for name in ("list", "describe", "create", "alter", "delete")},
 )

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from playhead.traffic.source import TrafficSource
 
 _AT_ONCE = 1_000
+# People know `extract data SNAPSHOT`.
+_LEADING_WORD = "data"
 # What it is for is CSV, in a terminal as well.
 
 
-@command(EXTRACT, AS_CSV)
+@command(EXTRACT, AS_CSV, leading_word=_LEADING_WORD)
 def extract(
     run: Run,
     snapshot: str | None,
@@ -47,6 +49,8 @@ def extract(
 
 
 def _one_snapshot(given: str | None, named: str | None) -> str:
+    if given == _LEADING_WORD and named is not None:
+        given = None
     if (given is None) == (named is None):
         raise UsageError("name one snapshot", hint="playhead extract SNAPSHOT --path …")
     return given or named or ""

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.errors import PlayheadError
+from playhead.grammar.instant import show_ms
 from playhead.record import Headers, TimestampType
 from playhead.records import Records
 
-FIELDS = ("topic", "timestamp", "partition", "offset", "headers", "key", "value")
-"""What can be shown of a record, in the order in which Kafka's consumer prints it; topic is ours."""
+FIELDS = ("topic", "timestamp", "time", "partition", "offset", "headers", "key", "value")
+"""What can be shown of a record, in the order in which Kafka's consumer prints it; topic and time are ours."""
 BEFORE_THE_VALUE = ("timestamp", "partition", "headers", "key")
 """What a line to be produced may begin with, in this order."""
 _STAMPS = {
@@ -150,13 +151,16 @@ class LineWriter:
             return [b"Partition:%d" % records.partition] * count
         if field == "offset":
             return [b"Offset:%d" % offset for offset in records.offsets]
-        if field == "timestamp":
+        if field in ("timestamp", "time"):
             stamps = zip(records.timestamp_types, records.timestamps_ms, strict=True)
-            return [
-                b"%s%d" % (_STAMPS[kind], at) if kind in _STAMPS else b"NO_TIMESTAMP"
-                for kind, at in stamps
-            ]
+            return [self._shown_time(field, kind, ms) for kind, ms in stamps]
         return [self._shown_headers(each) for each in records.headers]
+
+    @staticmethod
+    def _shown_time(field: str, kind: int, ms: int) -> bytes:
+        if kind not in _STAMPS:
+            return b"NO_TIMESTAMP"
+        return show_ms(ms).encode() if field == "time" else b"%s%d" % (_STAMPS[kind], ms)
 
     def _shown_headers(self, headers: Headers) -> bytes:
         if not headers:

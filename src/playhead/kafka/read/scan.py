@@ -89,6 +89,43 @@ def from_now(source: Source) -> list[Stretch]:
     ]
 
 
+def from_tail(source: Source, count: int, *, is_open: bool) -> list[Stretch]:
+    """So many offsets before the end of each partition."""
+    return [
+        _from(place, held, held.stable_end - count, is_open)
+        for place, held in sorted(source.bounds().items())
+    ]
+
+
+def from_offsets(
+    source: Source, offsets: Mapping[TopicPartition, int], *, group: str, is_open: bool
+) -> tuple[list[Stretch], tuple[Note, ...]]:
+    """From what a group has committed, and what has to be said of partitions in which that is not there."""
+    found, notes = [], []
+    for place, held in sorted(source.bounds().items()):
+        offset = offsets.get(place)
+        if offset is None:
+            text = f"group {group} has committed nothing for {place[0]}:{place[1]}: all is read"
+            notes.append(Note("consume-uncommitted", text, "info"))
+        elif offset < held.earliest:
+            gone = f"{offset:,} to {held.earliest - 1:,} are gone from the log"
+            text = f"group {group} has not read all of {place[0]}:{place[1]}: offsets {gone}"
+            notes.append(Note("consume-expired", text))
+        elif offset > held.stable_end:
+            text = (
+                f"group {group} has committed offset {offset:,} of {place[0]}:{place[1]}, which ends "
+                f"at {held.stable_end:,}: the topic may have been made again"
+            )
+            notes.append(Note("consume-beyond", text))
+        found.append(_from(place, held, held.earliest if offset is None else offset, is_open))
+    return found, tuple(notes)
+
+
+def _from(place: TopicPartition, held: Bounds, offset: int, is_open: bool) -> Stretch:
+    start = min(max(offset, held.earliest), held.stable_end)
+    return Stretch(*place, start, None if is_open else held.stable_end)
+
+
 def _by_offsets(
     span: OffsetSpan, bounds: Mapping[TopicPartition, Bounds], is_open: bool
 ) -> Stretch:
