@@ -176,7 +176,7 @@ def test_a_group_that_has_not_read_what_is_gone(
     producer.flush(30)
     with Admin(kafka) as admin:
         commit(admin, topic, {(topic, 0): CommittedOffset(2)})
-    on_sandbox("topics", "trim", topic, "--to-offset", "5", "--yes")
+    on_sandbox("topics", "trim", topic, "--offsets", "0:-5", "--yes")
     done = on_sandbox("consume", topic, "--group", topic)
     assert done.stdout == b"v5\nv6\nv7\nv8\nv9\n"
     assert b"offsets 2 to 4 are gone from the log" in done.stderr

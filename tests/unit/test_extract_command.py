@@ -33,6 +33,23 @@ def test_the_documented_command_gives_the_documented_file(run):
     assert again == (0, out, "")
 
 
+@pytest.mark.parametrize(
+    "words", [("data", str(SNAPSHOT)), ("data", "--snapshot", str(SNAPSHOT)), (str(SNAPSHOT),)]
+)
+def test_the_word_that_another_tool_has_before_the_snapshot(run, words):
+    wanted = run(str(SNAPSHOT), "--path", "command", "-q")
+    assert run(*words, "--path", "command", "-q") == wanted
+
+
+def test_a_snapshot_that_is_called_as_that_word(run, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "raw.jsonl").write_text(SNAPSHOT.read_text())
+    monkeypatch.chdir(tmp_path)
+    wanted = run(str(SNAPSHOT), "--path", "command", "-q")
+    assert run("data", "--path", "command", "-q") == wanted
+    assert run("data", "data", "--path", "command", "-q") == wanted
+
+
 def test_other_forms_have_the_same_rows(run):
     words = (str(SNAPSHOT), "--path", "command", "--path", "duration", "-q")
     rows = [*csv.DictReader(io.StringIO(run(*words)[1]))]

@@ -26,6 +26,7 @@ _OF_JAVA = "spark/jvm.py"
 def _options(command: object) -> Iterator[str]:
     for parameter in getattr(command, "params", []):
         yield from (each for each in (*parameter.opts, *parameter.secondary_opts))
+    yield from getattr(command, "kafka_flags", ())
     for each in getattr(command, "commands", {}).values():
         yield from _options(each)
 

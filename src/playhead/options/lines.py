@@ -134,7 +134,7 @@ SHOWN = Options(
     ),
     Option(
         "format_",
-        "Text for each record, as in kcat: %t %p %o %T %k %s %h; %D is the time in --timezone.",
+        "Text for each record, with kcat's signs: %t %p %o %T %k %s %h; %D is the time in UTC.",
         "TEXT",
     ),
     Option("separator", "Separator between fields; default \\t, a tab.", "TEXT"),

@@ -54,11 +54,7 @@ CONNECTION = Options(
         repeatable=True,
         completes="properties",
     ),
-    setting(
-        "kafka_config",
-        "FILE",
-        kafka_flags=("--command-config", "--consumer.config", "--producer.config"),
-    ),
+    setting("kafka_config", "FILE", kafka_flags=("--command-config",)),
     setting("database", "URL"),
 )
 SPARK = Options(

@@ -102,6 +102,7 @@ DELETE = Options(
         repeatable=True,
         completes="topics",
         check=need_topic,
+        kafka_flags=_FLAGS,
     ),
     _IF_EXISTS,
     _DRY_RUN,
