@@ -5,10 +5,10 @@ import re
 import sys
 from functools import cache
 from getpass import getpass
-from pathlib import Path
 from urllib.parse import unquote
 
-from playhead.errors import BadValue
+from playhead.errors import BadValue, UsageError
+from playhead.host import paths
 from playhead.printable import one_line
 
 HIDDEN = "********"
@@ -22,14 +22,24 @@ _PASSWORD_OF_USER = re.compile(
     r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/).*(?=@))",
     re.DOTALL,
 )
+_SECRET_KEYS = (
+    "password",
+    "sslpassword",
+    "token",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+)
 _PASSWORD_AS_PARAMETER = re.compile(
-    r"(?P<before>(?:^|[?&;\s])(?:password|sslpassword|token)\s*=\s*)"
+    rf"(?P<before>(?:^|[?&;\s])(?:{'|'.join(_SECRET_KEYS)})\s*=\s*)"
     r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
 )
-# In a URL it ends with the parameter, whatever is in it.
-_PASSWORD_IN_QUERY = re.compile(
-    r"(?P<before>[?&;]\s*(?:password|sslpassword|token)\s*=)(?P<password>[^&;]*)"
+# In a URL it ends with the parameter, whatever is in it; libpq takes %-escapes in the key, too.
+_QUERY_KEYS = "|".join(
+    "".join(f"(?:{letter}|%{ord(letter):02x}|%{ord(letter):02X})" for letter in key)
+    for key in _SECRET_KEYS
 )
+_PASSWORD_IN_QUERY = re.compile(rf"(?P<before>[?&;]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)")
 # A password of several words that is not quoted, or not to its end; the second is taken for a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s]\S*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)"
@@ -115,7 +125,7 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
     if is_secret and text == PROMPT:
         return _from_terminal(key, where)
     if is_secret and text.startswith("file:"):
-        return _from_file(Path(text[len("file:") :]).expanduser(), key=key, where=where)
+        return _from_file(text.removeprefix("file:"), key=key, where=where)
 
     def from_environment(match: re.Match[str]) -> str:
         name = match[1]
@@ -153,10 +163,10 @@ def _from_terminal(key: str, where: str) -> str:
     return _asked[key, where]
 
 
-def _from_file(path: Path, *, key: str, where: str) -> str:
+def _from_file(path: str, *, key: str, where: str) -> str:
     try:
-        return remember(path.read_text(encoding="utf-8").rstrip("\r\n"))
-    except (OSError, UnicodeDecodeError) as exc:
+        return remember(paths.at_home(path).read_text(encoding="utf-8").rstrip("\r\n"))
+    except (OSError, ValueError, UsageError) as exc:
         raise BadValue(
             key, found=f"file:{path}", needed=f"a readable text file ({exc})", where=where
         ) from exc

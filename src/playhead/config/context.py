@@ -5,6 +5,7 @@ A context is a named cluster with its database, in the user's `config.toml`; a p
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -13,7 +14,6 @@ from pathlib import Path
 from playhead import secrets
 from playhead.config import project
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.config.kafka_properties import BY_NAME as PROPERTIES
 from playhead.config.kafka_properties import not_understood
 from playhead.config.layers import (
     BOOTSTRAP,
@@ -30,6 +30,7 @@ from playhead.config.logins import Homes, keep_at_home
 from playhead.config.project import PROJECT_FILE, find_project_file
 from playhead.config.settings import BY_NAME, SETTINGS, as_heap, as_switch, as_zone
 from playhead.config.trust import ReadFile
+from playhead.config.whole_paths import is_secret, need_whole_paths
 from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
 from playhead.host import paths
 from playhead.host.folders import why_not_ours
@@ -63,6 +64,8 @@ class Configuration:
         if found is None:
             return None
         setting = BY_NAME[name]
+        if setting.secret:
+            need_whole_paths({name: found})
         value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
         if setting.secret:
             secrets.without_password(value)  # its password is redacted from now on
@@ -93,6 +96,7 @@ class Configuration:
         place it came from.
         """
         keep_at_home(self.kafka_properties, self.homes, at)
+        need_whole_paths(self.kafka_properties)
         properties = {key: found.value for key, found in self.kafka_properties.items()}
         origins = dict.fromkeys(found.origin for found in self.kafka_properties.values())
         connection = KafkaConnection.from_properties(
@@ -118,7 +122,7 @@ class Configuration:
             if setting.name not in ("bootstrap_servers", FILE)
         ]
         kafka = sorted(self.kafka_properties.items())
-        return rows + [_row(f"{KAFKA}.{key}", found, _is_secret(key)) for key, found in kafka]
+        return rows + [_row(f"{KAFKA}.{key}", found, is_secret(key)) for key, found in kafka]
 
 
 def _row(name: str, found: Resolved | None, secret: bool) -> dict[str, str | None]:
@@ -130,11 +134,6 @@ def _row(name: str, found: Resolved | None, secret: bool) -> dict[str, str | Non
         shown = secrets.without_password(value) if is_url else secrets.HIDDEN
         value = value if secrets.is_reference(value) else shown
     return {"setting": name, "value": secrets.redact(value), "origin": found.origin}
-
-
-def _is_secret(key: str) -> bool:
-    known = PROPERTIES.get(SPELLINGS.get(key, key))
-    return known is None or known.secret or key == "sasl.jaas.config"
 
 
 def configure(
@@ -192,7 +191,7 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"-X {text} has no value", hint="write -X key=value; see -X list")
         if key not in SPELLINGS:
             raise not_understood(key, where="-X")
-        if _is_secret(key):
+        if is_secret(key):
             _refuse_literal(value, key=key, where="-X")
         properties[key] = value
     return properties
@@ -279,6 +278,11 @@ def contexts() -> dict[str, Layer]:
             raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
         found[name] = layer_of(table, where)
     if sandbox_file().exists():
+        if not paths.sandbox_dir_is_whole():
+            raise Refused(
+                "PLAYHEAD_SANDBOX_DIR is relative: it would be another sandbox in each folder, a clone's too",
+                hint=f"export PLAYHEAD_SANDBOX_DIR={shlex.quote(str(paths.sandbox_dir()))}, if that is yours",
+            )
         others = why_not_ours(sandbox_file().stat())
         if others is not None:
             raise Refused(f"{sandbox_file()} is no sandbox of yours: {others}")

@@ -10,6 +10,7 @@ from typing import Any
 from playhead.config.kafka_properties import KNOWN_PROPERTIES, not_understood, read_properties
 from playhead.config.settings import BY_NAME, as_switch
 from playhead.errors import BadValue, UnknownKey, UsageError
+from playhead.host import paths
 
 BOOTSTRAP = "bootstrap.servers"
 KAFKA, FILE = "kafka", "kafka_config"
@@ -65,7 +66,7 @@ class Layer:
 
     def _whole_path(self, file: str) -> Path:
         """A context counts in every folder, and a clone may have a file of that name, with its own servers."""
-        path = Path(file).expanduser()
+        path = paths.at_home(file)
         if self.place == Precedence.CONTEXT and not path.is_absolute():
             raise BadValue(FILE, found=file, needed="the file's whole path", where=self.origin)
         return path

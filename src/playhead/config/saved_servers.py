@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from playhead import secrets
 from playhead.config.context import Configuration, configure
@@ -15,6 +14,8 @@ from playhead.config.logins import (
     is_login,
     keep_at_home,
 )
+from playhead.config.whole_paths import with_whole_paths
+from playhead.host import paths
 
 # What a run needs to be told again, if no context says it.
 _KEPT = (
@@ -36,14 +37,15 @@ def kept_servers(configuration: Configuration) -> dict[str, str]:
         found = configuration.settings.get(name)
         is_own = found is not None and not found.origin.startswith(("default", "context "))
         if found is not None and is_own and not holds_secret(found.value):
-            kept[name] = found.value
+            kept[name] = with_whole_paths(name, found)
     if "kafka_config" in kept:
-        kept["kafka_config"] = str(Path(kept["kafka_config"]).expanduser().absolute())
+        kept["kafka_config"] = str(paths.at_home(kept["kafka_config"]).absolute())
     assigned = [
-        f"{key}={found.value}"
+        f"{key}={value}"
         for key, found in configuration.kafka_properties.items()
-        if found.origin == "-X"  # which takes no secret but by reference
-    ]
+        if found.place == Precedence.COMMAND_LINE
+        and ((value := with_whole_paths(key, found)) != found.value or found.origin == "-X")
+    ]  # of -X, which takes no secret but by reference; and paths that a file has relative to this folder
     for name, value in _places_of_typed_login(configuration).items():
         if name == BOOTSTRAP:
             kept.setdefault("bootstrap_servers", value)

@@ -12,6 +12,7 @@ from playhead.files.formats.jsonl import JsonCodec
 from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.stores.local import LocalStore
 from playhead.files.stores.s3 import S3Store
+from playhead.host import paths
 
 _S3 = ("s3://", "s3a://")
 _FILE = "file://"
@@ -31,7 +32,7 @@ def settled(root: str) -> str:
         raise BadValue(
             "root", found=root, needed="a folder, or s3://BUCKET/PREFIX", where="an archive"
         )
-    return str(Path(local).expanduser().resolve())
+    return str(paths.at_home(local).resolve())
 
 
 def checked_format(format_: str) -> Format:

@@ -1,11 +1,11 @@
 """What archives say of themselves: how their endpoints are written, and the source and target behind one."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.host import paths
 from playhead.request import ReplaySpec
 from playhead.source import Source
 from playhead.systems import MakesSource, MakesTarget, System
@@ -31,7 +31,7 @@ class FilesSystem(System, MakesSource, MakesTarget):
     def from_anywhere(self, end: Endpoint) -> Endpoint:
         if "://" in end.name:
             return end
-        return replace(end, name=str(Path(end.name).expanduser().absolute()))
+        return replace(end, name=str(paths.at_home(end.name).absolute()))
 
     def source(self, end: Endpoint, _spec: ReplaySpec, _configuration: Configuration) -> Source:
         from playhead.files.source import FilesSource

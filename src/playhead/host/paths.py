@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+from playhead.errors import UsageError
+
+_SANDBOX_DIR = "PLAYHEAD_SANDBOX_DIR"
 # Root's home is closed to the unprivileged user that the sandbox's servers run as.
 _ROOT_DEFAULTS = {
     "XDG_CACHE_HOME": Path("/var/cache"),
@@ -16,8 +19,9 @@ _USER_DEFAULTS = {
 
 
 def _xdg(variable: str) -> Path:
-    value = os.environ.get(variable)
-    if value:
+    value = os.environ.get(variable, "")
+    # The standard says to ignore a relative one, which would be another folder wherever a command runs.
+    if Path(value).is_absolute():
         return Path(value) / "playhead"
     if os.geteuid() == 0 and variable in _ROOT_DEFAULTS:
         return _ROOT_DEFAULTS[variable] / "playhead"
@@ -46,5 +50,19 @@ def standby_dir() -> Path:
 
 def sandbox_dir() -> Path:
     """The sandbox that is meant when none is named."""
-    value = os.environ.get("PLAYHEAD_SANDBOX_DIR")
-    return Path(value).expanduser().absolute() if value else state_dir() / "sandbox"
+    value = os.environ.get(_SANDBOX_DIR)
+    return at_home(value).absolute() if value else state_dir() / "sandbox"
+
+
+def sandbox_dir_is_whole() -> bool:
+    """Whether it is the same folder wherever a command runs."""
+    value = os.environ.get(_SANDBOX_DIR)
+    return not value or at_home(value).is_absolute()
+
+
+def at_home(text: str) -> Path:
+    """The path with `~` and `~NAME` replaced by the home that they mean."""
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError) as exc:
+        raise UsageError(f"{text!r} begins with the home of a user who has none here") from exc

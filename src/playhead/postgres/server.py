@@ -3,9 +3,10 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from psycopg import conninfo
 
 from playhead import secrets
 from playhead.config import exposed_logins
-from playhead.errors import DatabaseUnavailable, UsageError
+from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 
 APPLICATION = "playhead"
 _QUOTED = re.compile('".*"', re.DOTALL)
@@ -22,6 +23,18 @@ _TORN = (
     "the password for a host"
 )
 _CONNECT_WITHIN_S = 10
+_PATHS = {
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcrl": "PGSSLCRL",
+    "sslcrldir": "PGSSLCRLDIR",
+    "sslkeylogfile": "",
+    "passfile": "PGPASSFILE",
+    "servicefile": "PGSERVICEFILE",
+    "the folder of services": "PGSYSCONFDIR",
+}
+"""What names a file to libpq, in an address and in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +66,49 @@ def checked(url: str) -> dict[str, Any]:
     def said(key: str, variable: str) -> str:
         return str(given.get(key) or os.environ.get(variable) or "")
 
+    for key, variable in _PATHS.items():
+        _need_whole_path(key, variable, said(key, variable))
+    _refuse_another_server(given)
     if said("password", "PGPASSWORD"):
         hosts = said("hostaddr", "PGHOSTADDR") or said("host", "PGHOST")
         exposed_logins.of_postgres(hosts.split(","), said("sslmode", "PGSSLMODE") or "prefer")
     return given
+
+
+def _need_whole_path(key: str, variable: str, path: str) -> None:
+    """A relative one would be looked for in the folder where the command runs, a clone's too."""
+    if path and not Path(path).is_absolute() and (key, path) != ("sslrootcert", "system"):
+        where = " or ".join(filter(None, ("the address of PostgreSQL", variable)))
+        needed = "a whole path: a relative one would be looked for in the folder of each command"
+        raise BadValue(key, found=path, needed=needed, where=where)
+
+
+def _refuse_another_server(given: Mapping[str, Any]) -> None:
+    """What names the server and what logs in come from one place: libpq would mix them."""
+    address = os.environ.get("PGHOSTADDR")
+    if address and given.get("host") and not given.get("hostaddr"):
+        raise Refused(
+            f"the address of PostgreSQL names {given['host']}, and libpq would go to {address} of PGHOSTADDR",
+            hint="unset PGHOSTADDR, or write hostaddr into the address",
+        )
+    service = given.get("service") or os.environ.get("PGSERVICE")
+    named = ", ".join(f"{key} {given[key]}" for key in ("host", "hostaddr", "port") if key in given)
+    if service and named and not given.get("password"):
+        is_given = "service" in given
+        if is_given or _has_login_of_service():
+            raise Refused(
+                f"the address of PostgreSQL names {named}, and libpq would take the password of the service "
+                f"{service} there",
+                hint=f"leave out {'the service' if is_given else 'PGSERVICE'}, or the host and the port: "
+                "a service names its own",
+            )
+
+
+def _has_login_of_service() -> bool:
+    """Whether the service of PGSERVICE brings a password: it comes before that of PGPASSWORD."""
+    defaults = {each.keyword: each.val for each in psycopg.pq.Conninfo.get_defaults()}
+    password = defaults.get(b"password")
+    return password is not None and os.fsdecode(password) != os.environ.get("PGPASSWORD")
 
 
 @contextmanager

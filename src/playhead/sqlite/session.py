@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from playhead.errors import PlayheadError, Refused, Unavailable
+from playhead.host import paths
 from playhead.host.folders import exposed
 
 # A writer locks the whole file while it inserts a slice.
@@ -21,7 +22,7 @@ _SETTINGS = (
 
 def database_file(text: str) -> Path:
     """Return the file with its links resolved; refuse a folder in which other users can replace it."""
-    file = Path(text).expanduser().resolve()
+    file = paths.at_home(text).resolve()
     if reason := exposed(file.parent):
         hint = "keep the database in a folder that only you can write to"
         raise Refused(f"other users could replace {file}: {reason}", hint=hint)

@@ -1,12 +1,12 @@
 """The row of SQLite in the table of systems: how its endpoints are written, and its target."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.host import paths
 from playhead.request import ReplaySpec
 from playhead.systems import MakesTarget, System
 from playhead.target import Target
@@ -29,7 +29,7 @@ class SqliteSystem(System, MakesTarget):
         return f"sqlite:{end.address}?table={quote(end.name, safe='{}')}"
 
     def from_anywhere(self, end: Endpoint) -> Endpoint:
-        return replace(end, address=str(Path(end.address or "").expanduser().absolute()))
+        return replace(end, address=str(paths.at_home(end.address or "").absolute()))
 
     def target(self, end: Endpoint, spec: ReplaySpec, _configuration: Configuration) -> Target:
         from playhead.sqlite.target import SqliteTarget

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from playhead.errors import UsageError
+from playhead.host import paths
 
 LONGEST: Final = 256 << 20
 """Bytes of one document, entry or line, unpacked; a thousandth of them can be a packed file."""
@@ -55,7 +56,7 @@ class Snapshot:
 
 def find_snapshot(name: str, *, home: Path | None = None) -> Snapshot:
     """The snapshot at a path, or of an id."""
-    path = Path(name).expanduser().absolute()
+    path = paths.at_home(name).absolute()
     if path.is_file():
         return Snapshot(_stem(path), (path,))
     if path.is_dir():
@@ -71,7 +72,7 @@ def find_snapshot(name: str, *, home: Path | None = None) -> Snapshot:
 
 def find_file(name: str) -> Snapshot:
     """One file, as other formats than RRPairs are."""
-    path = Path(name).expanduser().absolute()
+    path = paths.at_home(name).absolute()
     if not path.is_file():
         raise NoSnapshot(name, reason=f"there is no file {path}")
     return Snapshot(_stem(path), (path,))

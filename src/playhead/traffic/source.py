@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from playhead.absence import OneReason
 from playhead.errors import Refused
+from playhead.host import paths
 from playhead.note import Note
 from playhead.source import Bounds, Reader, SourceFacts, TopicFacts, TopicPartition
 from playhead.traffic.build_catalog import index_of
@@ -70,7 +70,7 @@ class TrafficSource:
     expect_identity: str | None = None
 
     def __post_init__(self) -> None:
-        path = Path(self.path).expanduser().absolute()
+        path = paths.at_home(self.path).absolute()
         if path.exists():  # an id is looked for wherever it is asked for
             object.__setattr__(self, "path", str(path))
         if self.filter is not None:

@@ -1,11 +1,11 @@
 """What captured traffic says of itself: how its endpoints are written, and the source behind one."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
+from playhead.host import paths
 from playhead.request import ReplaySpec
 from playhead.source import Source
 from playhead.systems import MakesSource, System
@@ -33,7 +33,7 @@ class TrafficSystem(System, MakesSource):
     def from_anywhere(self, end: Endpoint) -> Endpoint:
         if "://" in end.name:
             return end
-        path = Path(end.name).expanduser().absolute()
+        path = paths.at_home(end.name).absolute()
         is_snapshot = end.system == "rrpair" and "/" not in end.name and not path.exists()
         return end if is_snapshot else replace(end, name=str(path))
 

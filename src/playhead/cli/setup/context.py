@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 from playhead.cli.options import Run, command, end, group
 from playhead.config.context import (
@@ -15,6 +14,7 @@ from playhead.config.context import (
     current_context,
     current_context_file,
 )
+from playhead.config.whole_paths import with_whole_paths
 from playhead.errors import EXIT_FAILED, PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
 from playhead.options.setup import CONTEXT, CONTEXT_ADD, CONTEXT_SHOW
@@ -101,17 +101,23 @@ def add(run: Run, name: str, read_only: bool, production: bool) -> None:
     lines = [f"\n[contexts.{name}]"]
     said = dict(run.values)
     if said["kafka_config"] is not None:
-        said["kafka_config"] = str(Path(said["kafka_config"]).expanduser().absolute())
+        said["kafka_config"] = str(paths.at_home(said["kafka_config"]).absolute())
+    configuration = run.configuration()  # refuses what could not be read back
+    if said["database"] is not None:
+        said["database"] = with_whole_paths("database", configuration.settings["database"])
     for key in ("bootstrap_servers", "kafka_config", "database"):
         if said[key] is not None:
             lines.append(f"{key} = {_quoted(said[key])}")
     lines += ["read_only = true"] * read_only + ["production = true"] * production
-    assignments = [text.partition("=") for text in run.values["assignment"] or ()]
-    if assignments:
+    assigned = {
+        key: with_whole_paths(key, found)
+        for key, found in configuration.kafka_properties.items()
+        if found.origin == "-X"
+    }
+    if assigned:
         lines.append(f"[contexts.{name}.kafka]")
-        lines += [f"{_quoted(key)} = {_quoted(value)}" for key, _, value in assignments]
+        lines += [f"{_quoted(key)} = {_quoted(value)}" for key, value in assigned.items()]
     file = paths.config_file()
-    run.configuration()  # refuses what could not be read back
     private_files.folder(file.parent)
     with private_files.opened(file, "a") as stream:
         stream.write("\n".join(lines) + "\n")

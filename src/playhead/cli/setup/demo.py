@@ -34,7 +34,7 @@ def demo(run: Run) -> None:
     from playhead.demo.afternoon import Demo
 
     named = run.values["directory"]
-    sandbox = Sandbox(Path(named).expanduser().absolute() if named else paths.state_dir() / "demo")
+    sandbox = Sandbox(paths.at_home(named).absolute() if named else paths.state_dir() / "demo")
     waits = not run.values["headless"] and sys.stdin.isatty() and sys.stderr.isatty()
     script = _script(run, reads_for_s=_READS_FOR_S if waits else 0.0)
     fetch_jars(run)

@@ -1,7 +1,6 @@
 """`playhead sandbox`: a real broker and a real database on this machine."""
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 from playhead.cli.confirm import answer
@@ -18,7 +17,7 @@ from playhead.sandbox import Sandbox, Status
 def chosen(run: Run) -> Sandbox:
     """The sandbox that --dir or PLAYHEAD_SANDBOX_DIR names, or the user's own."""
     named = run.values["directory"]
-    return Sandbox(Path(named).expanduser().absolute() if named else paths.sandbox_dir())
+    return Sandbox(paths.at_home(named).absolute() if named else paths.sandbox_dir())
 
 
 def fetch_jars(run: Run) -> None:

@@ -1,0 +1,126 @@
+"""Addresses and variables that would lead a login elsewhere; a listener behind each must stay empty."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playhead import secrets
+from playhead.errors import BadValue, DatabaseUnavailable, PlayheadError, Refused, UsageError
+from playhead.postgres.server import ask
+from playhead.postgres.session import open_session
+from tests.empty_listener import EmptyListener
+
+PASSWORD = "the-password-of-the-service"
+
+
+@pytest.fixture
+def listener() -> Iterator[EmptyListener]:
+    with EmptyListener() as listener:
+        yield listener
+
+
+@pytest.fixture(autouse=True)
+def services(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGSERVICE", "PGPASSWORD", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "services"
+    file.write_text(
+        f"[prod]\nhost=127.0.0.1\nport=9\nuser=me\npassword={PASSWORD}\n[open]\nuser=me\n"
+    )
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(url: str, error: type[PlayheadError], match: str) -> None:
+    with pytest.raises(error, match=match) as caught:
+        ask(url)
+    assert PASSWORD not in str(caught.value)
+    with pytest.raises(error, match=match), open_session(url, grant=""):
+        pass
+
+
+# --- PostgreSQL
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://{host}:{port}/db?service=prod&sslmode=disable",
+        "postgresql:///db?service=prod&hostaddr={host}&port={port}",
+        "postgresql:///db?service=prod&port={port}",
+        "postgresql://127.0.0.1:9,{host}:{port}/db?service=prod",
+        "host={host} port={port} service=prod sslmode=disable",
+        "postgresql://{host}:{port}/db?%73ervice=prod",
+    ],
+)
+def test_the_password_of_a_service_goes_to_no_host_of_an_address(listener, url):
+    host, _, port = listener.address.partition(":")
+    refused(url.format(host=host, port=port), Refused, "password of the service prod there")
+    assert listener.brought() == []
+
+
+def test_nor_does_that_of_the_service_in_the_environment(monkeypatch, listener):
+    monkeypatch.setenv("PGSERVICE", "prod")
+    refused(f"postgresql://{listener.address}/db", Refused, "password of the service prod there")
+    assert listener.brought() == []
+    with pytest.raises(DatabaseUnavailable):
+        ask("postgresql:///db")  # the service's own host
+
+
+@pytest.mark.parametrize("query", ["", "?password=another"])
+def test_a_service_without_a_password_or_an_address_with_its_own_is_allowed(
+    monkeypatch, listener, query
+):
+    monkeypatch.setenv("PGSERVICE", "prod" if query else "open")
+    with pytest.raises(DatabaseUnavailable):
+        ask(f"postgresql://{listener.address}/db{query}")
+    assert listener.brought()
+
+
+def test_no_variable_leads_away_from_the_host_of_an_address(monkeypatch, listener):
+    host, _, port = listener.address.partition(":")
+    monkeypatch.setenv("PGHOSTADDR", host)
+    refused(f"postgresql://me:{PASSWORD}@127.0.0.9:{port}/db", Refused, "PGHOSTADDR")
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize("key", ["sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"])
+@pytest.mark.parametrize("by", ["address", "environment"])
+def test_no_relative_path_is_handed_to_libpq(monkeypatch, listener, key, by):
+    if by == "environment":
+        monkeypatch.setenv(f"PG{key}".upper(), "clone.pem")
+        url = f"postgresql://{listener.address}/db"
+    else:
+        url = f"postgresql://{listener.address}/db?{key}=clone.pem"
+    refused(url, BadValue, "whole path")
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize("variable", ["PGSERVICEFILE", "PGSYSCONFDIR"])
+def test_nor_are_services_looked_for_in_the_working_folder(monkeypatch, listener, variable):
+    Path("pg_service.conf").write_text(f"[prod]\nhost={listener.address}\n")
+    monkeypatch.setenv(variable, "pg_service.conf" if variable == "PGSERVICEFILE" else ".")
+    refused("postgresql:///db?service=prod", BadValue, "whole path")
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h/db?%70assword=geheimes-wort",
+        "postgresql://h/db?user=me&pass%77ord=geheimes-wort",
+        "postgresql://h/db?oauth_client_secret=geheimes-wort",
+        "host=h scram_client_key=geheimes-wort",
+        "host=h oauth_client_secret = 'geheimes-wort'",
+    ],
+)
+def test_what_libpq_takes_for_a_secret_is_hidden(url):
+    assert secrets.passwords_in(url) == ["geheimes-wort"]
+    assert "geheim" not in secrets.without_password(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:p@ss@h/db", "postgresql://me:p/s@h/db"])
+def test_an_address_that_libpq_cuts_in_the_password_asks_nobody(url):
+    with pytest.raises(UsageError, match="has a sign in its login"):
+        ask(url)
