@@ -8,6 +8,7 @@ from typing import Any
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
 from playhead.errors import Refused
+from playhead.extra_fields import DETAIL, ExtraFields
 from playhead.record import Slice
 
 VERSION = 3
@@ -119,6 +120,7 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         rest = ("first_ms", "last_ms", "last_late_ms", "details")
         same = {name: document[name] for name in (*_COUNTS, *rest)}
+        ExtraFields.of(document["details"])
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
             return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
@@ -142,7 +144,8 @@ def entry_at(where: str, text: str | bytes) -> Entry:
 def joined(first: Entry, second: Entry) -> Entry:
     """Two entries of one partition, of which the second begins where the first ends, as one.
 
-    What is kept once for each commit, such as an offset map, is let go; counts are added up.
+    What is kept once for each commit, such as an offset map, is let go; counts are added up, also those
+    of the fields that no column takes.
     """
     one, other = first.slice, second.slice
     if (one.topic, one.partition, one.to_offset) != (
@@ -179,11 +182,21 @@ def _best(choose: Callable[[Iterable[int]], int], *found: int | None) -> int | N
     return choose(known) if known else None
 
 
-def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, int]:
+def extra_fields_by_topic(entries: Iterable[Entry]) -> dict[str, ExtraFields]:
+    """By source topic, the fields of its records that no column takes; none for a topic without any."""
+    parts: dict[str, list[ExtraFields]] = {}
+    for entry in entries:
+        if DETAIL in entry.details:
+            parts.setdefault(entry.slice.topic, []).append(ExtraFields.of(entry.details))
+    return {topic: ExtraFields.total(each) for topic, each in sorted(parts.items())}
+
+
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """The counts of both, and of how many commits they are; a commit of its own does not say so."""
     ones = [{_COMMITS: 1} | dict(each) for each in (first, second)]
     names = {name for each in ones for name, value in each.items() if type(value) is int}
-    return {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
+    counts = {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
+    return counts | ExtraFields.total(map(ExtraFields.of, ones)).as_details()
 
 
 def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slice]:
