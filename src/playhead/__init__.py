@@ -40,7 +40,7 @@ _PACKAGES = ("files", "kafka", "postgres")
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Loaded at the first look: importing the package alone costs next to nothing."""
+    """Load a public name when it is first used, so that importing the package alone is fast."""
     if name in _PACKAGES:
         return importlib.import_module(f"playhead.{name}")  # and can be called, see facade.py
     if name in _WHERE:

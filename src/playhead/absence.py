@@ -1,4 +1,4 @@
-"""Offsets that hold no record: where they are, and the reasons that were found for them."""
+"""Offsets that hold no record: where they are, and why."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,55 +7,56 @@ from itertools import pairwise
 from typing import Protocol
 
 Blank = tuple[int, int]
-"""Offsets of one partition that gave no record, half-open."""
+"""A half-open run of offsets of one partition that gave no record."""
 
 NOT_RECORDED = "not recorded"
-"""The reason of offsets that an earlier version found absent: it did not look for one."""
+"""The reason in ledgers of earlier versions, which did not look for one."""
 MOST_BLANKS = 20
-"""A ledger names the first unexplained blanks of a slice; all of them are counted."""
+"""A ledger lists this many unexplained runs of a slice at most; all of them are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What a look at absent offsets has found."""
+    """The reasons that were found for some absent offsets."""
 
     absences: Mapping[str, int] = field(default_factory=dict)
-    """By reason, how many of the offsets hold no record."""
+    """The number of absent offsets by reason."""
     unexplained: tuple[Blank, ...] = ()
-    """Those for which there is no reason."""
+    """The offsets for which no reason was found."""
 
 
 class Explainer(Protocol):
-    """An open look at a source, for the reasons why offsets hold no record; belongs to one thread."""
+    """Finds out why offsets of a source hold no record; belongs to one thread."""
 
     def explain(self, place: tuple[str, int], blanks: Sequence[Blank], /) -> Explained:
-        """Look for the reason of each offset in the blanks, which rise and do not touch.
+        """Find the reason of each offset in `blanks`, which are in ascending order and do not
+        touch.
 
-        Each offset is counted once, or lies in an unexplained range. Raises `Unavailable` when the
-        source cannot be asked now, and when it turns out to hold a record there that its reader did
-        not give: then the records are to be read again.
+        Every offset is counted once, or is part of an unexplained run. Raises `Unavailable` when the source
+        does not answer, and when the source does hold a record that its reader did not return: the records
+        must then be read again.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OneReason:
-    """An explainer of a source in which there is only one reason for an offset to hold no record."""
+    """An explainer for sources in which an offset can lack a record for one reason only."""
 
     reason: str
 
     def explain(self, _place: tuple[str, int], blanks: Sequence[Blank], /) -> Explained:
-        """All of them."""
+        """Count all offsets under the one reason."""
         return Explained({self.reason: total(blanks)})
 
 
 def total(blanks: Iterable[Blank]) -> int:
-    """How many offsets the blanks hold."""
+    """Return how many offsets the blanks contain."""
     return sum(end - start for start, end in blanks)
 
 
 def within(blanks: Sequence[Blank], start: int, end: int) -> Iterator[Blank]:
-    """Those parts of the blanks, which rise, that lie between two offsets."""
+    """Return the parts of ascending blanks between two offsets."""
     index = bisect_left(blanks, start, key=lambda blank: blank[1] - 1)
     while index < len(blanks) and blanks[index][0] < end:
         first, last = blanks[index]
@@ -64,7 +65,7 @@ def within(blanks: Sequence[Blank], start: int, end: int) -> Iterator[Blank]:
 
 
 def absent_between(expected: int, offsets: Sequence[int]) -> list[Blank]:
-    """The offsets that are skipped from the expected one to the last; they must rise."""
+    """Return the offsets that are missing between `expected` and the last of ascending `offsets`."""
     if not offsets:
         return []
     first, end = offsets[0], offsets[-1] + 1
@@ -73,7 +74,10 @@ def absent_between(expected: int, offsets: Sequence[int]) -> list[Blank]:
     if first >= expected and is_dense:
         return found
     if first < expected or any(before >= after for before, after in pairwise(offsets)):
-        raise ValueError(f"offsets: found some that do not rise, from {expected} to {end - 1}")
+        raise ValueError(
+            f"offsets: found a descending pair between {expected} and {end - 1}, "
+            "needed ascending offsets"
+        )
     return found + [
         (before + 1, after) for before, after in pairwise(offsets) if after - before > 1
     ]

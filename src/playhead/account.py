@@ -1,4 +1,4 @@
-"""Counts what becomes of every record of one slice, and says what to do with one that cannot be written."""
+"""Counts the outcome of every record of one slice, and applies the error rule to records that cannot be written."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,16 @@ from playhead.record import Record, Slice
 
 
 class RecordRefused(PlayheadError):
-    """A record that the target cannot take, and the rule is to stop there."""
+    """The target cannot write a record, and the error rule is `fail`."""
 
     def __init__(self, record: Record, *, kind: str, reason: str) -> None:
         self.topic, self.partition, self.offset = record.topic, record.partition, record.offset
         self.kind, self.reason = kind, reason
         super().__init__(
             f"{record.topic}:{record.partition} offset {record.offset}: {reason}",
-            hint="look at it, then choose: --on-error skip leaves such records out and counts them, "
-            "--on-error dlq:TOPIC keeps them with the reason",
+            hint="inspect the record, then choose: --on-error skip leaves such records out "
+            "and counts them, --on-error dlq:TOPIC writes them to a topic with the "
+            "reason",
         )
 
 
@@ -48,7 +49,7 @@ class ErrorRule:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be written, and why; `kind` is one word, for counting and filtering."""
+    """A record that could not be written, with the reason; `kind` is one word, for counting and filtering."""
 
     record: Record
     kind: str
@@ -56,15 +57,18 @@ class DeadLetter:
 
 
 WriteDeadLetters = Callable[[Slice, Sequence[DeadLetter]], int | None]
-"""Buries what of a slice is not buried yet, and says how many others of it are; None when it cannot say."""
+"""Writes the dead letters of a slice that are not in the dead-letter topic yet.
+
+Returns how many other records of the slice the topic already has, or None if that is unknown.
+"""
 
 
 class Account:
-    """One slice's counts, kept by whoever handles its records on the way to one commit.
+    """The counts of one slice between its first read and its commit.
 
-    The runner fills in what it read and left out. The target calls `refuse` for each record that it
-    cannot take, then `close` just before its own commit, and commits the entry with the data. When a
-    target has to start a slice over, it calls `start_over` first.
+    The runner counts what it read and left out. The target calls `refuse` for each record that it cannot
+    write, then `close` just before its commit, and commits the entry with the data. A target that must
+    start a slice again calls `start_over` first.
     """
 
     def __init__(
@@ -77,19 +81,25 @@ class Account:
     ) -> None:
         self.slice = slice_
         self.is_endless = is_endless
-        """Whether slices like this one come for ever: then its entry may be joined to the one that ends
-        where it begins, so that the ledger does not grow with them."""
+        """Whether slices like this one never end (a live pipeline).
+
+        The ledger then joins the entry with the one that ends at its start, so that it does not
+        grow forever.
+        """
         self.follows: int | None = None
-        """Where the offsets end that the plan has before this slice in its partition; None when there are
-        none, or when nobody knows. A target that keeps slices in order needs them committed."""
+        """The end of the planned offsets before this slice in its partition.
+
+        None if there are no such offsets, or if they are unknown. An ordered target requires them to be
+        committed first.
+        """
         self.read = self.filtered = self.outside = self.late = 0
         self.first_ms: int | None = None
         self.last_ms: int | None = None
         self.last_late_ms: int | None = None
         self.checksum: Checksum | None = NOTHING
-        """Of all that was read; None once it could not be had."""
+        """The checksum of all records read so far; None if it could not be computed."""
         self.absent: list[Blank] = []
-        """Offsets that gave no record, for which whoever commits has to find the reason."""
+        """Offsets that gave no record; the reason is found before the commit."""
         self.explained = Explained()
         self._rule, self._bury = rule or ErrorRule(), bury
         self._letters: dict[int, DeadLetter] = {}
@@ -97,13 +107,13 @@ class Account:
 
     @property
     def refused_offsets(self) -> frozenset[int]:
-        """Offsets of the records that were refused and are not to be written."""
+        """The offsets of refused records, which must not be written."""
         return frozenset(self._letters)
 
     def refuse(self, record: Record, *, kind: str, reason: str, is_final: bool = False) -> None:
-        """This record cannot be written; raises `RecordRefused` when the rule is to stop there.
+        """Refuse a record that cannot be written; raise `RecordRefused` if the rule is `fail`.
 
-        It is final when the target does not get the record at all, however often it starts over.
+        `is_final` means that the target never gets the record, even if it starts the slice again.
         """
         if self._rule.action == "fail":
             raise RecordRefused(record, kind=kind, reason=reason)
@@ -112,21 +122,21 @@ class Account:
             self._final.add(record.offset)
 
     def start_over(self) -> None:
-        """Forget what the target refused: it goes through the slice's records again."""
+        """Forget what the target refused, because it reads the slice's records again."""
         self._letters = {at: self._letters[at] for at in self._letters if at in self._final}
 
     def back_to(self, refused: Collection[int]) -> None:
-        """Forget whom the target refused since these were all: it undoes what it did with the slice."""
+        """Forget the refusals after `refused`, because the target undoes its work on the slice."""
         self._letters = {at: self._letters[at] for at in self._letters if at in refused}
 
     def close(self, details: Mapping[str, Any] | None = None) -> Entry:
-        """The entry to commit; dead letters are safe, once, when this returns.
+        """Return the entry to commit, after writing the slice's dead letters exactly once.
 
-        Records that the target took and did not keep, as a trigger may decide, are told in the details
-        (`NOT_KEPT`). They are counted with those that were filtered out, and not as written.
+        Records that the target accepted but did not keep, for example because of a trigger, are in the
+        details as `NOT_KEPT`. They count as filtered, not as written.
 
-        They are committed before the data, each under its own offset, so that neither a crash in
-        between nor a commit that is undone and closed again with other letters writes one twice.
+        Dead letters are committed before the data, each under its own offset. Therefore a crash in between,
+        or a second `close` with other letters after an undone commit, writes none of them twice.
         """
         letters = [self._letters[offset] for offset in sorted(self._letters)]
         also_buried = self._buried(letters) if self._rule.action == "dlq" else 0
@@ -153,8 +163,8 @@ class Account:
 
     def _buried(self, letters: Sequence[DeadLetter]) -> int:
         if self._bury is not None:
-            # Also when none is dead now: some may have been at an earlier moment.
+            # Also without dead letters now: an earlier `close` may have written some.
             return self._bury(self.slice, letters) or 0
         if letters:
-            raise ValueError("Account: the rule is dlq, and there is nobody to bury")
+            raise ValueError("Account: the rule is dlq, but nothing writes dead letters")
         return 0

@@ -1,4 +1,4 @@
-"""Sums up what was read of a partition, so that the sums of neighbours give that of both."""
+"""Checksums of a partition's records that can be joined: two neighbouring runs give the sum of both."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,18 +6,19 @@ from functools import cache, lru_cache
 from zlib import crc32
 
 COLUMNS = 6
-"""Offsets, timestamps, their types, keys, values, headers."""
+"""Offsets, timestamps, timestamp types, keys, values, headers."""
 _MARK = "columns:"
 _MODULUS = 1 << 64
-# CRC-32's polynomial, its bits in reverse, as zlib has them: 1 is the highest bit, x the one below.
+# The CRC-32 polynomial in reversed bit order, as in zlib: the highest bit is x to the power of 0.
 _POLYNOMIAL, _ONE, _X = 0xEDB8_8320, 0x8000_0000, 0x4000_0000
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSums:
-    """Of each column its CRC-32 and its length in bytes: joined, a column costs one call, not one a record.
+    """The CRC-32 and the length in bytes of each column.
 
-    Two runs of records that follow each other have the sums of one, however they were cut.
+    A column is summed in one call, not record by record. Runs that follow each other have the sums of
+    the whole, wherever they were cut.
     """
 
     parts: tuple[tuple[int, int], ...] = ((0, 0),) * COLUMNS
@@ -26,14 +27,14 @@ class ColumnSums:
         return any(length for _, length in self.parts)
 
     def after(self, columns: Iterable[bytes]) -> "ColumnSums":
-        """With the columns of the records that follow."""
+        """Return the sums extended by the columns of the records that follow."""
         pairs = zip(self.parts, columns, strict=True)
         return ColumnSums(
             tuple((crc32(more, crc), length + len(more)) for (crc, length), more in pairs)
         )
 
     def followed_by(self, later: "ColumnSums") -> "ColumnSums":
-        """With those of the records that follow, which are known by their sums alone."""
+        """Return the sums extended by those of the records that follow."""
         pairs = zip(self.parts, later.parts, strict=True)
         return ColumnSums(
             tuple(
@@ -47,20 +48,22 @@ class ColumnSums:
 
 
 Checksum = ColumnSums | int
-"""A number is a sum over the records, which Spark's expressions carry along, and of which earlier
-versions made all; the two are never compared."""
+"""An integer is a sum over records, which Spark can compute and earlier versions always used.
+
+Sums of the two kinds are never compared.
+"""
 NOTHING = ColumnSums()
 
 
 def shown_checksum(checksum: Checksum | None) -> str | None:
-    """As text: many who read JSON cannot hold so large a number."""
+    """Return a checksum as text, because many JSON readers cannot hold so large a number."""
     if isinstance(checksum, int):
         return f"{checksum:016x}"
     return None if checksum is None else str(checksum)
 
 
 def parsed_checksum(text: str | None) -> Checksum | None:
-    """What `shown_checksum` gave."""
+    """Parse the text of `shown_checksum`."""
     if text is None:
         return None
     if not text.startswith(_MARK):
@@ -72,7 +75,7 @@ def parsed_checksum(text: str | None) -> Checksum | None:
 
 
 def checksum_of(checksums: Iterable[Checksum | None]) -> Checksum | None:
-    """Of several runs of records in the order of their offsets; None when it cannot be told."""
+    """Join the checksums of runs in offset order; None if one is unknown or the kinds differ."""
     total: Checksum = NOTHING
     for each in checksums:
         if each is None:
@@ -89,7 +92,7 @@ def checksum_of(checksums: Iterable[Checksum | None]) -> Checksum | None:
 
 
 def differ(one: Checksum | None, other: Checksum | None) -> bool:
-    """Whether they are of other records; of what is not known, or not made alike, that is not said."""
+    """Return whether two checksums prove different records; unknown or different kinds prove nothing."""
     if one is None or other is None:
         return False
     if one and other and isinstance(one, int) != isinstance(other, int):
@@ -98,7 +101,7 @@ def differ(one: Checksum | None, other: Checksum | None) -> bool:
 
 
 def _product(one: int, other: int) -> int:
-    """Of two polynomials, modulo CRC-32's own."""
+    """Multiply two polynomials modulo the CRC-32 polynomial."""
     product = 0
     while one:
         if one & _ONE:
@@ -110,7 +113,7 @@ def _product(one: int, other: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _shift(length: int) -> int:
-    """What a CRC-32 is multiplied by when so many bytes follow: x to the power of their bits."""
+    """Return x to the power of `length` bytes' bits, the factor by which later bytes shift a CRC-32."""
     power, bits = _ONE, 8 * length
     for index in range(bits.bit_length()):
         if bits >> index & 1:
@@ -120,7 +123,7 @@ def _shift(length: int) -> int:
 
 @cache
 def _squared(times: int) -> int:
-    """x, squared so often; after 32 times it is x again."""
+    """Return x squared `times` times; the values repeat after 32."""
     if not times:
         return _X
     root = _squared(times - 1)

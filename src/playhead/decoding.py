@@ -1,4 +1,4 @@
-"""What values are, as `--decode` says it: the words, and who makes JSON or text of the bytes."""
+"""The forms of `--decode`, and the decoders that turn a value's bytes into JSON or text."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
@@ -20,36 +20,38 @@ PLAIN_FORMS: Final = (
     "base64",
     "hex",
 )
-"""What the bytes alone tell."""
+"""Forms that can be decoded from the bytes alone."""
 REGISTERED_FORMS: Final = ("avro", "protobuf", "json-schema", "registry")
-"""What only a schema registry knows; `registry` is whichever of the three that says."""
+"""Forms that need a schema registry; `registry` means the one that the registry names."""
 UNDECODED_FORMS: Final = ("json", "string", "bytes", "none")
-"""What a table itself knows to take, without anybody decoding it first."""
+"""Forms that a table takes without a decoder."""
 REPLAYED_FORMS: Final = tuple(dict.fromkeys((*UNDECODED_FORMS, *PLAIN_FORMS, *REGISTERED_FORMS)))
 
 BOOLEAN, INTEGER, DOUBLE, DECIMAL = "boolean", "integer", "double", "decimal"
 TEXT, BYTES, UUID, JSON = "text", "bytes", "uuid", "json"
 INSTANT, LOCAL_TIME, DATE, CLOCK_TIME = "instant", "local time", "date", "clock time"
 Kinds = Mapping[str, str]
-"""Fields of values, in their order, and which of these kinds each is by its schema."""
+"""The fields of values in order, with the kind that the schema gives each."""
 WHOLE: Final = "value"
-"""The field that a value is which has none."""
+"""The name of the field for a value without fields."""
 
 _KIND = "undecodable"
 
 
 class Decoder(Protocol):
-    """Belongs to one thread, and asks for each schema once."""
+    """Decodes values; belongs to one thread and requests each schema once."""
 
     def decoded(self, records: Records, /) -> Records:
-        """The same records with `decoded`, or why not, for each value that is not null.
+        """Return the same records with `decoded`, or with the reason of failure, for each non-null
+        value.
 
-        Raises `Unavailable` when a registry is away: that is no fault of the record's.
+        Raises `Unavailable` if the registry does not answer, because that is not the record's
+        fault.
         """
         ...
 
     def kinds(self, runs: Iterable[Records], /) -> Kinds:
-        """What the schemas of their values say of fields; nothing where they have none, or disagree."""
+        """Return the fields that the schemas of these values define; empty without schemas or if they disagree."""
         ...
 
 
@@ -57,12 +59,12 @@ class Decoding(Protocol):
     """A picklable description of a decoder."""
 
     def open(self) -> Decoder:
-        """One that knows no schema yet."""
+        """Return a decoder with an empty schema cache."""
         ...
 
 
 class DecodingReader:
-    """A reader of a source whose records come decoded."""
+    """A reader whose records are decoded."""
 
     def __init__(self, reader: Reader, decoder: Decoder) -> None:
         self._reader, self._decoder = reader, decoder
@@ -72,12 +74,12 @@ class DecodingReader:
 
 
 def reading(reader: Reader, decoding: Decoding | None) -> Reader:
-    """The reader, or one that decodes what it reads."""
+    """Return the reader itself, or a reader that also decodes."""
     return reader if decoding is None else DecodingReader(reader, decoding.open())
 
 
 def without_undecoded(account: Account, runs: Iterable[Records]) -> Iterator[Records]:
-    """The runs less the records whose values could not be decoded, which are refused as they were read."""
+    """Yield the runs without the records that could not be decoded, which are refused in the account."""
     for records in runs:
         if not records.undecoded:
             yield records

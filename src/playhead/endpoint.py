@@ -1,4 +1,4 @@
-"""Endpoints as people write them, `kafka:orders` or `parquet:s3://archive/orders`, taken apart."""
+"""Parses endpoints such as `kafka:orders` or `parquet:s3://archive/orders`."""
 
 import re
 import warnings
@@ -12,18 +12,18 @@ from playhead.errors import BadValue, UsageError
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _LONGEST = 8_192
 BAD_PATTERN = (re.error, RecursionError, OverflowError)
-"""What `re.compile` raises over a text that anybody wrote."""
+"""The errors of `re.compile` for a pattern from a user."""
 
 
 def check_pattern(text: str) -> None:
-    """Raises one of `BAD_PATTERN`; what Python thinks of old and new syntax is not said to anybody."""
+    """Raise one of `BAD_PATTERN` if the pattern is invalid; hide Python's warnings about its syntax."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         re.compile(text)
 
 
 class BadEndpoint(UsageError):
-    """A source or target that cannot be understood."""
+    """A source or a target that cannot be parsed."""
 
     def __init__(self, text: str, *, reason: str, hint: str | None = None) -> None:
         self.text, self.reason = _shown(text), reason
@@ -35,20 +35,20 @@ class BadEndpoint(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end of a replay: its system, the name in it, and its address where that was written out."""
+    """One end of a replay: its system, a name in it, and the address if one was given."""
 
     system: str
     """kafka, postgres, parquet, or another of the table in `playhead.systems`."""
     name: str
     """A topic, a table, a folder; `{topic}` in it stands for the record's topic."""
     address: str | None = field(default=None, repr=False)
-    """`host:port` of a broker or a database's URL; None for the configured one.
+    """`host:port` of a broker, or a database's URL; None for the configured one.
 
-    Never with a password: a `${NAME}` may stand for one, and is resolved where it is needed.
+    It never contains a password. A `${NAME}` may stand for one; it is resolved where it is used.
     """
     is_pattern: bool = False
     context: str | None = None
-    """The context whose cluster is meant; None for the configured one, or the one at the address."""
+    """The context of the cluster; None for the configured cluster, or the one at the address."""
 
     def __str__(self) -> str:
         return system_of(self).text(self)
@@ -58,7 +58,7 @@ class Endpoint:
         return _shown(str(self))
 
     def from_anywhere(self) -> "Endpoint":
-        """With a folder or a file by its whole path: who comes back to it may stand elsewhere."""
+        """Return the endpoint with an absolute path, so that it means the same in every folder."""
         return system_of(self).from_anywhere(self)
 
     @classmethod
@@ -69,7 +69,7 @@ class Endpoint:
         scheme, colon, rest = text.partition(":")
         if not colon:
             reason = "it names no system"
-            raise BadEndpoint(text, reason=reason, hint=f"perhaps kafka:{text} is meant")
+            raise BadEndpoint(text, reason=reason, hint=f"write kafka:{text} for a topic")
         system = systems.system_named(scheme)
         if system is None:
             near = get_close_matches(scheme, systems.schemes(), n=1)
@@ -79,7 +79,7 @@ class Endpoint:
 
 
 def system_of(end: Endpoint) -> systems.System:
-    """The description of an endpoint's system."""
+    """Return the description of the endpoint's system."""
     system = systems.system_named(end.system)
     if system is None:
         raise UsageError(f"there is no system {end.system!r} here")
@@ -92,7 +92,7 @@ def _examples() -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    # The scheme of `parquet:s3://` would be taken for a part of the address.
+    # Otherwise the scheme of `parquet:s3://` would become a part of the address.
     system, colon, rest = text.partition(":")
     is_address = rest.startswith("//") or "://" not in rest
     return (
@@ -103,20 +103,18 @@ def _shown(text: str) -> str:
 
 
 def _refuse_password(text: str) -> None:
-    """A command line is no place for a secret, and neither is a plan, which repeats the endpoint."""
+    """Refuse a password in an endpoint: the plan and the shell's history would store it."""
     rest = text.partition(":")[2]
     for password in {*secrets.passwords_in(text), *secrets.passwords_in(rest)}:
         if not secrets.has_reference(password):
             secrets.remember(password)
-            reason = "it has a password, which would be kept in the plan and the shell's history"
-            hint = (
-                "write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or name no password"
-            )
+            reason = "it contains a password, which the plan and the shell's history would store"
+            hint = "write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or leave the password out"
             raise BadEndpoint(text, reason=reason, hint=hint)
 
 
 def check_group(name: str) -> None:
-    """Refuse what has no bytes in UTF-8: the client library would end our process over it."""
+    """Refuse a group name that UTF-8 cannot encode: the client library would end the process."""
     try:
         name.encode()
     except UnicodeEncodeError as exc:
@@ -124,7 +122,7 @@ def check_group(name: str) -> None:
 
 
 def check_topic(name: str) -> None:
-    """Refuse what Kafka cannot call a topic, before a cluster is asked."""
+    """Refuse an invalid topic name before a broker is asked."""
     if TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
         return
     is_endpoint = name.startswith("kafka:")
@@ -132,20 +130,22 @@ def check_topic(name: str) -> None:
         "the topic's name",
         found=name,
         needed="letters, digits, '.', '_' and '-', at most 249 of them, and not . or ..",
-        hint="write the name alone, and -b host:port beside it" if is_endpoint else None,
+        hint="write the topic's name alone, and -b host:port for the broker"
+        if is_endpoint
+        else None,
     )
 
 
-# --- as programs write them
+# --- for programs
 
 
 def kafka(
     topic: str, *, bootstrap_servers: str | None = None, context: str | None = None
 ) -> Endpoint:
-    """A topic, or `/regex/` for several; of the configured cluster unless another is named."""
+    """Return the endpoint of a topic, or of `/regex/` for several, in the configured or a named cluster."""
     if bootstrap_servers and context:
         raise UsageError(
-            f"context {context} and {bootstrap_servers} name two clusters", hint="name one of them"
+            f"context {context} and {bootstrap_servers} name two clusters", hint="give one of them"
         )
     is_pattern = len(topic) > 2 and topic.startswith("/") and topic.endswith("/")
     name = topic[1:-1] if is_pattern else topic
@@ -153,10 +153,10 @@ def kafka(
 
 
 def postgres(table: str, *, url: str | None = None) -> Endpoint:
-    """A table of the configured database, or of the one at the URL."""
+    """Return the endpoint of a table in the configured database, or in the one at the URL."""
     return Endpoint("postgres", table, url)
 
 
 def files(folder: str, *, form: str = "parquet") -> Endpoint:
-    """An archive in a folder or under `s3://`; its form is parquet, json or csv."""
+    """Return the endpoint of an archive in a folder or under `s3://`; its form is parquet, json or csv."""
     return Endpoint.parse(f"{form}:{folder}")

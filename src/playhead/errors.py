@@ -36,7 +36,7 @@ EXIT_TERMINATED = 143
 
 
 class PlayheadError(Exception):
-    """The root: one sentence, and the next thing to do."""
+    """The root of all errors: one sentence, and a hint that says what to do next."""
 
     exit_code = EXIT_FAILED
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]
@@ -47,7 +47,7 @@ class PlayheadError(Exception):
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the fields, from which the message is made again: errors travel between processes."""
+        """Pickle the typed fields, because errors travel between processes."""
         fields, named = self._made_of
         return partial(type(self), *fields, **named), (), {"hint": self.hint}
 
@@ -61,13 +61,13 @@ class PlayheadError(Exception):
 
 
 class UsageError(PlayheadError):
-    """The request cannot be understood."""
+    """The request is invalid."""
 
     exit_code = EXIT_USAGE
 
 
 class UnknownKey(UsageError):
-    """A setting or property that nobody knows; names the nearest ones."""
+    """A setting or property that does not exist; the hint names similar ones."""
 
     def __init__(self, key: str, *, where: str, known: Sequence[str]) -> None:
         self.key, self.where = key, where
@@ -75,7 +75,7 @@ class UnknownKey(UsageError):
         hint = (
             f"did you mean {' or '.join(self.nearest)}?"
             if self.nearest
-            else f"known here: {', '.join(known)}"
+            else f"known keys: {', '.join(known)}"
             if 0 < len(known) <= 12
             else None
         )
@@ -83,7 +83,7 @@ class UnknownKey(UsageError):
 
 
 class BadValue(UsageError):
-    """A setting or property whose value it cannot have."""
+    """A setting or property with an invalid value."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class BadValue(UsageError):
 
 
 class UntranslatableProperty(UsageError):
-    """A Kafka client property that cannot be carried to both of the clients used here."""
+    """A Kafka client property that one of the two client libraries used here cannot take."""
 
     def __init__(self, key: str, *, where: str, reason: str, hint: str) -> None:
         self.key, self.where, self.reason = key, where, reason
@@ -108,24 +108,24 @@ class UntranslatableProperty(UsageError):
 
 
 class Refused(PlayheadError):
-    """A guard said no; nothing was written."""
+    """A guard refused the request; nothing was written."""
 
     exit_code = EXIT_REFUSED
 
 
 class NeedsConsent(Refused):
-    """Would write, there is nobody to ask, and nobody said yes."""
+    """The command would write, but there is no terminal to ask and no --yes."""
 
     def __init__(self, action: str) -> None:
         self.action = action
         super().__init__(
-            f"{action} needs a yes, and this is not a terminal",
-            hint="add --yes, or look first with --dry-run",
+            f"{action} needs a confirmation, and stdin is not a terminal",
+            hint="add --yes, or show the plan first with --dry-run",
         )
 
 
 class Stopped(PlayheadError):
-    """Stopped before the end at a point from which it can go on."""
+    """The run stopped before its end and can be resumed."""
 
     exit_code = EXIT_STOPPED
 
@@ -141,53 +141,53 @@ class BrokerUnavailable(Unavailable):
         self.bootstrap_servers, self.waited_s, self.reason = bootstrap_servers, waited_s, reason
         super().__init__(
             f"no Kafka broker answered at {bootstrap_servers} within {waited_s:g} s: {reason}",
-            hint="check the address and the broker; `playhead doctor` looks at both, "
-            "`playhead sandbox up` starts one here",
+            hint="check the address; `playhead doctor` tests the connection, `playhead "
+            "sandbox up` starts a local broker",
         )
 
 
 class DatabaseUnavailable(Unavailable):
-    """PostgreSQL did not let us in."""
+    """PostgreSQL refused or did not answer the connection."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
             f"cannot connect to PostgreSQL at {where}: {reason}",
-            hint="check DATABASE_URL, or the context's `database`; `playhead doctor` tries it",
+            hint="check DATABASE_URL or the context's `database`; `playhead doctor` tests the connection",
         )
 
 
 class NotFetched(Unavailable):
-    """A file that is needed could not be downloaded."""
+    """A required file could not be downloaded."""
 
     def __init__(self, coordinate: str, *, url: str, reason: str) -> None:
         self.coordinate, self.url, self.reason = coordinate, url, reason
         super().__init__(
             f"cannot fetch {coordinate} from {url}: {reason}",
-            hint="behind a mirror, set PLAYHEAD_MAVEN_URL to its base address; "
-            "a copy under ~/.m2/repository is used when its checksum fits",
+            hint="behind a mirror, set PLAYHEAD_MAVEN_URL to its base address; a copy in "
+            "~/.m2/repository is used if its checksum matches",
         )
 
 
 class MissingPiece(PlayheadError):
-    """Something has to be installed or configured first."""
+    """Something must be installed or configured first."""
 
     def __init__(self, piece: str, *, needed_for: str, hint: str) -> None:
         self.piece, self.needed_for = piece, needed_for
-        super().__init__(f"{needed_for} needs {piece}, which is not here", hint=hint)
+        super().__init__(f"{needed_for} needs {piece}, which was not found", hint=hint)
 
 
 class SandboxError(PlayheadError):
-    """The sandbox cannot do what was asked."""
+    """The sandbox cannot do what the command asks."""
 
 
 class ServerDidNotStart(SandboxError):
-    """A server of the sandbox ended, or did not answer, before it was ready; carries the end of its log."""
+    """A server of the sandbox ended or did not answer before it was ready; contains the end of its log."""
 
     def __init__(self, server: str, *, reason: str, log: Path, log_tail: Sequence[str]) -> None:
         self.server, self.reason, self.log = server, reason, log
         tail = "".join(f"\n    {line}" for line in log_tail)
         super().__init__(
             f"{server} did not start: {reason}{tail}",
-            hint=f"the whole log is {log}; `playhead sandbox up --fresh` starts from nothing",
+            hint=f"read the whole log in {log}; `playhead sandbox up --fresh` starts with empty servers",
         )

@@ -1,7 +1,8 @@
-"""Lets a package be called by its own name: `kafka("orders")` is an endpoint, `playhead.kafka` the package.
+"""Makes a package callable by its own name: `kafka("orders")` is an endpoint, `playhead.kafka` the
+package.
 
-The sentence wants `Replay(source=kafka("orders"), …)`, and the tree wants a folder of that name; Python
-has one attribute for both, and importing anything below the folder would put the folder there.
+The Python API uses `Replay(source=kafka("orders"), …)`, and the source tree has a folder of the same
+name. Python has one attribute for both, and an import below the folder sets it to the folder.
 """
 
 import sys
@@ -19,5 +20,5 @@ class _Callable(ModuleType):
 
 
 def make_callable(package: str) -> None:
-    """Have the package, when called, do what the function of its name in `playhead.endpoint` does."""
+    """Make a call of the package run the function of the same name in `playhead.endpoint`."""
     sys.modules[package].__class__ = _Callable

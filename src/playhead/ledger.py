@@ -1,4 +1,4 @@
-"""What has been committed: one entry for each slice, kept in the target in the data's own transaction."""
+"""The ledger: one entry for each committed slice, stored in the target in the data's own transaction."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
 from playhead.errors import Refused
-from playhead.extra_fields import DETAIL, ExtraFields
 from playhead.record import Slice
 
 VERSION = 3
@@ -18,30 +17,30 @@ _COMMITS = "commits"
 NOT_KEPT = "not_kept"
 """In an entry's details: how many of the filtered records the target itself left out."""
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a document raises that anybody may have written."""
+"""The errors of parsing a document that another program may have written."""
 ALSO_BURIED = "also_buried"
-"""Under this name an entry's details count records that were dead at first, and not in the end."""
+"""In an entry's details: how many records were dead letters at first, but were written in the end."""
 
 
 class LedgerUnreadable(Refused):
-    """The ledger holds something that this Playhead does not understand."""
+    """The ledger contains something that this version of Playhead does not understand."""
 
     def __init__(self, where: str, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
             f"the ledger entry in {where} cannot be read: {reason}",
-            hint="a later version of Playhead may have written it; use that one",
+            hint="a later version of Playhead may have written it; use that version",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One committed slice and what became of each of its offsets.
+    """One committed slice, with the outcome of each of its offsets.
 
-    `read = written + filtered + outside + dead + skipped`. Of the offsets that hold no record,
-    `absences` counts those whose reason was found; the rest is unexplained. `late` are those of the
-    written, filtered, dead and skipped that stood after the end of the span. `details` are the
-    target's own: an offset map, rows inserted.
+    `read = written + filtered + outside + dead + skipped`. `absences` counts the offsets that hold no
+    record for a known reason; the remaining offsets are unexplained. `late` counts those written,
+    filtered, dead and skipped records that were after the end of the span. `details` are the target's
+    own: an offset map, rows inserted.
     """
 
     slice: Slice
@@ -53,25 +52,25 @@ class Entry:
     skipped: int = 0
     late: int = 0
     first_ms: int | None = None
-    """The earliest record time among those written; None when there was none."""
+    """The earliest record time of the written records; None if none was written."""
     last_ms: int | None = None
     last_late_ms: int | None = None
-    """How far after the log reached the span's end the last late record stood."""
+    """How long the last late record came after the log reached the span's end."""
     details: Mapping[str, Any] = field(default_factory=dict)
     checksum: Checksum | None = None
-    """`Records.checksum` of all that was read; None when it could not be had."""
+    """`Records.checksum` of all records read; None if it could not be computed."""
     absences: Mapping[str, int] = field(default_factory=dict)
-    """By reason, how many offsets hold no record."""
+    """How many offsets hold no record, by reason."""
     unexplained_at: tuple[Blank, ...] = ()
-    """Where the unexplained offsets are, the first few blanks."""
+    """The first unexplained runs of offsets."""
 
     def __post_init__(self) -> None:
         if min(getattr(self, name) for name in _COUNTS) < 0:
-            raise ValueError(f"Entry of {self.slice}: found a count below 0")
+            raise ValueError(f"Entry of {self.slice}: found a negative count")
         accounted = self.written + self.filtered + self.outside + self.dead + self.skipped
         if self.read != accounted:
             raise ValueError(
-                f"Entry of {self.slice}: read {self.read} records and accounts for {accounted}"
+                f"Entry of {self.slice}: read {self.read} records, but its counts add up to {accounted}"
             )
         if self.unexplained < 0 or min(self.absences.values(), default=0) < 0:
             explained = f" and explains {self.absent} absent ones" if self.absences else ""
@@ -81,16 +80,16 @@ class Entry:
 
     @property
     def absent(self) -> int:
-        """Offsets of the slice that hold no record, for a reason that is known."""
+        """How many offsets of the slice hold no record for a known reason."""
         return sum(self.absences.values())
 
     @property
     def unexplained(self) -> int:
-        """Offsets of the slice that gave no record, for no known reason."""
+        """How many offsets of the slice gave no record for an unknown reason."""
         return len(self.slice) - self.read - self.absent
 
     def as_json(self) -> str:
-        """The entry as text; the same entry gives the same text."""
+        """Return the entry as text; equal entries give equal texts."""
         document: dict[str, Any] = {"version": VERSION} | {
             "topic": self.slice.topic,
             "partition": self.slice.partition,
@@ -106,10 +105,10 @@ class Entry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Entry":
-        """What `as_json` gave; an entry of a later version is refused rather than half understood.
+        """Parse the text of `as_json`; refuse an entry of a later version.
 
-        An entry of version 1 does not say why offsets hold no record; in one of version 2 a checksum
-        is always a number.
+        An entry of version 1 has no reasons for absent offsets; in version 2 a checksum is always a
+        number.
         """
         document = json.loads(text)
         if document.get("version") not in _READABLE:
@@ -120,7 +119,6 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         rest = ("first_ms", "last_ms", "last_late_ms", "details")
         same = {name: document[name] for name in (*_COUNTS, *rest)}
-        ExtraFields.of(document["details"])
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
             return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
@@ -134,7 +132,7 @@ class Entry:
 
 
 def entry_at(where: str, text: str | bytes) -> Entry:
-    """The entry that a target keeps in a place; others may write there too, and anything at all."""
+    """Parse an entry found at `where`, where other programs may also have written."""
     try:
         return Entry.from_json(text)
     except UNREADABLE as exc:
@@ -142,10 +140,9 @@ def entry_at(where: str, text: str | bytes) -> Entry:
 
 
 def joined(first: Entry, second: Entry) -> Entry:
-    """Two entries of one partition, of which the second begins where the first ends, as one.
+    """Join two entries of one partition, the second starting at the first one's end.
 
-    What is kept once for each commit, such as an offset map, is let go; counts are added up, also those
-    of the fields that no column takes.
+    Counts are added. Details of a single commit, such as an offset map, are dropped.
     """
     one, other = first.slice, second.slice
     if (one.topic, one.partition, one.to_offset) != (
@@ -153,7 +150,7 @@ def joined(first: Entry, second: Entry) -> Entry:
         other.partition,
         other.from_offset,
     ):
-        raise ValueError(f"joined: found {one} and {other}, needed neighbours")
+        raise ValueError(f"joined: found {one} and {other}, needed slices that follow each other")
     counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
     return Entry(
         Slice(one.topic, one.partition, one.from_offset, other.to_offset),
@@ -169,7 +166,7 @@ def joined(first: Entry, second: Entry) -> Entry:
 
 
 def total_absences(entries: Iterable[Entry]) -> dict[str, int]:
-    """By reason, how many offsets of the entries hold no record."""
+    """Sum up the absent offsets of the entries by reason."""
     total: dict[str, int] = {}
     for entry in entries:
         for reason, count in entry.absences.items():
@@ -182,25 +179,15 @@ def _best(choose: Callable[[Iterable[int]], int], *found: int | None) -> int | N
     return choose(known) if known else None
 
 
-def extra_fields_by_topic(entries: Iterable[Entry]) -> dict[str, ExtraFields]:
-    """By source topic, the fields of its records that no column takes; none for a topic without any."""
-    parts: dict[str, list[ExtraFields]] = {}
-    for entry in entries:
-        if DETAIL in entry.details:
-            parts.setdefault(entry.slice.topic, []).append(ExtraFields.of(entry.details))
-    return {topic: ExtraFields.total(each) for topic, each in sorted(parts.items())}
-
-
-def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of both, and of how many commits they are; a commit of its own does not say so."""
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, int]:
+    """Add the counts of both, and the number of their commits (1 if an entry does not give it)."""
     ones = [{_COMMITS: 1} | dict(each) for each in (first, second)]
     names = {name for each in ones for name, value in each.items() if type(value) is int}
-    counts = {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
-    return counts | ExtraFields.total(map(ExtraFields.of, ones)).as_details()
+    return {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
 
 
 def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slice]:
-    """The planned offsets that no committed slice covers, in order: what a resume has to do."""
+    """Return the planned offsets that no committed slice covers, in order: the work of a resume."""
     done: dict[tuple[str, int], list[Slice]] = {}
     for slice_ in sorted(committed):
         done.setdefault((slice_.topic, slice_.partition), []).append(slice_)

@@ -1,4 +1,4 @@
-"""A thing worth knowing before a replay runs: what it is about, and how much it matters."""
+"""A note of a plan or proof: a fact that a user should know, with its severity."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Weight = Literal["info", "warn"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`code` is stable, for programs; `text` is a sentence, for people."""
+    """`code` is stable, for programs; `text` is a sentence for people."""
 
     code: str
     text: str

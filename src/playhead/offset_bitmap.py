@@ -1,7 +1,8 @@
-"""Which offsets of a partition are there, as words of 64 bits, and the runs that are not.
+"""Bitmaps of the offsets that exist in a partition, in words of 64 bits, and the runs that are
+missing.
 
-Whoever holds millions of offsets can say in a few thousand words which ones they are, exactly: what
-is there twice sets its bit once, so that a count of rows hides nothing.
+Millions of offsets fit exactly into a few thousand words. An offset that exists twice sets its bit
+once, so that duplicates cannot hide a gap.
 """
 
 from bisect import bisect_right
@@ -17,7 +18,7 @@ _FULL = (1 << BITS) - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class BitmapWords:
-    """The words `[first, end)`, which are all the same: bit n of word w is for offset 64 w + n."""
+    """The words `[first, end)`, which all have the same bits: bit n of word w is offset 64 w + n."""
 
     first: int
     end: int
@@ -25,12 +26,14 @@ class BitmapWords:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first < self.end:
-            raise ValueError(f"Words: found {self.first} to {self.end}, needed 0 or more, and some")
-        # A server has them with a sign.
+            raise ValueError(
+                f"BitmapWords: found {self.first} to {self.end}, needed an ascending pair from 0"
+            )
+        # PostgreSQL returns signed words.
         object.__setattr__(self, "bits", self.bits & _FULL)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """The offsets that are there, as half-open runs in order."""
+        """The offsets whose bits are set, as half-open runs in order."""
         if self.bits == _FULL:
             yield self.first * BITS, self.end * BITS
         elif self.bits:
@@ -40,12 +43,12 @@ class BitmapWords:
                     yield word * BITS + start, word * BITS + end
 
     def offsets(self) -> int:
-        """How many there are."""
+        """The number of offsets whose bits are set."""
         return (self.end - self.first) * self.bits.bit_count()
 
 
 def missing(spans: Iterable[Slice], words: Iterable[BitmapWords]) -> list[Slice]:
-    """The offsets of one partition's spans that are not there, in order; nothing outside of them counts."""
+    """Return the offsets of one partition's spans that have no bit, in order."""
     there = [*_joined(run for each in sorted(words) for run in each.runs())]
     ends = [end for _, end in there]
     found: list[Slice] = []
@@ -63,7 +66,7 @@ def missing(spans: Iterable[Slice], words: Iterable[BitmapWords]) -> list[Slice]
 
 
 def pieces(words: Iterable[BitmapWords]) -> int:
-    """How many runs there are at most, told without making them."""
+    """Return an upper limit of the number of runs without building them."""
     return sum(
         (each.end - each.first) * (each.bits & ~(each.bits << 1)).bit_count()
         if each.bits != _FULL
@@ -86,7 +89,7 @@ def _zeros_at_the_end(number: int) -> int:
 
 
 def _joined(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Runs in order, those that follow on as one."""
+    """Join ascending runs that touch."""
     held: tuple[int, int] | None = None
     for start, end in runs:
         if held is not None and start <= held[1]:

@@ -1,4 +1,4 @@
-"""The pace of a replay: as fast as possible, at the recorded speed times n, or at a rate; and how well it was kept."""
+"""The pace of a replay (as fast as possible, the recorded speed times n, or a rate), and how well it was kept."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,11 +29,11 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600}
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When records are due, whoever plays them. `str` gives a text that reads as the same pace.
+    """When records are due. `str` gives a text that parses as the same pace.
 
-    `times` is a speed and `per_second` a rate; with neither, everything is due at once. A silence of the
-    record time that is longer than `max_gap_ms` is played as one of that length, so at twice the speed
-    it takes half as long, like everything else.
+    `times` is a speed and `per_second` a rate; without either, everything is due at once. At a speed, a
+    silence of more than `max_gap_ms` of record time is played as if it were that long: at twice the
+    speed, it takes half of that.
     """
 
     times: Fraction | None = None
@@ -46,7 +46,7 @@ class Pace:
                 f"max-gap does not go with the pace {self}"
                 if self.times is None
                 else f"max-gap is {self.max_gap_ms} ms, needed 0 or more",
-                hint="silences are played, and can be shortened, at a speed such as 1x",
+                hint="silences exist, and can be shortened, only at a speed such as 1x",
             )
 
     @classmethod
@@ -55,12 +55,12 @@ class Pace:
 
     @classmethod
     def speed(cls, times: float | Fraction, *, max_gap_ms: int | None = None) -> "Pace":
-        """The recorded speed times so much; 1 is as it was."""
+        """Return a pace of the recorded speed times `times`; 1 is the recorded speed."""
         return cls(times=_positive(times, "speed"), max_gap_ms=max_gap_ms)
 
     @classmethod
     def rate(cls, per_second: float | Fraction) -> "Pace":
-        """So many records a second, of all partitions together."""
+        """Return a pace of records a second, for all partitions together."""
         return cls(per_second=_positive(per_second, "rate"))
 
     @classmethod
@@ -73,7 +73,7 @@ class Pace:
             raise phrase.refuse(f"found {phrase.found(0)}, needed a pace", hint=_FORMS)
         value, rest = Fraction(number[0]), phrase.cut(number.end())
         if value == 0:
-            raise phrase.refuse("a pace of 0 never plays anything", hint=_FORMS)
+            raise phrase.refuse("a pace of 0 would never write a record", hint=_FORMS)
         if rest.text in ("x", "X", "×"):
             return cls(times=value, max_gap_ms=max_gap_ms)
         if rest.text[:1] == "/" and rest.text[1:] in _UNIT_S:
@@ -94,12 +94,12 @@ class Pace:
         silences: Iterable[Silence] = (),
         latest_ms: int | None = None,
     ) -> Schedule:
-        """The due times of one partition.
+        """Return the due times of one partition.
 
-        `first_ms` is the earliest record time of the whole replay, and counts as the run's start; where
-        nobody knows it, the partition's own first record does. `share` is what the partition gets of a
-        rate; with a plain number the rate is exceeded by up to one record of each partition where their
-        turns meet. `silences` are those that all partitions have in common.
+        `first_ms` is the earliest record time of the whole replay and the start of the run; if it is None,
+        the partition's own first record is. `share` is the partition's share of a rate; a plain number
+        can exceed the rate by one record of each partition where their turns meet. `silences` are those that
+        all partitions have in common.
         """
         if self.times is not None:
             return Schedule(AtSpeed(self.times, first_ms, silences, self.max_gap_ms, latest_ms))
@@ -120,12 +120,12 @@ class Pace:
 
 
 def horizon_of(made_at_ms: int) -> int:
-    """Up to where a record's time can be believed in a plan that was made then; clocks differ a little."""
+    """Return the latest believable record time of a plan made at `made_at_ms`; clocks differ a little."""
     return made_at_ms + _CLOCKS_DIFFER_MS
 
 
 def _positive(number: float | Fraction, name: str) -> Fraction:
-    # By its decimal digits: what is written 0.1 means a tenth, not the nearest float.
+    # Use the decimal digits: 0.1 means a tenth, not the nearest float.
     exact = Fraction(Decimal(repr(number))) if isinstance(number, float) else Fraction(number)
     if exact <= 0:
         raise ValueError(f"{name}: found {number}, needed more than 0")
@@ -133,7 +133,7 @@ def _positive(number: float | Fraction, name: str) -> Fraction:
 
 
 def _decimal(number: Fraction) -> str | None:
-    """With all its digits, when they end."""
+    """Return all decimal digits if they are finite, and otherwise the fraction."""
     scaled = number * 10**9
     if scaled.denominator != 1:
         return None
@@ -145,21 +145,22 @@ def _decimal(number: Fraction) -> str | None:
 
 _FINE_BITS: Final = 5
 _FINE: Final = 1 << _FINE_BITS
-_MOST_US: Final = 1 << 50  # 35 years: whatever is later than that counts as that
+_MOST_US: Final = 1 << 50  # 35 years: longer delays count as this one.
 
 
 @dataclass(slots=True)
 class ScheduleError:
-    """How late records were, and at what rate they came; the measure of a paced run, not an exception.
+    """A histogram of the records' delays, with the rates; a measure of a paced run, not an
+    exception.
 
-    Its size is bounded: delays up to 63 us are counted exactly, longer ones in 32 steps for each power
-    of two, so that a percentile is off by at most 1.6 %. Those of several tasks merge without a loss.
+    Its size is bounded. Delays up to 63 us are counted exactly, longer ones in 32 steps for each power of
+    two, so that a percentile is off by at most 1.6 %. Histograms of several tasks merge without loss.
     """
 
     counts: dict[int, int] = field(default_factory=dict)
     max_us: int = 0
     early: int = 0
-    """Records given out before they were due: there must be none."""
+    """Records written before they were due; always 0."""
     first_due_ns: int | None = None
     last_due_ns: int | None = None
     first_done_ns: int | None = None
@@ -170,7 +171,7 @@ class ScheduleError:
         return sum(self.counts.values())
 
     def note(self, *, late_ns: int, due_ns: int | None = None) -> None:
-        """One record; with its due time, counted from the shared start, it enters the rates as well."""
+        """Count one record; its due time, counted from the shared start, also enters the rates."""
         late_us = min(max(0, late_ns) // 1_000, _MOST_US)
         step = _step(late_us)
         self.counts[step] = self.counts.get(step, 0) + 1
@@ -180,7 +181,7 @@ class ScheduleError:
             self._enclose(due_ns, due_ns, due_ns + late_ns, due_ns + late_ns)
 
     def merge(self, other: "ScheduleError") -> None:
-        """Also count what the other one counted."""
+        """Add the counts of another histogram."""
         for step, count in other.counts.items():
             self.counts[step] = self.counts.get(step, 0) + count
         self.max_us = max(self.max_us, other.max_us)
@@ -190,7 +191,7 @@ class ScheduleError:
         )
 
     def percentile_us(self, percent: float) -> int | None:
-        """The least delay that so many percent of the records did not exceed; None without records."""
+        """Return the smallest delay that `percent` of the records did not exceed; None without records."""
         wanted = Fraction(self.count) * _positive(percent, "percent") / 100
         seen = 0
         for step in sorted(self.counts):
@@ -201,7 +202,7 @@ class ScheduleError:
 
     @property
     def wanted_per_second(self) -> float | None:
-        """The rate of the due times; None where there are fewer than two, or all are one."""
+        """The rate of the due times; None if there are fewer than two different ones."""
         return self._rate(self.first_due_ns, self.last_due_ns)
 
     @property
@@ -209,7 +210,7 @@ class ScheduleError:
         return self._rate(self.first_done_ns, self.last_done_ns)
 
     def summary(self) -> dict[str, float | int | None]:
-        """What a report shows."""
+        """Return the figures for a report."""
         return {
             "records": self.count,
             "early": self.early,
@@ -221,7 +222,7 @@ class ScheduleError:
         }
 
     def as_document(self) -> dict[str, Any]:
-        """As JSON has it; `from_document` gives the same back."""
+        """Return the histogram for JSON; `from_document` reverses it."""
         counts = {str(step): self.counts[step] for step in sorted(self.counts)}
         return {name: getattr(self, name) for name in self.__slots__} | {"counts": counts}
 
@@ -249,7 +250,7 @@ class ScheduleError:
 
 
 def _step(late_us: int) -> int:
-    """Each power of two in equal steps; the first 64 are one each."""
+    """Return the step of a delay: the first 64 are exact, then each power of two has equal steps."""
     shift = max(0, late_us.bit_length() - _FINE_BITS - 1)
     return (shift << _FINE_BITS) + (late_us >> shift)
 

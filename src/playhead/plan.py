@@ -1,4 +1,4 @@
-"""Everything that is decided before anything is written, so that the dry run and the run are one."""
+"""The plan: everything that is decided before anything is written, so that a run does what its dry run showed."""
 
 import hashlib
 import json
@@ -19,21 +19,21 @@ from playhead.target import Inspection
 from playhead.terms import Terms
 
 VERSION = 2
-# Of version 1 a journal and a ledger may still have some. They have no digest, and statements in what
-# their target needs, which are not run any more.
+# Journals and ledgers may still have plans of version 1. They have no digest, and their target's
+# needs contain statements, which no longer run.
 _UNSEALED = 1
 _DIGEST = "sha256"
-# An id is a part of file names, of transactional ids and of keys in a ledger.
+# An ID becomes a part of file names, transactional ids and ledger keys.
 REPLAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """A run of frozen offsets of one partition, and what it held when they were frozen.
+    """A run of frozen offsets of one partition, with the partition's bounds at that time.
 
-    A partition has several where offsets were named in several places of it, in order and apart.
-    `[from_offset, to_offset)` is read. `span_end` is where the span's end lies by Kafka's answer for
-    its time; what is read after it is read for records that came late.
+    A partition has several if its offsets were named in separate runs; they are in order and apart.
+    `[from_offset, to_offset)` is read. `span_end` is Kafka's answer for the time of the span's end; the
+    offsets after it are read for late records.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class PartitionPlan:
     def __post_init__(self) -> None:
         offsets = (self.from_offset, self.span_end, self.to_offset)
         if not (isinstance(self.topic, str) and self.topic):
-            raise TypeError(f"PartitionPlan: found {self.topic!r}, needed a topic's name")
+            raise TypeError(f"PartitionPlan: found {self.topic!r}, needed a topic name")
         if not all(type(each) is int and each >= 0 for each in (self.partition, *offsets)):
             raise TypeError(
                 f"PartitionPlan of {self.topic}: partition and offsets must be numbers, 0 or more"
@@ -69,7 +69,7 @@ class PartitionPlan:
         return self.to_offset - self.from_offset
 
     def slice(self) -> Slice | None:
-        """All of it; None when there is nothing to read."""
+        """All planned offsets as one slice; None if there are none."""
         if self.planned == 0:
             return None
         return Slice(self.topic, self.partition, self.from_offset, self.to_offset)
@@ -77,7 +77,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run will take, about; None where nothing is known to tell it from."""
+    """An estimate of the run; None for values that nothing is known about."""
 
     records: int
     size_bytes: int | None
@@ -93,7 +93,7 @@ class Plan:
     request: Request
     made_at_ms: int
     from_ms: int | None
-    """The records' time; None where the span is not bounded by time on that side."""
+    """The record times of the span; None on a side that is not bounded by time."""
     to_ms: int | None
     partitions: tuple[PartitionPlan, ...]
     source: SourceFacts
@@ -101,7 +101,7 @@ class Plan:
     estimate: Estimate
     notes: tuple[Note, ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
-    """Rows as the target shows them, in values that JSON has."""
+    """Sample rows as the target shows them, in JSON values."""
 
     def __post_init__(self) -> None:
         if not REPLAY_ID.fullmatch(self.replay_id):
@@ -115,20 +115,22 @@ class Plan:
         return sum(each.planned for each in self.partitions)
 
     def slices(self) -> list[Slice]:
-        """What each partition has to give, in order."""
+        """The slices to read, in order."""
         return [slice_ for each in self.partitions if (slice_ := each.slice()) is not None]
 
     def places(self) -> set[TopicPartition]:
-        """The partitions of which something is planned, or might have been."""
+        """The partitions of the plan, including those without offsets to read."""
         return {each.place for each in self.partitions}
 
     def span_ends(self) -> dict[TopicPartition, int]:
-        """Where the span ends in each partition; of several runs it is the last one's end."""
+        """The end of the span in each partition; with several runs, the end of the last one."""
         return {each.place: each.span_end for each in self.partitions}
 
     def terms(self, *, is_endless: bool = False) -> Terms:
-        """What the target's ledger is to be the ledger of; of a live pipeline the plan is no part of it."""
-        document = replace(self, samples=()).as_document()  # records are no business of a ledger
+        """Return the terms for the target's ledger; those of a live pipeline contain no plan."""
+        document = replace(
+            self, samples=()
+        ).as_document()  # A ledger must not store samples of records.
         return Terms(
             "" if is_endless else self.digest(),
             self.source.identity,
@@ -139,7 +141,7 @@ class Plan:
         )
 
     def digest(self) -> str:
-        """The same for plans of the same work: what is asked for, and the offsets that are read for it."""
+        """A digest that equal work has in common: the same request and the same offsets."""
         runs = [
             (*each.place, each.from_offset, each.span_end, each.to_offset)
             for each in self.partitions
@@ -148,10 +150,10 @@ class Plan:
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
 
     def as_document(self) -> dict[str, Any]:
-        """As JSON has it; complete, so that a saved plan is the plan, and with the digest of all of it.
+        """Return the complete plan for JSON, with a digest of its content.
 
-        That shows what was changed by accident, or carelessly. Whoever means harm makes the digest anew:
-        so nothing in a plan is code, and all that matters is shown before it runs.
+        The digest reveals accidental changes only: an attacker can compute a new one. Therefore a plan
+        contains no code, and everything that matters is shown before it runs.
         """
         document = {"version": VERSION, **asdict(self), "planned": self.planned}
         for facts in document["source"]["topics"].values():
@@ -160,21 +162,21 @@ class Plan:
         return document | {_DIGEST: _digest(document)}
 
     def as_json(self) -> str:
-        """A text of UTF-8, whatever the samples hold: half of a surrogate pair is escaped."""
+        """Return the plan as UTF-8 text; lone surrogates in samples are escaped."""
         return json_text(json.dumps(self.as_document(), indent=2, ensure_ascii=False))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Plan":
-        """What `as_document` gave, or that of an earlier version."""
+        """Read a document of `as_document`, or one of an earlier version."""
         if document.get("version") not in (_UNSEALED, VERSION):
             raise UsageError(
                 f"a plan of version {document.get('version')!r}; this Playhead knows {VERSION}",
-                hint="make it anew with the same command",
+                hint="run the same command again to make a new plan",
             )
         if document["version"] == VERSION and document[_DIGEST] != _digest(document):
             raise UsageError(
-                "the plan was changed after it was made: its digest is another one",
-                hint="make it anew: the same command with another --plan FILE",
+                "the plan was changed after it was made: its digest does not match",
+                hint="run the same command with another --plan FILE to make a new plan",
             )
         partitions = tuple(PartitionPlan(**each) for each in document["partitions"])
         plan = cls(
@@ -195,12 +197,12 @@ class Plan:
 
     @classmethod
     def from_file(cls, text: str, *, where: str) -> "Plan":
-        """As `from_json`, of a file that anybody may have written: only with a digest."""
+        """Read a plan file, which another user may have written; require a digest."""
         plan = cls.from_json(text, where=where)
         if json.loads(text)["version"] == _UNSEALED:
             raise UsageError(
-                f"{where} is a plan of an earlier version, which says not whether it was changed",
-                hint="make it anew: the same command with another --plan FILE",
+                f"{where} is a plan of an earlier version without a digest: changes in it cannot be detected",
+                hint="run the same command with another --plan FILE to make a new plan",
             )
         return plan
 
@@ -217,13 +219,13 @@ class Plan:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    """Of all that a document says, however it is laid out."""
+    """Return the digest of a document, independent of its layout."""
     said = {name: each for name, each in document.items() if name != _DIGEST}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
-    """In values that come back from JSON as they are; a target may show bytes, dates, decimals."""
+    """Convert a value to plain JSON values; targets may show bytes, dates and decimals."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -231,7 +233,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair
+        return value.encode("utf-8", "backslashreplace").decode()  # A lone surrogate.
     if value is None or isinstance(value, int) or (type(value) is float and isfinite(value)):
         return value
     return str(value)

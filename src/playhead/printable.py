@@ -1,15 +1,16 @@
-r"""The one filter of what people read: what a terminal would obey, or show elsewhere, is shown as an escape.
+r"""The only filter of output for people: characters that a terminal would obey or reorder become
+escapes.
 
-Names, values, ids and a server's own words are other people's. Escape sequences in them move the
-cursor, set titles and clipboards; marks of direction show a text backwards; a line's end begins a
-line that looks like ours.
+Names, values, ids and servers' texts come from others. Escape sequences in them could move the
+cursor or set titles and clipboards; direction marks could reverse a text; a newline could begin a
+line that looks like one of Playhead's.
 """
 
 import re
 from typing import Final
 
-# Controls but tab and LF, marks of direction and of nothing, halves of surrogate pairs.
-# The joiners U+200C and U+200D stay: scripts and emoji are spelled with them.
+# Controls except tab and LF, direction marks, invisible characters, lone surrogates. The joiners
+# U+200C and U+200D stay: scripts and emoji need them.
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -19,18 +20,18 @@ _INDENT = "    "
 
 
 def printable(text: str) -> str:
-    r"""The text as it may be shown: `\x1b` for an escape character; tabs and LF stay."""
+    r"""Return a text that is safe to print, with `\\x1b` for an escape character; tabs and LF stay."""
     return text if _is_plain(text) else _UNSAFE.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
-    """The same for a name or a value inside a line or a cell, where nothing may begin a new one."""
+    """Return a name or value that is safe inside a line or a cell: LF becomes an escape too."""
     shown = printable(text)
     return shown.replace("\t", "\\t").replace("\n", "\\n")
 
 
 def indented(text: str) -> str:
-    """The same for a sentence of ours: what follows an LF in it never looks like a line of its own."""
+    """Return a sentence that is safe to print, with every line after an LF indented."""
     first, *rest = printable(text).split("\n")
     return "\n".join(
         [first, *(each if each.startswith(_INDENT) else _INDENT + each for each in rest)]
@@ -38,12 +39,12 @@ def indented(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """JSON that means exactly the same, with such characters escaped as JSON does."""
+    """Return equal JSON with unsafe characters as JSON escapes."""
     return text if _is_plain(text) else _UNSAFE_IN_JSON.sub(_escape_in_json, text)
 
 
 def _is_plain(text: str) -> bool:
-    """Most texts are, and it is told in a moment."""
+    """Return quickly whether a text needs no escapes, as most do."""
     return text.isascii() and text.replace("\n", "").isprintable()
 
 

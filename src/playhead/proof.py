@@ -1,4 +1,4 @@
-"""The report that accounts for every offset of a plan, made from the plan and the ledger alone."""
+"""The proof: accounts for every offset of a plan, from the plan and the ledger alone."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,13 +8,11 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, shown_checksum
-from playhead.extra_fields import ExtraFields
 from playhead.grammar.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
     NOT_KEPT,
     Entry,
-    extra_fields_by_topic,
     remaining,
     total_absences,
 )
@@ -28,10 +26,10 @@ _NEAR_THE_EDGE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """The law of accounting for one planned run of a partition, which mostly is all of its plan.
+    """The counts of one planned run of a partition, usually of all its planned offsets.
 
-    `planned = written + filtered + outside + dead + skipped + absent + unexplained + missing`, and a
-    proof holds when nothing is missing or unexplained and nothing was committed twice.
+    `planned = written + filtered + outside + dead + skipped + absent + unexplained + missing`. A proof
+    holds if nothing is missing or unexplained, and nothing was committed twice.
     """
 
     topic: str
@@ -45,13 +43,13 @@ class PartitionProof:
     dead: int
     skipped: int
     absent: int
-    """Offsets that hold no record, for a reason that was found."""
+    """Offsets that hold no record for a known reason."""
     unexplained: int
-    """Offsets that gave no record, for no known reason."""
+    """Offsets that gave no record for an unknown reason."""
     missing: int
-    """Planned offsets that no entry of the ledger covers."""
+    """Planned offsets that no ledger entry covers."""
     duplicate: int
-    """Offsets that more than one entry covers."""
+    """Offsets that more than one ledger entry covers."""
     foreign: int
     """Committed offsets that were not planned."""
     late: int
@@ -82,7 +80,7 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """How long a run took, and how much of it was this run's and not an earlier one's."""
+    """How long a run took, and how much of the work was its own and not an earlier run's."""
 
     wall_s: float
     run_s: float
@@ -98,7 +96,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What became of every planned offset."""
+    """The outcome of every planned offset."""
 
     replay_id: str
     source: str
@@ -107,14 +105,12 @@ class Proof:
     details: Mapping[str, int] = field(default_factory=dict)
     """The target's own counts, summed: rows inserted, updated, left alone."""
     absences: Mapping[str, int] = field(default_factory=dict)
-    """By reason, how many offsets hold no record."""
+    """How many offsets hold no record, by reason."""
     checksum: Checksum | None = None
-    """Of all that was read, as the ledger has it; None when a slice has none."""
+    """The checksum of all records read, from the ledger; None if one slice has none."""
     notes: tuple[Note, ...] = ()
     took: Took | None = None
     pace: Mapping[str, Any] | None = None
-    extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
-    """By source topic, what of its records no column of the target takes."""
 
     @property
     def adds_up(self) -> bool:
@@ -128,7 +124,7 @@ class Proof:
         return sum(getattr(each, name) for each in self.partitions)
 
     def verdict(self) -> str:
-        """One line: what a person reads first."""
+        """One line with the result, for people."""
         counts = [f"{self.total('written'):,} written"]
         counts += [
             f"{self.total(name):,} {text}"
@@ -147,12 +143,11 @@ class Proof:
         if self.total("foreign"):
             ending += f", {self.total('foreign'):,} that were not planned"
         word = "proved" if self.adds_up else "NOT PROVED"
-        counted = f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
-        return counted + extra_fields_text(self.extra_fields)
+        return f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
 
     @property
     def evidence(self) -> dict[str, str]:
-        """What this takes from whom; no more is claimed than that."""
+        """What each part of the proof rests on."""
         looked = "nothing was absent"
         if self.absences or self.total("unexplained"):
             looked = "why offsets hold no record, when they were read"
@@ -166,7 +161,7 @@ class Proof:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a partition, for people."""
+        """Return one row for each partition, for people."""
         return [asdict(each) | {"adds_up": each.adds_up} for each in self.partitions]
 
     def as_document(self) -> dict[str, Any]:
@@ -179,7 +174,6 @@ class Proof:
             "totals": {name: self.total(name) for name in _SUMS},
             "details": dict(self.details),
             "absences": dict(self.absences),
-            "extra_fields": {name: each.as_document() for name, each in self.extra_fields.items()},
             "checksum": shown_checksum(self.checksum),
             "evidence": self.evidence,
             "partitions": self.rows(),
@@ -196,7 +190,7 @@ def prove(
     took: Took | None = None,
     pace: Mapping[str, Any] | None = None,
 ) -> Proof:
-    """Hold the ledger against the plan."""
+    """Compare the ledger with the plan."""
     by_place: dict[TopicPartition, list[Entry]] = {}
     for entry in entries:
         by_place.setdefault((entry.slice.topic, entry.slice.partition), []).append(entry)
@@ -221,7 +215,6 @@ def prove(
         notes=_notes(plan, every),
         took=took,
         pace=pace,
-        extra_fields=extra_fields_by_topic(every),
     )
 
 
@@ -235,7 +228,7 @@ def _runs_of(plan: Plan) -> dict[TopicPartition, list[PartitionPlan]]:
 def _shared_out(
     runs: Sequence[PartitionPlan], entries: Sequence[Entry]
 ) -> list[tuple[PartitionPlan, list[Entry]]]:
-    """Each entry to the run it lies in; one that lies in none to the run before it, as a stranger there."""
+    """Assign each entry to the run that contains it, or as unplanned to the run before it."""
     starts = [run.from_offset for run in runs]
     held: list[list[Entry]] = [[] for _ in runs]
     for entry in entries:
@@ -265,14 +258,14 @@ def _partition(planned: PartitionPlan, entries: Sequence[Entry]) -> PartitionPro
 
 
 def _stranger(place: TopicPartition, entries: Sequence[Entry]) -> PartitionProof:
-    """Entries of a partition that the plan does not know."""
+    """Report the entries of a partition that is not in the plan."""
     first = min(entry.slice.from_offset for entry in entries)
     empty = PartitionPlan(*place, first, first, first, first, first, first)
     return _partition(empty, entries)
 
 
 def _covered(entries: Sequence[Entry]) -> int:
-    """How many offsets lie in at least one entry."""
+    """Return how many offsets at least one entry covers."""
     total, reached = 0, -1
     for slice_ in sorted(entry.slice for entry in entries):
         start = max(slice_.from_offset, reached)
@@ -298,36 +291,18 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
     also_buried = sum(int(entry.details.get(ALSO_BURIED, 0)) for entry in entries)
     if also_buried:
         text = (
-            f"{also_buried:,} records lie among the dead letters and are not dead: they could not be "
-            "written at first, and were later; to redrive them writes them a second time"
+            f"{also_buried:,} records in the dead-letter topic were also written: their first "
+            "attempt failed, a later one succeeded; a redrive would write them a second time"
         )
         notes.append(Note("also-buried", text))
     not_kept = sum(int(entry.details.get(NOT_KEPT, 0)) for entry in entries)
     if not_kept:
-        text = f"{not_kept:,} of the records that are filtered out were so by the target itself: a trigger "
-        notes.append(Note("not-kept", f"{text}or a rule of its own did not keep them"))
-    notes += extra_fields_notes(extra_fields_by_topic(entries))
-    # What a plan could not look at wholly, its proof does not know either.
+        text = f"{not_kept:,} filtered records were written but not kept by the target: a trigger "
+        notes.append(Note("not-kept", f"{text}or a rule left them out"))
+    # What the plan could not inspect is unknown to the proof too.
     notes += [note for note in plan.notes if note.code == SAMPLED]
     notes += [note for note in plan.source.notes if note.code == UNREAD]
     return tuple(notes)
-
-
-def extra_fields_text(by_topic: Mapping[str, ExtraFields]) -> str:
-    """What a verdict says of records whose fields are not all in the target; nothing where all are."""
-    records = sum(each.records for each in by_topic.values())
-    return f"; {records:,} records have fields that no column takes" if records else ""
-
-
-def extra_fields_notes(by_topic: Mapping[str, ExtraFields]) -> Iterator[Note]:
-    """Which fields no column takes."""
-    for topic, each in by_topic.items():
-        text = (
-            f"{each.records:,} records of {topic} have fields that no column takes: {each.text}; "
-        )
-        yield Note(
-            "extra-fields", f"{text}--extra-fields COLUMN keeps them in a column of type jsonb"
-        )
 
 
 def _absent_notes(entries: Sequence[Entry]) -> Iterator[Note]:
@@ -347,7 +322,7 @@ def _unexplained_notes(entries: Sequence[Entry]) -> Iterator[Note]:
 
 
 def absent_note(topic: str, absences: Mapping[str, int]) -> Note:
-    """Why offsets of a topic hold no record."""
+    """Say why offsets of a topic hold no record."""
     count = sum(absences.values())
     reasons = {reason: each for reason, each in absences.items() if each}
     said = ", ".join(f"{reason}: {each:,}" for reason, each in sorted(reasons.items()))
@@ -356,9 +331,9 @@ def absent_note(topic: str, absences: Mapping[str, int]) -> Note:
 
 
 def unexplained_note(place: TopicPartition, count: int, blanks: Sequence[Blank]) -> Note:
-    """Where offsets gave no record, for no known reason; the first of them."""
+    """Name the first offsets that gave no record for an unknown reason."""
     named = ", ".join(f"{start}-{end}" for start, end in blanks[:MOST_BLANKS])
-    text = f"{place[0]}:{place[1]}: {count:,} offsets gave no record, and no reason was found"
+    text = f"{place[0]}:{place[1]}: {count:,} offsets gave no record for an unknown reason"
     return Note("unexplained", f"{text}: {named}" if named else text)
 
 
@@ -366,17 +341,15 @@ def _late_note(plan: Plan, late: int, entries: Sequence[Entry]) -> Note:
     last_ms = max(entry.last_late_ms or 0 for entry in entries)
     lateness_ms = plan.request.lateness_ms
     after = show_duration_ms(last_ms)
-    text = (
-        f"{late:,} records of the span came late, the last {after} after its end by the log's time"
-    )
+    text = f"{late:,} records of the span came late, the last one {after} after its end by the log's time"
     if not _is_all_known(plan) and last_ms >= _NEAR_THE_EDGE * lateness_ms:
-        more = f"close to the {lateness_ms / 1000:g} s that were waited for; there may be more: --lateness"
+        more = f"close to the {lateness_ms / 1000:g} s read past the end; later ones may exist: raise --lateness"
         return Note("late", f"{text}, {more}", "warn")
     return Note("late", text, "info")
 
 
 def _is_all_known(plan: Plan) -> bool:
-    """Whether nothing of the span can stand behind what was planned."""
+    """Return whether no record of the span can exist after the planned offsets."""
     codes = {note.code for note in plan.notes}
     is_looked_at = LOOKED in codes or READ_ON in codes
     is_to_end = all(each.to_offset == each.stable_end for each in plan.partitions)

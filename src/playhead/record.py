@@ -1,4 +1,4 @@
-"""One record of a log, and the slice: a run of offsets of one partition that commits as a whole."""
+"""A record of a log, and a slice: a run of offsets of one partition that commits as a whole."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(Enum):
-    """Who set a record's timestamp; the values are Kafka's own ids, which Spark shows as well."""
+    """Who set a record's timestamp; the values are Kafka's own ids, which Spark uses too."""
 
     NONE = -1
     CREATE_TIME = 0
@@ -16,11 +16,11 @@ class TimestampType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record, byte for byte as the log has it.
+    """One record, byte for byte as in the log.
 
-    Key, value and the values of headers are bytes or None, and None (null) is not b"" (empty).
-    Headers keep their order and may repeat. `timestamp_ms` is the raw number: -1 is "none", and
-    other negative ones, which a careless producer can write, are kept as they are.
+    Key, value and header values are bytes or None; None (null) is not b"" (empty). Headers keep their
+    order and may repeat. `timestamp_ms` is the raw number: -1 is "none"; other negative numbers, which a
+    producer can set by mistake, are kept.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
-    """The offsets `[from_offset, to_offset)` of one partition; never empty; sorts by place."""
+    """The offsets `[from_offset, to_offset)` of one partition; never empty; sorted by topic, partition, offset."""
 
     topic: str
     partition: int
@@ -56,26 +56,25 @@ class Slice:
         _need_int(self, "to_offset")
         if self.to_offset <= self.from_offset:
             raise ValueError(
-                f"Slice.to_offset: found {self.to_offset}, "
-                f"needed more than from_offset, which is {self.from_offset}"
+                f"Slice.to_offset: found {self.to_offset}, needed more than from_offset {self.from_offset}"
             )
 
     def __contains__(self, item: "int | Record") -> bool:
-        """Whether an offset, or a record of this very partition, lies in the slice."""
+        """Return whether the slice contains an offset, or a record of its partition."""
         if isinstance(item, Record):
             same_partition = (item.topic, item.partition) == (self.topic, self.partition)
             return same_partition and item.offset in self
         return self.from_offset <= item < self.to_offset
 
     def __len__(self) -> int:
-        """The number of offsets, which is not the number of records: offsets may be absent."""
+        """Return the number of offsets, not of records: offsets may be absent."""
         return self.to_offset - self.from_offset
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
 
     def overlaps(self, other: "Slice") -> bool:
-        """Whether some offset lies in both."""
+        """Return whether the two slices have an offset in common."""
         same_partition = (self.topic, self.partition) == (other.topic, other.partition)
         return (
             same_partition
@@ -98,7 +97,7 @@ def _need_place(item: Record | Slice, offset_field: str) -> None:
 
 def _need_int(item: Record | Slice, name: str) -> None:
     value = getattr(item, name)
-    # Not isinstance: True is an int to it, and partition True is somebody's mistake.
+    # Not isinstance: it accepts True as an int, and partition True is a mistake.
     if type(value) is not int:
         raise _wrong_type(f"{type(item).__name__}.{name}", value, "an int")
 
@@ -121,5 +120,5 @@ def _need_headers(headers: object) -> None:
 
 
 def _wrong_type(where: str, found: object, needed: str) -> TypeError:
-    # The type only: what is found may be somebody's payload, and does not belong in a log.
+    # Only the type: the value may be private data and must not reach a log.
     return TypeError(f"{where}: found {type(found).__name__}, needed {needed}")

@@ -1,4 +1,4 @@
-"""Many records of one partition, column by column: the form in which records travel."""
+"""Records of one partition as columns: the form in which Playhead moves records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +11,29 @@ from zlib import crc32
 from playhead.checksum import NOTHING, Checksum, ColumnSums
 from playhead.record import Headers, Record, TimestampType
 
-# What a record costs beside its key and value; only bounds of memory are made of it.
+# The memory of a record beside its key and value; used only for limits.
 _OVERHEAD_BYTES = 64
-# A checksum takes this for a key or a value that is null, which is not empty.
+# A checksum uses this for a null key or value, so that it differs from an empty one.
 _NULL = bytes.fromhex("b1d0a3f7c26e49588e1f7a90d45c3b62")
-# Stands between key and value, or a byte could go from one to the other; not all ones, after which a
-# checksum would not see a byte that is zero.
+# Separates key and value in a checksum, so that no byte can move between them. Not all ones: a CRC
+# ignores zero bytes after that state.
 _BETWEEN = 0x5BD1_E995
-# Stands behind each key and each value where they are joined.
+# Follows each key and each value where they are joined.
 _BEHIND = bytes.fromhex("e3719c04b82fd65a")
 _MODULUS = 1 << 64
-# So many are joined at a time: their bytes are still in the processor's cache when they are summed.
+# This many are joined at a time: their bytes are still in the processor's cache when they are
+# summed.
 _IN_CACHE = 2_000
 UNSUMMED = -1
-"""In place of a content sum: nobody made it while the record was as it was read."""
+"""Stands for a content sum that was not computed before the record was changed."""
 
 
 @dataclass(slots=True)
 class Records:
-    """Records of one partition in the order of their offsets; all columns are of one length.
+    """Records of one partition in offset order; all columns have the same length.
 
-    Plain lists, because most of a record's way is handing its bytes from one C library to the next,
-    and an object for each record would cost more than all the rest. Values as in `Record`.
+    The columns are plain lists, because a record mostly moves from one C library to the next, and one
+    object for each record would cost more than everything else. Values are as in `Record`.
     """
 
     topic: str
@@ -45,15 +46,15 @@ class Records:
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
     decoded: list[bytes | None] | None = None
-    """What the values mean, as JSON or another text; None where nobody has decoded them."""
+    """The decoded values, as JSON or other text; None without a decoder."""
     undecoded: dict[int, str] = field(default_factory=dict)
-    """By offset, why a value that was to be decoded could not be."""
+    """By offset, why a value could not be decoded."""
     sums: list[int] | None = None
-    """What `content_sums` gave before the records were transformed."""
+    """The `content_sums` from before the records were transformed."""
 
     @property
     def readable(self) -> list[bytes | None]:
-        """The values as whoever looks into them has to read them."""
+        """The decoded values, or the raw values without a decoder."""
         return self.values if self.decoded is None else self.decoded
 
     def __len__(self) -> int:
@@ -64,11 +65,13 @@ class Records:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Records":
-        """The records of one partition, at least one, as columns."""
+        """Return the records of one partition, at least one, as columns."""
         rows = list(records)
         topic, partition = rows[0].topic, rows[0].partition
         if any((row.topic, row.partition) != (topic, partition) for row in rows):
-            raise ValueError("Records.of: found records of several partitions, needed one's")
+            raise ValueError(
+                "Records.of: found records of several partitions, needed one partition"
+            )
         return cls(
             topic,
             partition,
@@ -81,7 +84,7 @@ class Records:
         )
 
     def record(self, index: int) -> Record:
-        """One of them as a record."""
+        """Return the record with this index."""
         return Record(
             self.topic,
             self.partition,
@@ -94,13 +97,13 @@ class Records:
         )
 
     def extend(self, more: "Records") -> None:
-        """Take those of the same partition that follow."""
+        """Append records of the same partition that follow."""
         if self.sums is not None or more.sums is not None:
             self.sums = self._summed() + more._summed()
         if self.decoded is not None or more.decoded is not None:
             self.decoded = list(self.values) if self.decoded is None else self.decoded
             self.decoded += more.readable
-            self.undecoded = self.undecoded | more.undecoded  # which others may share
+            self.undecoded = self.undecoded | more.undecoded  # Other objects may share the list.
         self.offsets += more.offsets
         self.timestamps_ms += more.timestamps_ms
         self.timestamp_types += more.timestamp_types
@@ -109,7 +112,7 @@ class Records:
         self.headers += more.headers
 
     def cut(self, start: int, stop: int) -> "Records":
-        """Those with an index in `[start, stop)`; neither is negative."""
+        """Return the records with an index in `[start, stop)`; neither may be negative."""
         if start <= 0 and stop >= len(self):
             return self
         return Records(
@@ -127,7 +130,7 @@ class Records:
         )
 
     def pick(self, indexes: Sequence[int]) -> "Records":
-        """Those with the given indexes, in that order."""
+        """Return the records with the given indexes, in that order."""
         return Records(
             self.topic,
             self.partition,
@@ -143,10 +146,11 @@ class Records:
         )
 
     def checksum(self, before: Checksum = NOTHING) -> Checksum | None:
-        """Of all as they were read, with what was read before them; None when it is not known.
+        """Return the checksum of all records as they were read, continuing `before`; None if
+        unknown.
 
-        Where records carry their own sums, or what is before is a number, it is the sum over the
-        records of a part that is weighted by the offset, or two could change places.
+        If records carry their own sums, or `before` is an integer, the result is a sum over the records in
+        which a part is weighted by the offset, because otherwise two records could change places unnoticed.
         """
         if isinstance(before, ColumnSums):
             if self.sums is None:
@@ -163,7 +167,7 @@ class Records:
         return (before + 2 * sum(products) + sum(sums)) % _MODULUS
 
     def _joined(self) -> Iterator[bytes]:
-        """Each column's bytes, one behind the other; those of the following records go on from there."""
+        """Return each column's bytes joined, in the form that a following run can continue."""
         count = len(self)
         yield pack(f"<{count}q", *self.offsets)
         yield pack(f"<{count}q", *self.timestamps_ms)
@@ -174,7 +178,7 @@ class Records:
         yield "".join(f"{offset}{each!a}" for offset, each in held if each).encode()
 
     def content_sums(self) -> list[int]:
-        """For each a number that is made of all it holds but its offset."""
+        """Return one number for each record, computed from everything but its offset."""
         return [each + _high(at) for each, at in zip(self._crcs(), self.timestamps_ms, strict=True)]
 
     def _summed(self) -> list[int]:
@@ -182,7 +186,7 @@ class Records:
 
     def _crcs(self) -> list[int]:
         keys, values = _without_nulls(self.keys), _without_nulls(self.values)
-        # Of a timestamp only the lower 32 bits are in it.
+        # Only the lower 32 bits of a timestamp fit.
         of_keys = map(xor, map(crc32, keys, self.timestamps_ms), repeat(_BETWEEN))
         found = [*map(crc32, values, of_keys)]
         if not any(self.headers):
@@ -193,13 +197,13 @@ class Records:
         ]
 
     def size_bytes(self) -> int:
-        """What all take in memory, about: the sum of `sizes_bytes`, found without a loop in Python."""
+        """Return the approximate memory of all records: the sum of `sizes_bytes`, without a Python loop."""
         bodies = (self.keys, self.values, self.decoded or ())
         of_bodies = sum(sum(map(len, filter(None, each))) for each in bodies)
         return _OVERHEAD_BYTES * len(self) + of_bodies + sum(map(_size, filter(None, self.headers)))
 
     def sizes_bytes(self) -> list[int]:
-        """What each takes in memory, about."""
+        """Return the approximate memory of each record."""
         sizes = [
             _OVERHEAD_BYTES + len(key or b"") + len(value or b"") + (_size(held) if held else 0)
             for key, value, held in zip(self.keys, self.values, self.headers, strict=True)
@@ -210,14 +214,14 @@ class Records:
 
 
 def _high(timestamp_ms: int) -> int:
-    """The bits of a timestamp that have no place among 32, where they are; never negative."""
+    """Return the upper bits of a timestamp, which do not fit into the 32; never negative."""
     return timestamp_ms & 0x7FFF_FFFF_0000_0000
 
 
 def _in_one(column: Sequence[bytes | None]) -> bytes:
     try:
         return _BEHIND.join([*cast("Sequence[bytes]", column), b""])
-    except TypeError:  # to look for nulls beforehand would cost a tenth of it all
+    except TypeError:  # Looking for nulls first would cost a tenth of the whole.
         return _BEHIND.join([*_without_nulls(column), b""])
 
 

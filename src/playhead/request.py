@@ -1,4 +1,4 @@
-"""What was asked for: one replay's options as texts, so that they can be saved; and what they mean, read once."""
+"""The request for one replay: its options as texts that can be saved, and their parsed values."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -14,9 +14,6 @@ from playhead.span import Span
 from playhead.time_span import LATENESS_MS, ReadOn
 from playhead.transform.transform import Transform
 
-EXTRA_FIELDS_RULES = (None, "note", "fail")
-"""What --extra-fields can say without naming a column."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRules:
@@ -27,10 +24,8 @@ class TableRules:
     version_column: str | None = None
     tombstones: str | None = None
     create: bool = False
-    extra_fields: str | None = None
-    """What becomes of fields that no column takes: `note`, `fail`, or a column that keeps them."""
     form: str = "json"
-    """How values are taken: apart as JSON, or whole."""
+    """How values are written: JSON fields into columns, or whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +37,7 @@ class TopicRules:
     partition: str = "auto"
     redrive: bool = False
     topic_map: Mapping[str, str] = field(default_factory=dict)
-    """By source topic, where its records go when that is not where the target says."""
+    """The target topic of a source topic, where it differs from the target's own rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +49,17 @@ class ArchiveRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRules:
-    """Which records captured traffic is read as."""
+    """How captured traffic becomes records."""
 
     filter: str | None = None
-    """Which pairs, in the filter language."""
+    """Which pairs to read, in the filter language."""
     times: str = "record"
     """Which time a record has: its own, or its pair's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySpec:
-    """A request as values, with the rules of each kind of end."""
+    """A request as parsed values, with the rules of each kind of endpoint."""
 
     source: Endpoint
     target: Endpoint
@@ -85,26 +80,26 @@ class ReplaySpec:
         return not self.transform.changes_nothing
 
     def target_topic(self, topic: str) -> str:
-        """Where the records of a topic go, in a Kafka target."""
+        """Return the topic to which a Kafka target writes the records of `topic`."""
         return self.topic.topic_map.get(topic) or self.target.name.replace("{topic}", topic)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The sentence: source, span, transform, target, pace, and the rules. Texts are in the grammars' forms.
+    """The sentence: source, span, transform, target, pace, and the rules, as texts of the grammars.
 
-    It is what plans, ledgers and journals keep, so the texts stay as they were written. `spec` is what
-    they mean. Nothing secret is in it: servers are named by the configuration, or by an address without
-    a password.
+    Plans, ledgers and journals store it, so the texts stay as they were written; `spec` has their parsed
+    values. It contains no secrets: servers come from the configuration, or from an address without a
+    password.
     """
 
     source: str
     target: str
     span: str = "start..end"
-    """As `str` of a `Span` gives it, so with the zone of each time; without one it would be UTC."""
+    """The text of `str(Span)`, with the zone of each time; a time without a zone is UTC."""
     lateness_ms: int = LATENESS_MS
     read_on: str = "auto"
-    """How far behind the end of a span by time: `end`, or a duration; `auto` looks how far it takes."""
+    """How far to read past the end of a span by time: `end`, a duration, or `auto` (as far as needed)."""
     where: str | None = None
     select: str | None = None
     pace: str = "max"
@@ -116,21 +111,20 @@ class Request:
     on_error: str = "fail"
     decode: str = "json"
     create: bool = False
-    extra_fields: str | None = None
     headers: tuple[str, ...] = ()
     provenance: bool = False
     partition: str = "auto"
     redrive: bool = False
     typed: bool = False
     filter: str | None = None
-    """Which pairs of captured traffic, in the filter language."""
+    """Which pairs of captured traffic to read, in the filter language."""
     times: str = "record"
     """Which time a captured record has: its own, or its pair's."""
     topic_map: tuple[str, ...] = ()
-    """`captured=target`: a topic that does not go where the target says."""
+    """`captured=target`: a topic whose records do not go where the target says."""
 
     def __post_init__(self) -> None:
-        # Refused here is what cannot be understood, and a password written out.
+        # Refuse unparsable texts and written-out passwords here.
         _ = self.source_endpoint, self.target_endpoint
 
     @cached_property
@@ -143,12 +137,8 @@ class Request:
 
     @cached_property
     def spec(self) -> ReplaySpec:
-        """What it means; a text that means nothing is refused. A saved request may have such a text."""
+        """The parsed values; refuses an invalid text, which a saved request may have."""
         transform = Transform(self.where, self.select)
-        if self.extra_fields == "":
-            raise BadValue(
-                "--extra-fields", found="", needed="note, fail or a column of type jsonb"
-            )
         return ReplaySpec(
             source=self.source_endpoint,
             target=self.target_endpoint,
@@ -165,7 +155,6 @@ class Request:
                 version_column=self.version_column,
                 tombstones=self.tombstones,
                 create=self.create,
-                extra_fields=self.extra_fields,
                 form=_table_form(self.decode, transform),
             ),
             topic=TopicRules(
@@ -180,7 +169,7 @@ class Request:
         )
 
     def from_anywhere(self) -> "Request":
-        """With its folders by their whole paths, so that it means the same wherever it is read."""
+        """Return the request with absolute paths, so that it means the same in every folder."""
         source, target = self.source_endpoint, self.target_endpoint
         return replace(self, source=str(source.from_anywhere()), target=str(target.from_anywhere()))
 
@@ -188,7 +177,7 @@ class Request:
         return asdict(self)
 
     def said(self) -> dict[str, Any]:
-        """What is not left as it is by default, so that an option of a later version changes nothing."""
+        """Return the options that differ from their defaults, so that options of later versions change nothing."""
         return {
             option.name: value
             for option in fields(self)
@@ -209,21 +198,21 @@ class Request:
 
 
 def _topics_by_name(pairs: tuple[str, ...]) -> dict[str, str]:
-    """The topic map as it was asked for; a pair that is none is refused."""
+    """Parse the topic map; refuse invalid pairs."""
     topics: dict[str, str] = {}
     for text in pairs:
         name, equals, target = text.partition("=")
         if not (equals and TOPIC_NAME.fullmatch(name) and TOPIC_NAME.fullmatch(target)):
-            needed = "CAPTURED=TARGET, two names of topics"
+            needed = "CAPTURED=TARGET, two topic names"
             raise BadValue("--topic-map", found=text, needed=needed)
         if topics.setdefault(name, target) != target:
-            needed = f"one target; {name} has {topics[name]} already"
+            needed = f"one target for each topic; {name} already has {topics[name]}"
             raise BadValue("--topic-map", found=text, needed=needed)
     return topics
 
 
 def _table_form(decode: str, transform: Transform) -> str:
-    """How a table takes what `decode` has made of values."""
+    """Return how a table takes the values that `decode` produces."""
     if decode in UNDECODED_FORMS:
         return decode
     has_fields = any(output.replaces is None for output in transform.outputs())
@@ -231,7 +220,7 @@ def _table_form(decode: str, transform: Transform) -> str:
 
 
 def _understood(name: str, found: Any, default: Any) -> Any:
-    """A value of a saved request; one of another kind would be noticed late, or never."""
+    """Check the type of a saved value, because a wrong one would be noticed late or never."""
     if isinstance(default, tuple):
         is_right = isinstance(found, list | tuple) and all(isinstance(each, str) for each in found)
         needed, found = "a list of texts", tuple(found) if is_right else found

@@ -1,8 +1,8 @@
-"""When each record of a partition is due, as arithmetic over its place and its time; no clock inside.
+"""Computes when each record of a partition is due, from its number and its time, without a clock.
 
-Partitions stay aligned because nothing here depends on what another one has done: a record's due time
-is a function of its own time (at a speed) or of its number (at a rate), and of what the plan knows of
-all partitions: the first record time, the silences they have in common, and how many records each has.
+Partitions stay aligned because no result depends on the progress of other partitions. A due time is a
+function of the record's own time (at a speed) or number (at a rate), and of the plan's facts about all
+partitions: the first record time, their common silences, and how many records each has.
 """
 
 from bisect import bisect_right
@@ -20,10 +20,10 @@ Silence = tuple[int, int]
 
 
 class Schedule:
-    """One partition's due times, in nanoseconds after the run's start; never decreasing.
+    """One partition's due times, in nanoseconds after the run's start; they never decrease.
 
-    Ask for the records in the order of their offsets. One whose own time lies before that of a record
-    already played is due at once, which is when that one was.
+    Ask in offset order. A record with an earlier time than one already played is due together with
+    it.
     """
 
     def __init__(self, due_ns: Callable[[int, int], int]) -> None:
@@ -31,13 +31,13 @@ class Schedule:
         self._latest_ns = self._later_ns = 0
 
     def due_ns(self, ordinal: int, timestamp_ms: int) -> int:
-        """When the partition's record number `ordinal`, counted from 0, is due."""
+        """Return when the partition's record number `ordinal`, counted from 0, is due."""
         due = self._due_ns(ordinal, timestamp_ms) + self._later_ns
         self._latest_ns = max(self._latest_ns, due)
         return self._latest_ns
 
     def put_off(self, by_ns: int) -> None:
-        """All that follows is due so much later: after a standstill, a rate must not be made up for."""
+        """Delay all later records: after a standstill, a rate must not catch up."""
         if by_ns < 0:
             raise ValueError(f"Schedule.put_off: found {by_ns}, needed 0 or more")
         self._later_ns += by_ns
@@ -52,9 +52,9 @@ def at_once(_ordinal: int, _timestamp_ms: int) -> int:
 
 
 class AtSpeed:
-    """Record time since the first record, cut by long silences, divided by the speed.
+    """Record time since the first record, without the cut parts of silences, divided by the speed.
 
-    What is later than `latest_ms`, or has no time, is due together with what stands before it.
+    A record later than `latest_ms`, or without a time, is due together with the record before it.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class AtSpeed:
         max_gap_ms: int | None = None,
         latest_ms: int | None = None,
     ) -> None:
-        # Where the replay begins after it, nothing is out of place.
+        # If the replay begins after this time, no record is out of place.
         is_bounded = latest_ms is not None and (first_ms is None or first_ms <= latest_ms)
         self._latest_ms = latest_ms if is_bounded else None
         self._multiplier, self._divisor = MS * times.denominator, times.numerator
-        # What is left out of each silence begins when its allowed part is over.
+        # The cut part of a silence begins where its allowed part ends.
         long = [] if max_gap_ms is None else joined(silences)
         cuts = [(start + (max_gap_ms or 0), end) for start, end in long]
         cuts = [(start, end) for start, end in cuts if start < end]
@@ -82,15 +82,15 @@ class AtSpeed:
 
     def __call__(self, _ordinal: int, timestamp_ms: int) -> int:
         if timestamp_ms < 0 or (self._latest_ms is not None and timestamp_ms > self._latest_ms):
-            return 0  # without a time, or with one that nobody can wait for: due in its place
+            return 0  # It has no time, or one too far in the future: it is due with the record before it.
         played = self._played_ms(timestamp_ms)
         if self._first is None:
             self._first = played
-        since = played - self._first  # a negative one is due at once, as the schedule has it
-        return -(-since * self._multiplier // self._divisor)  # rounded up: nothing is early
+        since = played - self._first  # A negative due time means at once.
+        return -(-since * self._multiplier // self._divisor)  # Rounded up: no record is early.
 
     def _played_ms(self, timestamp_ms: int) -> int:
-        """Record time without what is cut: never decreasing, and the same for all partitions."""
+        """Return record time without the cut parts; never decreasing, and equal for all partitions."""
         cut = bisect_right(self._starts, timestamp_ms) - 1
         if cut < 0:
             return timestamp_ms
@@ -99,7 +99,7 @@ class AtSpeed:
 
 
 def joined(silences: Iterable[Silence]) -> list[Silence]:
-    """In order, with those that touch or overlap made one."""
+    """Join ascending silences that touch or overlap."""
     merged: list[Silence] = []
     for start, end in sorted(silences):
         if merged and start <= merged[-1][1]:
@@ -110,11 +110,10 @@ def joined(silences: Iterable[Silence]) -> list[Silence]:
 
 
 def silences_of(edges_ms: Sequence[int], first_offsets: Sequence[Sequence[int]]) -> list[Silence]:
-    """The silences of a whole replay, from Kafka's offsets for some instants in ascending order.
+    """Derive the silences of a whole replay from Kafka's offsets for some ascending times.
 
-    `first_offsets[i]` are the partitions' first offsets at or after `edges_ms[i]`. Where two instants
-    have the same ones there is no record between; at most one that came late, which is due with the
-    allowed part of the silence.
+    `first_offsets[i]` are the partitions' first offsets at or after `edges_ms[i]`. Between two times with
+    equal offsets there is no record, except late ones, which are due with the allowed part of the silence.
     """
     answers = zip(edges_ms, first_offsets, strict=True)
     return joined(
@@ -127,12 +126,11 @@ def silences_of(edges_ms: Sequence[int], first_offsets: Sequence[Sequence[int]])
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one partition gets of a rate: turns in the order of all partitions' records.
+    """The share of one partition of a rate: its turns among the records of all partitions.
 
-    `planned` are the partitions' numbers of records, at least 1 for each, for what may come unexpected.
-    Each record gets a turn of its own, so that all partitions together never exceed the rate; a
-    partition's turns are spread as evenly as they can be. What one has beyond its plan takes turns of
-    the next round.
+    `planned` is the number of records of each partition, at least 1 for unexpected ones. Each record has
+    its own turn, so that all partitions together never exceed the rate; a partition's turns are spread
+    as evenly as possible. Records beyond the plan take turns of the next round.
     """
 
     planned: tuple[int, ...]
@@ -144,10 +142,10 @@ class Share:
         object.__setattr__(self, "planned", tuple(max(1, count) for count in self.planned))
 
     def turn(self, ordinal: int) -> int:
-        """The turn of this partition's record number `ordinal` among those of all.
+        """Return the turn of this partition's record number `ordinal` among the turns of all.
 
-        Record n of N stands at (2n + 1) / 2N of the way; its turn is the number of records of all
-        partitions that stand before it, the partition with the lower index first where two stand level.
+        Record n of N is at position (2n + 1) / 2N. Its turn is the number of records of all partitions before
+        that position; of equal positions, the partition with the lower index comes first.
         """
         own = self.planned[self.index]
         rounds, n = divmod(ordinal, own)
@@ -155,13 +153,13 @@ class Share:
         for index, count in enumerate(self.planned):
             if index != self.index:
                 ahead = (2 * n + 1) * count - own
-                # How many m there are with (2m + 1) * own below (2n + 1) * count, or level with it.
+                # The number of m with (2m + 1) * own below, or equal to, (2n + 1) * count.
                 turn += ahead // (2 * own) + 1 if index < self.index else -(-ahead // (2 * own))
         return turn
 
 
 class AtRate:
-    """Records one after the other, evenly; each partition takes its share of the rate."""
+    """Records at even intervals; each partition has its share of the rate."""
 
     def __init__(self, per_second: Fraction, share: Share | Fraction) -> None:
         self._turn: Callable[[int], int] | None = None

@@ -1,4 +1,4 @@
-"""Values that must never be shown: found by reference, redacted by value wherever text leaves us."""
+"""Secret values: resolved from references, and redacted from everything that is printed or stored."""
 
 import os
 import re
@@ -13,11 +13,11 @@ from playhead.printable import one_line
 
 HIDDEN = "********"
 PROMPT = "prompt:"
-# Shorter ones would turn every page of text into stars; they are still hidden by key.
+# Redacting shorter values would make every text unreadable; they are still hidden by key.
 _SHORTEST_REDACTED = 4
 _ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# Between `user:` and the last @ before the path; libpq takes characters there that urllib does not.
-# A password with a raw slash is nowhere valid, and hidden all the same, up to the last @ of all.
+# The password is between `user:` and the last @ before the path; libpq accepts characters there
+# that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @.
 _PASSWORD_OF_USER = re.compile(
     r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/).*(?=@))",
     re.DOTALL,
@@ -40,17 +40,17 @@ _QUERY_KEYS = "|".join(
     for key in _SECRET_KEYS
 )
 _PASSWORD_IN_QUERY = re.compile(rf"(?P<before>[?&;]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)")
-# A password of several words that is not quoted, or not to its end; the second is taken for a key.
+# An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s]\S*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)"
 )
 _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
-# Where a library cuts an address, and shows the pieces in its own errors.
+# Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
 _LONGEST_CUT = 200
 _LETTERS = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
-# A string within a string is escaped again, and each time it has twice as many backslashes. They are
-# taken without a way back: otherwise a text of many is tried in every way to share them out.
+# Each level of string nesting doubles the backslashes. The match is possessive: otherwise a text of
+# many backslashes is matched in exponential time.
 _ESCAPE = r"\\{1,8}+"
 
 _known: set[str] = set()
@@ -58,16 +58,16 @@ _asked: dict[tuple[str, str], str] = {}
 
 
 def remember(value: str) -> str:
-    """Have this value redacted from everything that is printed from now on."""
+    """Redact this value from now on in everything that is printed."""
     if len(value) >= _SHORTEST_REDACTED:
         _known.add(value)
-        if len(value) <= _LONGEST_CUT:  # not the text of a key
+        if len(value) <= _LONGEST_CUT:  # Not the text of a key.
             _known.update(part for part in _CUTS.split(value) if len(part) >= _SHORTEST_REDACTED)
     return value
 
 
 def redact(text: str) -> str:
-    """The text with every secret value that was resolved in this process replaced, however escaped."""
+    """Return the text without the secret values that this process resolved, in all their escaped forms."""
     for value in sorted(_known, key=len, reverse=True):
         if any(mark in text for mark in "%+\\"):
             text = _escaped(value).sub(HIDDEN, text)
@@ -78,14 +78,14 @@ def redact(text: str) -> str:
 
 @cache
 def _escaped(value: str) -> re.Pattern[str]:
-    """The value as URLs, forms, JSON, Python, JAAS and Java's properties write it, and as it is."""
+    """Return a pattern for the value as URLs, forms, JSON, Python, JAAS and Java properties write it."""
     parts = re.findall(r"(\\*)([^\\]|\Z)", value)
     return re.compile("".join(_one(character, len(before)) for before, character in parts))
 
 
 def _one(character: str, backslashes: int) -> str:
-    """A character of a secret with the backslashes that stand before it."""
-    # Nobody escapes these, and a pattern that begins with them is fast.
+    """Return a pattern for one character of a secret after `backslashes` backslashes."""
+    # These are never escaped, and a pattern that begins with one is fast.
     if not backslashes and (not character or (character.isascii() and character.isalnum())):
         return character
     before, most = r"(?:\\{1,8}+)?+", 8 * backslashes + 8
@@ -94,18 +94,18 @@ def _one(character: str, backslashes: int) -> str:
     if not character:
         return before
     escaped = rf"\\{{{backslashes or 1},{most}}}+(?:{_by_code(character)})"
-    # The character itself comes last, or it would be found in its own escape: `%` in `%25`.
+    # The character itself is last, or it would match inside its own escape: `%` in `%25`.
     plain = rf"(?:{_percent(character)}|{re.escape(character)}{'|[+]' if character == ' ' else ''})"
     return f"(?:{escaped}|{before}{plain})"
 
 
 def _percent(character: str) -> str:
-    """As URLs have it; a URL within a URL has its percent signs escaped again."""
+    """Return the URL escape of a character; a URL inside a URL escapes the percent signs again."""
     return "".join(f"%(?:25){{0,2}}(?i:{byte:02x})" for byte in _utf8(character))
 
 
 def _by_code(character: str) -> str:
-    """What stands behind a backslash: a letter, the code, those of the bytes or of Java's two halves."""
+    """Return what follows the backslash: a letter, the code, the bytes' codes, or Java's surrogate halves."""
     code, units = ord(character), character.encode("utf-16-be", "surrogatepass")
     ways = [
         _ESCAPE.join(f"u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)),
@@ -116,12 +116,12 @@ def _by_code(character: str) -> str:
 
 
 def _utf8(character: str) -> bytes:
-    # A word of a command line may hold bytes that are no text.
+    # An argument of a command line may contain bytes that are not text.
     return character.encode("utf-8", "surrogatepass")
 
 
 def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
-    """Follow `${ENV}` references, and a secret's `file:PATH` or `prompt:`; a secret is remembered."""
+    """Resolve `${ENV}` references, and a secret's `file:PATH` or `prompt:`; remember secrets."""
     if is_secret and text == PROMPT:
         return _from_terminal(key, where)
     if is_secret and text.startswith("file:"):
@@ -139,17 +139,17 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """True when nothing but the name of an environment variable would be shown."""
+    """Return whether the text is only references to environment variables, and so safe to show."""
     return _ENV_REFERENCE.fullmatch(text) is not None
 
 
 def has_reference(text: str) -> bool:
-    """True when `resolve` would put the value of an environment variable into it."""
+    """Return whether `resolve` would insert the value of an environment variable."""
     return _ENV_REFERENCE.search(text) is not None
 
 
 def _from_terminal(key: str, where: str) -> str:
-    """Ask once for each secret, however often it is needed afterwards."""
+    """Ask for a secret once, however often it is needed afterwards."""
     if (key, where) not in _asked:
         if not sys.stdin.isatty():
             raise BadValue(
@@ -157,7 +157,7 @@ def _from_terminal(key: str, where: str) -> str:
                 found=PROMPT,
                 needed="a terminal to ask on",
                 where=where,
-                hint="in a script write ${NAME_OF_A_VARIABLE} or file:/path",
+                hint="in a script, write ${NAME_OF_A_VARIABLE} or file:/path",
             )
         _asked[key, where] = remember(getpass(one_line(f"{key} ({where}): ")))
     return _asked[key, where]
@@ -173,7 +173,7 @@ def _from_file(path: str, *, key: str, where: str) -> str:
 
 
 def passwords_in(url: str) -> list[str]:
-    """The passwords and tokens that are written out in a connection URL or key=value string."""
+    """Return the passwords and tokens written out in a connection URL or a key=value string."""
     found = [_meant(match) for form in _forms(url) for match in form.finditer(url)]
     return [password for password in found if password]
 
@@ -183,9 +183,10 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
 
 
 def is_torn(url: str) -> bool:
-    """Whether a library would cut it inside of the password, and look for a host by the rest.
+    """Return whether a library would split the URL inside the password and take the rest for a
+    host.
 
-    It does so at the first `@` or `/` after the scheme, and of key=value pairs at a space.
+    URLs are split at the first `@` or `/` after the scheme, key=value pairs at a space.
     """
     _, scheme, rest = url.partition("://")
     if not scheme:
@@ -207,7 +208,7 @@ def _cut_at(text: str, marks: str) -> tuple[str, str, str]:
 
 
 def without_password(url: str) -> str:
-    """The same to show; its passwords are remembered for redaction elsewhere."""
+    """Return the URL without its passwords, which are also redacted elsewhere from now on."""
     if is_torn(url):
         return _without_torn(url)
 
@@ -222,7 +223,7 @@ def without_password(url: str) -> str:
 
 
 def _without_torn(url: str) -> str:
-    """The password is what is behind the user's name, or all of the login when that has a cut, too."""
+    """Hide the text after the user's name, or the whole login if the split is inside it."""
     before, scheme, rest = url.partition("://")
     if not scheme:
         start = url.index("=", url.index("password")) + 1
@@ -238,6 +239,6 @@ def _without_torn(url: str) -> str:
 
 def _meant(match: re.Match[str]) -> str:
     written = match["password"]
-    if written.startswith("'"):  # only in a key=value string, which knows no %-escapes
+    if written.startswith("'"):  # Only in a key=value string, which has no %-escapes.
         return re.sub(r"\\(.)", r"\1", written[1:-1])
     return unquote(written)

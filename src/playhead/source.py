@@ -1,4 +1,4 @@
-"""What every system that records come from must do: say what it holds, and read slices."""
+"""The contract of every source: report what it holds, and read slices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -19,15 +19,15 @@ TopicPartition = tuple[str, int]
 _LOOKS_AGAIN = 2
 
 UNREAD = "unread"
-"""The code of a note that names what a source holds and cannot give; a proof says it again."""
+"""The code of a note on data that a source holds but cannot return; a proof repeats the note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one partition holds now, half-open.
+    """The half-open bounds of one partition at this moment.
 
-    `[earliest, stable_end)` can be read; `[stable_end, high_watermark)` belongs to transactions
-    that are still open. Ask a live log in this order, and the order of the numbers holds.
+    `[earliest, stable_end)` can be read; `[stable_end, high_watermark)` belongs to open transactions. Ask a
+    live log for the three in this order, and they are ascending.
     """
 
     earliest: int
@@ -43,54 +43,54 @@ class Bounds:
 
 
 class OutOfBounds(PlayheadError):
-    """A slice reaches outside what its partition holds; reading it would be silently short."""
+    """A slice is outside the partition's bounds; reading it would silently return too little."""
 
     def __init__(self, slice_: Slice, bounds: Bounds | None) -> None:
         self.slice, self.bounds = slice_, bounds
         held = f"{bounds.earliest}-{bounds.stable_end}" if bounds else "no such partition"
         super().__init__(
             f"cannot read {slice_}: the partition holds {held}",
-            hint="the log has moved since this was planned; plan again",
+            hint="the log has changed since the plan was made; make a new plan",
         )
 
 
 class TimesDisagree(Unavailable):
-    """A later time led to an earlier offset, which no log can mean."""
+    """A later time gave an earlier offset, which is impossible in a log."""
 
     def __init__(
         self, place: TopicPartition, *, sooner: tuple[int, int], later: tuple[int, int]
     ) -> None:
         self.place, self.sooner, self.later = place, sooner, later
         super().__init__(
-            f"{place[0]}:{place[1]} was asked where {show_ms(sooner[0])} is, and said {sooner[1]}; "
-            f"of {show_ms(later[0])}, which is later, it said {later[1]}",
-            hint="ask again; nothing was planned on it",
+            f"{place[0]}:{place[1]}: the offset of {show_ms(sooner[0])} is {sooner[1]}, but "
+            f"that of the later {show_ms(later[0])} is {later[1]}",
+            hint="run the command again; nothing was planned from these answers",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a plan has to know of one topic beside its offsets; None where the system has no such thing."""
+    """What a plan needs to know about a topic beside its offsets; None where the system has no such value."""
 
     topic_id: str | None = None
-    """Changes when a topic is deleted and made again under its old name."""
+    """Changes when a topic is deleted and created again under the same name."""
     sets_log_append_time: bool = False
     is_compacted: bool = False
     retention_ms: int | None = None
-    """None when records do not expire by age."""
+    """None if records do not expire by age."""
     bytes_by_partition: Mapping[int, int] = field(default_factory=dict)
     absences: str | None = None
-    """What an offset without a record means here; None for what it means in a log."""
+    """What an offset without a record means in this topic; None for the meaning in a log."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What a topic made for copies of its records takes over, in its system's own names."""
+    """The settings that a copy of the topic takes over, under the system's own names."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Who the source is and what is known of its topics."""
+    """The identity of the source, and the facts about its topics."""
 
     identity: str
-    """The same for two descriptions of the same system: a cluster's id, an absolute path."""
+    """Equal for two descriptions of the same system: a cluster's id, an absolute path."""
     topics: Mapping[str, TopicFacts]
     notes: tuple[Note, ...] = ()
 
@@ -99,13 +99,11 @@ class Reader(Protocol):
     """An open source; belongs to one thread."""
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
-        """The records of the slice that exist, in the order of their offsets, in runs of any size.
+        """Read the existing records of the slice in offset order, in runs of any size.
 
-        Absent offsets (compacted away, transaction markers, aborted) are simply missing; why they are
-        is for `Source.absences` to say. A slice
-        that reaches outside `[earliest, stable_end)` is refused with `OutOfBounds`, at the latest
-        before the iterator ends: never is an answer silently short. Slices that follow each other are
-        read without seeking.
+        Absent offsets (compacted, transaction markers, aborted) are missing; `Source.absences` explains them.
+        A slice outside `[earliest, stable_end)` raises `OutOfBounds`, at the latest before the iterator ends:
+        the result is never silently short. Slices that follow each other are read without a seek.
         """
         ...
 
@@ -113,43 +111,43 @@ class Reader(Protocol):
 class Source(Protocol):
     """Where records come from: a picklable description.
 
-    It opens connections only inside its methods and keeps none open between them, so that a copy
-    can be sent to another process at any time. Bounds may move from call to call; the records
-    of one offset never change.
+    It opens connections only inside its methods and keeps none open between them, so that a copy can be
+    sent to another process at any time. Bounds may move between calls; the records of an offset never
+    change.
     """
 
     def bounds(self) -> Mapping[TopicPartition, Bounds]:
-        """The bounds of every partition, by topic and partition, empty partitions included."""
+        """Return the bounds of every partition, including empty ones."""
         ...
 
     def facts(self) -> SourceFacts:
-        """What a plan has to know beside the bounds."""
+        """Return what a plan needs to know beside the bounds."""
         ...
 
     def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
-        """Of every partition the first offset whose record is not before the instant, else its stable end."""
+        """Return for every partition the first offset whose record is not before the time, else its stable end."""
         ...
 
     def open(self) -> AbstractContextManager[Reader]:
-        """Connect; the reader's block disconnects."""
+        """Connect; leaving the block disconnects."""
         ...
 
     def absences(self) -> AbstractContextManager[Explainer]:
-        """Connect, to look for the reasons why offsets gave no record; not through the reader."""
+        """Connect to find out why offsets gave no record; a reader cannot say it."""
         ...
 
 
 @runtime_checkable
 class Pinned(Protocol):
-    """A source that can be held to what a plan has seen of it."""
+    """A source that can be bound to the facts of a plan."""
 
     def pinned(self, facts: SourceFacts, /) -> Source:
-        """This source with just these topics; it refuses to read where they are others by now."""
+        """Return this source with these topics only; it refuses to read topics that were replaced since."""
         ...
 
 
 class LazyExplainer:
-    """Asks a source for the reasons of absent offsets, and connects when there are the first."""
+    """Asks a source for the reasons of absent offsets; connects at the first question."""
 
     def __init__(self, source: Source | None) -> None:
         self._source = source
@@ -157,7 +155,7 @@ class LazyExplainer:
         self._open: Explainer | None = None
 
     def explain(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
-        """See `playhead.absence.Explainer`; without blanks nobody is asked."""
+        """See `playhead.absence.Explainer`; without blanks, nothing is asked."""
         if not blanks:
             return Explained()
         if self._source is None:
@@ -167,16 +165,16 @@ class LazyExplainer:
         return self._open.explain(place, blanks)
 
     def close(self) -> None:
-        """Let the connection go; it may be used again."""
+        """Close the connection; the next call opens a new one."""
         self._open = None
         self._stack.close()
 
 
 def offsets_of(source: Source, *instants_ms: int | None) -> list[Mapping[TopicPartition, int]]:
-    """Where each of some rising instants is; of None, an open side of a span, nothing is asked or said.
+    """Return the offsets of ascending times; None, an open side of a span, has no offsets.
 
-    Whatever is appended to a log or removed from it meanwhile, the answers rise with the instants:
-    those that do not are wrong, and a span made of them would leave out a whole partition.
+    The answers must ascend with the times, even while the log changes: others are wrong, and a span made
+    of them would leave out a whole partition.
     """
     found, wrong = _looked_up(source, instants_ms)
     for _ in range(_LOOKS_AGAIN):

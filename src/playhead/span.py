@@ -1,7 +1,8 @@
-"""Which records a replay takes: half-open `[from, to)`, by time, by offset, or by duration.
+"""The span: which records a replay takes, half-open `[from, to)`, by time, by offset, or by
+duration.
 
-`Span.parse` reads one text, `Span.of` the options of a command; both give a span that knows no clock.
-`resolve` says what it means once somebody says what time it is now.
+`Span.parse` reads one text, `Span.of` the options of a command; neither needs a clock. `resolve`
+turns the span into times or offsets, given the present time.
 """
 
 import re
@@ -28,7 +29,7 @@ from playhead.grammar.zone import zone_name
 _SIDES: Final = "2021-08-04T12:30..14:30, -2h..now, start..end, last 2h, or orders:0:100-200"
 _OFFSET_FORM: Final = "topic:partition:from-to, or partition:from-to when there is one topic"
 _DURATION: Final = re.compile(r"[0-9.,]+[^\W\d_]|[pP]")
-# A topic's name may hold dots, two of them as well, so this is looked for before `..` is.
+# A topic's name may contain `..`, so offsets are tried before times.
 _OFFSETS: Final = re.compile(r"(?:[\w.-]+:)?[0-9]+:[0-9]*-[0-9]*(?:\s*,|\s*$)", re.ASCII)
 _ONE_TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]|[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?:[Zz [].*)?$"
@@ -38,23 +39,23 @@ _MOST_PARTITION, _MOST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
 class ContradictorySpan(UsageError):
-    """Parts of a span that cannot all be meant."""
+    """Parts of a span that contradict each other."""
 
 
 class EndsBeforeStart(ContradictorySpan):
-    """A span that would end before it begins; names both of its ends as they are read."""
+    """A span that ends before it begins; the error shows both ends."""
 
     def __init__(self, from_: str, to: str) -> None:
         self.from_, self.to = from_, to
         super().__init__(
             f"the span's from, {from_}, is after its to, {to}",
-            hint="exchange them, or write the date of both",
+            hint="exchange them, or write both with their dates",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """So long, counted from the span's other side."""
+    """A duration, counted from the other side of the span."""
 
     ns: int
 
@@ -64,9 +65,9 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """The offsets `[from_offset, to_offset)` of one partition; None is the log's start, or its end.
+    """The offsets `[from_offset, to_offset)` of one partition; None is the log's start or end.
 
-    Without a topic it is meant for a source that has only one.
+    Without a topic, it applies to a source with a single topic.
     """
 
     topic: str | None
@@ -80,17 +81,17 @@ class OffsetSpan:
         return f"{place}:{start}-{end}"
 
     def _order(self) -> tuple[str, int, int, bool, int]:
-        """By place; one that begins at the log's start comes first, one to its end last."""
+        """The sort key: topic, partition, start; the log's start is first, its end last."""
         to = (self.to_offset is None, self.to_offset or 0)
         return (self.topic or "", self.partition, self.from_offset or 0, *to)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a span means at one instant: record times in `[from_ms, to_ms)`, or offsets.
+    """A span at one moment: record times in `[from_ms, to_ms)`, or offsets.
 
-    None is the start of the log, and its end. A time is never negative: Kafka's requests give negative
-    ones meanings of their own.
+    None is the start or the end of the log. Times are never negative, because Kafka's requests use
+    negative times for other meanings.
     """
 
     from_ms: int | None
@@ -106,7 +107,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span as it was asked for; without sides, the whole log. `str` gives a text that reads as the same."""
+    """A span as it was requested; without sides, the whole log. `str` gives a text that parses as the same span."""
 
     from_: Point | Lasting | None = None
     to: Point | Lasting | None = None
@@ -114,7 +115,7 @@ class Span:
 
     @classmethod
     def parse(cls, text: str, *, timezone: str = "UTC") -> "Span":
-        """`A..B`, `last 2h`, or offsets; `timezone` counts where a time has no zone."""
+        """Parse `A..B`, `last 2h`, or offsets; times without a zone are in `timezone`."""
         phrase = Cursor.of(text, "the span")
         zone = zone_name(timezone, where="timezone")
         between = phrase.text.find("..")
@@ -141,7 +142,7 @@ class Span:
         *,
         timezone: str = "UTC",
     ) -> "Span":
-        """What the options of a command say; with none of them, the whole log."""
+        """Build a span from the options of a command; without options, the whole log."""
         zone = zone_name(timezone, where="timezone")
         _need_agreement({"from": from_, "to": to, "for": for_, "last": last, "offsets": offsets})
         if offsets is not None:
@@ -157,7 +158,7 @@ class Span:
         return _checked(length, _side(end, zone, "end") if end is not None else None)
 
     def resolve(self, now_ns: int) -> Resolved:
-        """What it means now. Kafka's times are milliseconds: `[ceil(from), ceil(to))` holds the same ones."""
+        """Return the span's times or offsets now. Kafka's times are milliseconds: `[ceil(from), ceil(to))`."""
         if self.offsets:
             return Resolved(None, None, self.offsets)
         from_ns, to_ns = _at_ns(self.from_, now_ns), _at_ns(self.to, now_ns)
@@ -192,16 +193,18 @@ def _option(text: str | None, name: str) -> Cursor | None:
 def _need_agreement(given: dict[str, str | None]) -> None:
     names = [name for name, text in given.items() if text is not None]
     for alone, hint in (
-        ("offsets", "offsets say all by themselves"),
+        ("offsets", "offsets are a complete span"),
         ("last", "last 2h is from -2h to the end; for another end: from and to, or from and for"),
     ):
         if alone in names and len(names) > 1:
             others = " and ".join(name for name in names if name != alone)
             raise ContradictorySpan(f"{alone} and {others} contradict each other", hint=hint)
     if names == ["from", "to", "for"]:
-        raise ContradictorySpan("from, to and for are one too many", hint="leave one of them out")
+        raise ContradictorySpan(
+            "from, to and for: found all three, needed two", hint="leave one of them out"
+        )
     if names == ["for"]:
-        raise ContradictorySpan("for needs from, or to", hint="the time up to now is last 2h")
+        raise ContradictorySpan("for needs from or to", hint="the time up to now is last 2h")
 
 
 def _between(from_: Cursor | None, to: Cursor | None, zone: str) -> Span:
@@ -214,7 +217,7 @@ Read = WrittenTime | Lasting | None
 
 
 def _side(phrase: Cursor, zone: str, open_end: str, *, beside: Read = None) -> Read:
-    """One side: its own word for the open end, a duration, or a point of time."""
+    """Parse one side: the word for the open end, a duration, or a time."""
     other = {"start": "end", "end": "start"}[open_end]
     if phrase.text == open_end:
         return None
@@ -231,11 +234,13 @@ def _side(phrase: Cursor, zone: str, open_end: str, *, beside: Read = None) -> R
 
 
 def _checked(from_: Read, to: Read) -> Span:
-    """The span of two sides, when they can be told to fit without knowing the time."""
+    """Check two sides as far as that is possible without the present time."""
     if isinstance(from_, Lasting) and not isinstance(to, WrittenTime):
-        raise ContradictorySpan(f"the {from_} before what? The other side is no time", hint=_SIDES)
+        raise ContradictorySpan(
+            f"the {from_} before what? The other side is not a time", hint=_SIDES
+        )
     if isinstance(to, Lasting) and not isinstance(from_, WrittenTime):
-        raise ContradictorySpan(f"{to} from when? The other side is no time", hint=_SIDES)
+        raise ContradictorySpan(f"{to} from when? The other side is not a time", hint=_SIDES)
     span = Span(_bare(from_), _bare(to))
     if _is_backwards(span.from_, span.to):
         raise EndsBeforeStart(str(span.from_), str(span.to))
@@ -272,7 +277,7 @@ def _ceil_ms(ns: int | None) -> int | None:
 
 
 def _read_offsets(phrase: Cursor) -> tuple[OffsetSpan, ...]:
-    """Parts joined by commas, in the order of their places; none may overlap another."""
+    """Parse offset spans joined by commas, sort them, and refuse overlaps."""
     found, at = [], 0
     for text in phrase.text.split(","):
         found.append(_read_offset_span(phrase.cut(at, at + len(text)).strip()))
@@ -289,7 +294,7 @@ def _read_offset_span(phrase: Cursor) -> OffsetSpan:
         raise phrase.refuse("found no ':'", at=len(text), hint=f"needed {_OFFSET_FORM}")
     topic, has_topic, _ = place.rpartition(":")
     if has_topic and not _TOPIC.fullmatch(topic):
-        raise phrase.refuse(f"{topic!r} is no topic's name", hint=f"needed {_OFFSET_FORM}")
+        raise phrase.refuse(f"{topic!r} is not a topic name", hint=f"needed {_OFFSET_FORM}")
     start, dash, end = offsets.partition("-")
     if not dash:
         raise phrase.refuse(
@@ -319,7 +324,8 @@ def _number(phrase: Cursor, most: int) -> int:
 def _need_disjoint(spans: Sequence[OffsetSpan]) -> None:
     if len({each.topic is None for each in spans}) > 1:
         raise ContradictorySpan(
-            "some of the offsets name a topic and some do not", hint="name it everywhere"
+            "some of the offsets name a topic and some do not",
+            hint="write the topic for all of them",
         )
     for one, other in pairwise(spans):
         same = (one.topic, one.partition) == (other.topic, other.partition)

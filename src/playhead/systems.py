@@ -1,4 +1,4 @@
-"""The table of systems: which package describes each kind of endpoint, ours or one that was installed."""
+"""The table of systems: the package that implements each kind of endpoint, ours or an installed one."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,63 +17,63 @@ if TYPE_CHECKING:
     from playhead.target import Target
 
 ENTRY_POINTS = "playhead.systems"
-"""The group in which a package from outside names its `System`; the entry point's name is the scheme."""
+"""The entry point group in which an outside package names its `System`; the entry point's name is the scheme."""
 Kind = Literal["table", "topic", "archive", "capture", "other"]
 
 
 class System:
-    """What a system says of itself; `MakesSource` and `MakesTarget` say what else it can be asked."""
+    """The description of a system; `MakesSource` and `MakesTarget` add its abilities."""
 
     kind: Kind = "other"
-    """Which rules of a request go with it: those of tables, of topics, of archives, of captured traffic."""
+    """The kind of rules for its endpoints: those of tables, topics, archives, or captured traffic."""
     examples: ClassVar[Mapping[str, str]]
-    """By scheme, how its endpoints are written; a source or a target has these schemes and no others."""
+    """An example of an endpoint for each scheme; no other schemes exist."""
     is_live_source = False
     is_live_target = False
 
     def parse(self, text: str, scheme: str, rest: str) -> "Endpoint":
-        """The endpoint that a text means, `scheme:rest`; raises `BadEndpoint`."""
+        """Parse `scheme:rest` into an endpoint; raise `BadEndpoint` if it is invalid."""
         raise NotImplementedError
 
     def text(self, end: "Endpoint") -> str:
-        """The endpoint as `parse` takes it."""
+        """Return the endpoint as a text that `parse` accepts."""
         return f"{end.system}:{end.name}"
 
     def from_anywhere(self, end: "Endpoint") -> "Endpoint":
-        """The endpoint with its paths made absolute, so that it means the same in another folder."""
+        """Return the endpoint with absolute paths, so that it means the same in every folder."""
         return end
 
     def is_same_server(
         self, _one: "Endpoint", _other: "Endpoint", _configuration: "Configuration"
     ) -> bool:
-        """Whether equal names at two endpoints of this system are one thing."""
+        """Return whether equal names at two endpoints of this system are the same thing."""
         return False
 
 
 @runtime_checkable
 class MakesSource(Protocol):
-    """A system that records come from."""
+    """A system that can be a source."""
 
     def source(
         self, end: "Endpoint", spec: "ReplaySpec", configuration: "Configuration", /
     ) -> "Source":
-        """Describe the source; connect to nothing."""
+        """Describe the source, without connecting."""
         ...
 
 
 @runtime_checkable
 class MakesTarget(Protocol):
-    """A system that records go to."""
+    """A system that can be a target."""
 
     def target(
         self, end: "Endpoint", spec: "ReplaySpec", configuration: "Configuration", /
     ) -> "Target":
-        """Describe the target; connect to nothing. `spec` names the source and the rules."""
+        """Describe the target, without connecting. `spec` has the source and the rules."""
         ...
 
 
 class Row(NamedTuple):
-    """One system of ours; its module is imported when an endpoint of it is met."""
+    """One system of this package; its module is imported when the first endpoint uses it."""
 
     schemes: tuple[str, ...]
     module: str
@@ -95,13 +95,13 @@ class BadSystem(UsageError):
         self.scheme, self.reason = scheme, reason
         super().__init__(
             f"system {scheme!r}: {reason}",
-            hint=f"see which packages offer it: the entry points of the group {ENTRY_POINTS}",
+            hint=f"see which packages have an entry point in the group {ENTRY_POINTS}",
         )
 
 
 @cache
 def system_named(scheme: str) -> System | None:
-    """The system with this scheme: ours, else the one that an installed package offers."""
+    """Return the system with this scheme: one of this package, else one of an installed package."""
     for row in OURS:
         if scheme in row.schemes:
             return _described(row)
@@ -109,12 +109,12 @@ def system_named(scheme: str) -> System | None:
 
 
 def ours() -> Iterator[System]:
-    """All systems of this package."""
+    """Return all systems of this package."""
     return map(_described, OURS)
 
 
 def schemes() -> list[str]:
-    """Every scheme that an endpoint can have, those of installed packages included."""
+    """Return every scheme of an endpoint, including those of installed packages."""
     return [*(each for row in OURS for each in row.schemes), *(name for name, _ in _offered())]
 
 
@@ -140,8 +140,8 @@ def _installed(scheme: str) -> System | None:
 
 
 def _offered() -> Iterator[tuple[str, tuple[str, Callable[[], object]]]]:
-    """What installed packages offer. A folder that we merely stand in has installed nothing."""
-    from importlib import metadata  # takes longer than all else here, and is seldom needed
+    """Return the systems of installed packages; the working folder does not count as installed."""
+    from importlib import metadata  # Slower than everything else in this module, and seldom needed.
 
     found = metadata.distributions(path=_installed_paths())
     for distribution in found:
@@ -150,10 +150,10 @@ def _offered() -> Iterator[tuple[str, tuple[str, Callable[[], object]]]]:
 
 
 def _installed_paths() -> list[str]:
-    """Where Python looks for modules, without the working folder and the folders in it.
+    """Return Python's module paths without the working folder and its subfolders.
 
-    An environment may lie there, as `.venv` often does: its packages are installed. In `/` a service
-    starts, and no clone lies there.
+    Environments in the working folder, such as `.venv`, do count: their packages are installed. `/` is
+    the working folder of services and contains no clone.
     """
     from site import getusersitepackages
 

@@ -1,8 +1,8 @@
-"""The terms of a replay: what the target's ledger is the ledger of, fixed before its first commit.
+"""The terms of a replay: to what its ledger belongs, fixed before the first commit.
 
-They lie beside the ledger, so that every machine and every face meets the same ones. Whoever comes
-with other terms is refused: the offsets that the ledger calls committed would be those of another
-topic, or rows of another table.
+The target stores them beside the ledger, so that every machine and every interface sees the same
+ones. Other terms are refused: the committed offsets would be those of another topic, or the rows those
+of another table.
 """
 
 import base64
@@ -16,8 +16,8 @@ from playhead.errors import Refused
 from playhead.note import Note
 
 VERSION = 1
-# A plan of thousands of gaps is packed, and one that would fit into no record of a topic is left out:
-# its digest still says which plan it was.
+# A plan of thousands of gaps is compressed. One that does not fit into a record of a topic is left
+# out; its digest still identifies it.
 _MOST_PLAIN = 200_000
 _MOST_PACKED = 700_000
 _MOST_UNPACKED = 100_000_000
@@ -26,7 +26,7 @@ NO_TERMS = "ledger-without-terms"
 
 
 class OtherTerms(Refused):
-    """The target's ledger has this id with other terms: another plan, source, target or rules."""
+    """The target's ledger has this ID with other terms: another plan, source, target or rules."""
 
     def __init__(
         self, replay_id: str, *, differences: Sequence[str], is_endless: bool = False
@@ -35,65 +35,65 @@ class OtherTerms(Refused):
         more = len(self.differences) - _SHOWN
         told = "; ".join(self.differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         hint = (
-            "another --name begins a new pipeline, with --from earliest from the log's start"
+            "choose another --name for a new pipeline; with --from earliest it starts at the log's start"
             if is_endless
-            else "another --id begins a new replay; what this id has committed stays as it is"
+            else "choose another --id for a new replay; the records of this ID stay in the target"
         )
-        super().__init__(f"{replay_id} is something else in the target's ledger: {told}", hint=hint)
+        super().__init__(f"{replay_id} has other terms in the target's ledger: {told}", hint=hint)
 
 
 class UnknownTerms(Refused):
-    """The ledger has terms that this Playhead does not understand."""
+    """The ledger has terms that this version of Playhead does not understand."""
 
     def __init__(self, replay_id: str, *, where: str, reason: str) -> None:
         self.replay_id, self.where = replay_id, where
         super().__init__(
             f"the terms of replay {replay_id} in {where} cannot be read: {reason}",
-            hint="a later version of Playhead may have written them; use that one",
+            hint="a later version of Playhead may have written them; use that version",
         )
 
 
 class Whereto(NamedTuple):
-    """Where the records of a source topic go: a table or topic, and what makes it the same one."""
+    """Where the records of a source topic go: a table or topic, with the id that identifies it."""
 
     name: str
     """As in `table public.laps`."""
     id: str
-    """As in `oid 16390`; empty where it is not there."""
+    """For example `oid 16390`; empty if it does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for a replay from its first commit to its last look."""
+    """What holds for a replay from its first commit to its last."""
 
     digest: str
-    """Of the plan; empty for a live pipeline, whose end is open and whose plan is each start's own."""
+    """The plan's digest; empty for a live pipeline, which has no end and plans at each start."""
     source: str
     """The source's identity."""
     topics: Mapping[str, str]
-    """The source's topics, each with its id; empty where the system has no such thing."""
+    """The source's topics with their ids; empty where the system has no ids."""
     target: str
     """The target's identity."""
     rules: Mapping[str, Any]
-    """What was asked for, without what was left as it is by default."""
+    """The request, without options that have their default."""
     plan: Mapping[str, Any] | None = None
-    """The plan as a document, so that any machine can go on with it; without samples of records."""
+    """The plan as a document, without samples, so that any machine can resume it."""
     places: Mapping[str, Whereto] = field(default_factory=dict)
-    """Source topic to where its records go; filled in by the target."""
+    """Where the records of each source topic go; filled in by the target."""
     settled: Mapping[str, Any] = field(default_factory=dict)
-    """What the target itself has settled for the whole replay."""
+    """Values that the target itself has fixed for the whole replay."""
 
     @property
     def is_endless(self) -> bool:
         return not self.digest
 
     def begun(self) -> "Terms":
-        """As they are written down: without places that are not there."""
+        """Return the terms as they are written: without places that do not exist."""
         there = {topic: place for topic, place in self.places.items() if place.id}
         return replace(self, places=there)
 
     def as_json(self) -> str:
-        """The same terms give the same text."""
+        """Return the terms as text; equal terms give equal texts."""
         document = {each.name: getattr(self, each.name) for each in fields(self)}
         document["version"] = VERSION
         document["places"] = {topic: list(place) for topic, place in self.places.items()}
@@ -108,7 +108,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Terms":
-        """What `as_json` gave; one of `ledger.UNREADABLE` when it is something else."""
+        """Parse the text of `as_json`; anything else raises one of `ledger.UNREADABLE`."""
         document: dict[str, Any] = json.loads(text)
         version = document.pop("version")
         if version != VERSION:
@@ -124,16 +124,18 @@ def _unpacked(packed: str) -> bytes:
     try:
         plan = unpacking.decompress(base64.b64decode(packed), _MOST_UNPACKED)
     except zlib.error as exc:
-        raise ValueError(f"the plan in it is damaged: {exc}") from exc
+        raise ValueError(f"the plan in the terms is damaged: {exc}") from exc
     if not unpacking.eof:
-        raise ValueError(f"the plan in it is longer than {_MOST_UNPACKED} bytes, or cut short")
+        raise ValueError(
+            f"the plan in the terms is longer than {_MOST_UNPACKED} bytes, or cut short"
+        )
     return plan
 
 
 def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:
-    """What the ledger is to say when a replay comes again; refuses other terms than it has.
+    """Return the terms for the ledger when a replay starts again; refuse terms that differ.
 
-    A live pipeline may meet topics that it did not know, and they are added.
+    A live pipeline may add topics that were unknown before.
     """
     differences = differing(kept, wanted)
     if differences:
@@ -151,10 +153,10 @@ def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:
 
 
 def differing(kept: Terms, wanted: Terms) -> list[str]:
-    """What is not the same, in words; nothing when the terms are the same."""
+    """Describe the differences between two terms; empty if they are equal."""
     if kept.is_endless != wanted.is_endless:
         kinds = {True: "a live pipeline", False: "a replay"}
-        return [f"this is {kinds[wanted.is_endless]}, and that {kinds[kept.is_endless]}"]
+        return [f"this is {kinds[wanted.is_endless]}, the ledger's is {kinds[kept.is_endless]}"]
     found = [] if kept.is_endless else differing_rules(kept.rules, wanted.rules)
     found += differing_ends(kept, wanted)
     if not found and kept.digest != wanted.digest:
@@ -163,7 +165,7 @@ def differing(kept: Terms, wanted: Terms) -> list[str]:
 
 
 def differing_ends(kept: Terms, wanted: Terms) -> list[str]:
-    """What is not the same of source and target alone."""
+    """Describe the differences of source and target alone."""
     found = []
     if kept.source != wanted.source:
         found.append(f"the source is {wanted.source}; the ledger says {kept.source}")
@@ -172,40 +174,38 @@ def differing_ends(kept: Terms, wanted: Terms) -> list[str]:
 
 
 def differing_topics(kept: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Topics of the source that have another id now."""
+    """Describe the source topics that have a different id now."""
     return [
         f"source topic {topic} has the id {found[topic]}; the ledger says {kept[topic]}: "
-        "it was deleted and made again"
+        "it was deleted and created again"
         for topic in sorted(kept.keys() & found.keys())
         if kept[topic] and found[topic] and kept[topic] != found[topic]
     ]
 
 
 def differing_place(kept: Whereto | None, found: Whereto) -> str | None:
-    """What is not the same of a place that records go to; None when it is."""
+    """Describe the difference of a place to which records go; None if there is none."""
     if kept is None or kept == found:
         return None
     if not found.id:
         return f"target {found.name} is gone; the ledger says it was written to with {kept.id}"
     if kept.name != found.name:
         return f"the target is {found.name}; the ledger says {kept.name}"
-    return (
-        f"target {found.name} has {found.id}; the ledger says {kept.id}: "
-        "it was dropped and made again"
-    )
+    return f"target {found.name} has {found.id}; the ledger says {kept.id}: it was dropped and created again"
 
 
 def without_terms(replay_id: str) -> Note:
-    """Said when a ledger has entries of a replay, and no terms."""
+    """The note for a ledger that has entries of a replay, but no terms."""
     text = (
-        f"the ledger of {replay_id} was begun by an earlier version, which wrote down no terms: "
-        "that topics and tables are still those it began with cannot be told; from now on it can"
+        f"an earlier version started the ledger of {replay_id} without writing terms: whether "
+        "topics and tables are still the same ones is unknown; from now on the terms are "
+        "stored"
     )
     return Note(NO_TERMS, text)
 
 
 def differing_rules(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What was asked for otherwise."""
+    """Describe the options that differ."""
     return [
         f"{name} is {_said(wanted, name)}; the ledger says {_said(kept, name)}"
         for name in sorted({*kept, *wanted})
@@ -214,7 +214,7 @@ def differing_rules(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[
 
 
 def _differing_places(kept: Terms, wanted: Terms) -> list[str]:
-    """A target of another identity with the very same places was moved, or upgraded, as a whole."""
+    """Describe changed places; a target with a new identity but equal places was moved or upgraded as a whole."""
     found = [
         told
         for topic, place in sorted(wanted.places.items())
@@ -229,7 +229,7 @@ def _differing_plans(kept: Terms, wanted: Terms) -> str:
     ours, theirs = _runs(wanted), _runs(kept)
     different = sorted(ours ^ theirs)
     if not different:
-        return "the plan is another one"
+        return "the plan is a different one"
     run = different[0]
     if run in ours:
         return f"{run} is planned, and is not in the plan that the ledger has"

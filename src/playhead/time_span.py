@@ -1,8 +1,9 @@
-"""What a span by time means in offsets: Kafka's answers for both ends, and a look at what stands behind them.
+"""Turns a span by time into offsets: Kafka's answers for both ends, and a check of the offsets
+after them.
 
-Kafka's answer for a time is the first offset whose record is not before it. So no record of a span
-stands before the answer for its start; but one record whose clock was ahead makes the answer for its end
-far too early, and one whose clock was behind stands after it.
+Kafka's answer for a time is the first offset whose record is not before it. So no record of a span is
+before the answer for its start. But one record with a fast clock moves the answer for the end far too
+early, and a record with a slow clock can be after it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +20,9 @@ from playhead.time_span_tail import WHOLE_OFFSETS, SearchedEnd, StrayRecord, Tai
 
 LATENESS_MS: Final = 600_000
 SAMPLED, READ_ON, LOOKED = "looked-in-part", "read-on", "looked"
-"""Codes of notes: the rest behind a span was looked at in parts, or read, or looked at wholly."""
+"""Codes of notes: the offsets after a span were sampled, read as part of it, or checked completely."""
 _SHORT = 4
-"""Behind a span so many times as long, what is left is read too, rather than looked at in parts."""
+"""A rest of the log of at most this fraction (1/4) of the span is read too instead of sampled."""
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 _AFTER_UNSAID_MS, _BOUNDED_MS = 3_600_000, 7 * 86_400_000
 _MOST_SAID = 4
@@ -29,12 +30,12 @@ _MOST_SAID = 4
 
 @dataclass(frozen=True, slots=True)
 class ReadOn:
-    """How far records of a span are looked for behind its end: as it takes, to the end, or so long."""
+    """How far to read past the end of a span: as far as needed, to the end of the log, or a duration."""
 
     is_to_end: bool = False
     fixed_ms: int | None = None
     is_least: bool = False
-    """The lateness is looked at as well where all can be, instead of being read."""
+    """Whether the lateness is also checked where everything can be, instead of being read."""
 
     @classmethod
     def parse(cls, text: str) -> "ReadOn":
@@ -44,14 +45,14 @@ class ReadOn:
         if text == "end":
             return cls(is_to_end=True)
         if not text[:1].isdigit() and text[:1] not in ("P", "p"):
-            needed = "end, or a duration such as 30m"
+            needed = "auto, end, or a duration such as 30m"
             raise BadValue("--read-on", found=text, needed=needed, where="the request")
         return cls(fixed_ms=parse_duration_ms(text, where="--read-on"))
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpan:
-    """The offsets `[from_offset, to_offset)` of a partition; what is read from `span_end` on came late."""
+    """The offsets `[from_offset, to_offset)` of a partition; those from `span_end` on came late."""
 
     from_offset: int
     span_end: int
@@ -60,22 +61,22 @@ class PartitionSpan:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A span by time in offsets of each partition, and what has to be said of it."""
+    """A span by time as offsets of each partition, with the notes about it."""
 
     partitions: Mapping[TopicPartition, PartitionSpan]
     notes: tuple[Note, ...] = ()
 
 
 class SpanGoesOn(Refused):
-    """Records of a span stand behind the end to which it was to be read on, and no further."""
+    """A record of the span is after the offset up to which the span may be read."""
 
     def __init__(self, place: TopicPartition, end: int, stray: StrayRecord) -> None:
         self.place, self.end, self.stray = place, end, stray
         super().__init__(
-            f"{place[0]}:{place[1]} is to be read up to offset {end}, and offset {stray.offset} behind it "
-            f"is of the span too ({show_ms(stray.timestamp_ms)})",
-            hint="--read-on end reads all that follows; offsets can be named: "
-            f"--offsets {place[0]}:{place[1]}:FROM-TO",
+            f"{place[0]}:{place[1]} is read up to offset {end}, but offset {stray.offset} "
+            f"after it is also in the span ({show_ms(stray.timestamp_ms)})",
+            hint="use --read-on end to read all that follows, or name the offsets: --offsets "
+            f"{place[0]}:{place[1]}:FROM-TO",
         )
 
 
@@ -88,9 +89,10 @@ def time_span(
     read_on: ReadOn | None = None,
     topics: Mapping[str, TopicFacts] | None = None,
 ) -> TimeSpan:
-    """Every record of the span is inside, as far as was looked; what was not looked at is said.
+    """Return offsets that contain every record of the span, as far as was checked; notes name the
+    rest.
 
-    Nothing but what the bounds hold is asked for, so that a log that goes on does not matter.
+    Only offsets within the bounds are requested, so that a growing log does not matter.
     """
     asked, facts = read_on or ReadOn(), topics or {}
     late = _lateness(bounds, lateness_ms if asked.fixed_ms is None else asked.fixed_ms, facts)
@@ -125,7 +127,7 @@ def _by_index(
     late: Mapping[str, int],
     asked: ReadOn,
 ) -> dict[TopicPartition, PartitionSpan]:
-    """By Kafka's answers alone."""
+    """Return the offsets from Kafka's answers alone."""
     to_ms = resolved.to_ms
     shifts = sorted({0, *late.values()}) if to_ms is not None and not asked.is_to_end else [0]
     instants = [None if to_ms is None else to_ms + shift for shift in shifts]
@@ -143,14 +145,14 @@ def _by_index(
 
 
 def _clamped(offset: int, held: Bounds) -> int:
-    # The log may have moved between two questions: what was not there at the first is not planned.
+    # The log may have moved between two requests: offsets beyond the first answer are not planned.
     return min(max(offset, held.earliest), held.stable_end)
 
 
 def _lateness(
     bounds: Mapping[TopicPartition, Bounds], lateness_ms: int, facts: Mapping[str, TopicFacts]
 ) -> dict[str, int]:
-    """How long is read on in each topic: as it was asked for, and as long as its settings let clocks differ."""
+    """Return how long to read on in each topic: the requested lateness, or more if its settings allow more."""
     found = {}
     for topic in {topic for topic, _ in bounds}:
         bounded_ms = _bounded_ms(facts.get(topic))
@@ -159,7 +161,7 @@ def _lateness(
 
 
 def _bounded_ms(facts: TopicFacts | None) -> int | None:
-    """By how much times can be out of order where the topic's settings bound them on both sides."""
+    """Return the greatest disorder of times that a topic's settings allow, if they limit both sides."""
     if facts is None or facts.sets_log_append_time or _BEFORE not in facts.settings:
         return None
     after = facts.settings.get(_AFTER, _AFTER_UNSAID_MS)
@@ -168,12 +170,12 @@ def _bounded_ms(facts: TopicFacts | None) -> int | None:
 
 
 def _is_ordered(place: TopicPartition, facts: Mapping[str, TopicFacts]) -> bool:
-    """Whether the topic itself sees to it that nothing comes later than is waited for."""
+    """Return whether the topic's settings rule out records later than the lateness."""
     known = facts.get(place[0])
     return known is not None and (known.sets_log_append_time or _bounded_ms(known) is not None)
 
 
-# --- behind it
+# --- after the end
 
 
 def _tails(
@@ -184,7 +186,7 @@ def _tails(
     *,
     is_least: bool,
 ) -> Iterator[Tail]:
-    """What stands behind the end and the lateness; with `is_least` behind the end."""
+    """Return the offsets after the end and the lateness; with `is_least`, those after the end."""
     to_ms = resolved.to_ms or 0
     for place, held in sorted(bounds.items()):
         its, lateness_ms = partitions[place], late[place[0]]
@@ -200,7 +202,7 @@ def _short(
     partitions: Mapping[TopicPartition, PartitionSpan],
     facts: Mapping[str, TopicFacts],
 ) -> list[Tail]:
-    """Those that cost less to read than it is worth to doubt, where not all can be looked at wholly."""
+    """Return the tails that are cheaper to read than to sample, if not all can be checked completely."""
     if sum(map(len, tails)) <= WHOLE_OFFSETS:
         return []
     planned = {place: each.to_offset - each.from_offset for place, each in partitions.items()}
@@ -217,7 +219,7 @@ def _seen(
     bounds: Mapping[TopicPartition, Bounds],
     facts: Mapping[str, TopicFacts],
 ) -> list[Tail]:
-    """The tails, looked at. A topic that has had the broker's times only of late is looked at as any other."""
+    """Check the tails. A topic that uses the broker's times only recently is checked like any other."""
     sizes = _sizes(bounds, facts)
     look(source, tails, bytes_per_offset=sizes, few=lambda place: _is_ordered(place, facts))
     again = [
@@ -238,7 +240,7 @@ def _is_as_set(tail: Tail, facts: Mapping[str, TopicFacts]) -> bool:
 def _sizes(
     bounds: Mapping[TopicPartition, Bounds], facts: Mapping[str, TopicFacts]
 ) -> Callable[[TopicPartition], float]:
-    """About how many bytes an offset of each partition takes; 0 where nobody knows."""
+    """Return the approximate bytes of an offset in each partition; 0 if unknown."""
 
     def per_offset(place: TopicPartition) -> float:
         held, known = bounds[place], facts.get(place[0])
@@ -255,7 +257,7 @@ def _refuse_more(tails: Sequence[Tail]) -> None:
 
 
 def _ends(tails: Sequence[Tail]) -> dict[TopicPartition, int]:
-    """Where reading ends instead. Where clocks were seen to lie, samples of the topic are not believed."""
+    """Return the new ends. If clocks disagreed in a topic, its samples are not trusted."""
     lying = {tail.place[0] for tail in tails if not tail.is_in_order}
     ends = {}
     for tail in tails:
@@ -266,7 +268,7 @@ def _ends(tails: Sequence[Tail]) -> dict[TopicPartition, int]:
     return ends
 
 
-# --- what is said of it
+# --- notes
 
 
 def _on_looked(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Iterator[Note]:
@@ -276,7 +278,7 @@ def _on_looked(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Ite
     others = [each for each in sampled if each not in by_broker]
     if whole:
         found = sum(each.last is not None for each in whole)
-        result = f"in {found} of them some of the span" if found else "nothing of the span"
+        result = f"{found} of them with records of the span" if found else "nothing of the span"
         yield Note(LOOKED, f"looked past the end: all {_counted(whole)}, {result}", "info")
     if by_broker:
         text = (
@@ -286,7 +288,7 @@ def _on_looked(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Ite
     if others:
         more = "in order" if all(each.is_in_order for each in others) else "NOT in order"
         text = (
-            f"looked past the end: {_counted(others)}, nothing of the span, and times {more}; "
+            f"looked past the end: {_counted(others)}; nothing of the span, and times {more}; "
             "--read-on end reads all of them"
         )
         yield Note(SAMPLED, text, "info" if more == "in order" else "warn")
@@ -304,25 +306,25 @@ def _on_read(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Itera
         place, end = f"{tail.place[0]}:{tail.place[1]}", ends[tail.place]
         yield Note(READ_ON, f"{place} is read on from {tail.start} to {end}: {_why(tail)}")
     if len(read) > _MOST_SAID:
-        yield Note(READ_ON, f"so are {len(read) - _MOST_SAID} more partitions")
+        yield Note(READ_ON, f"and {len(read) - _MOST_SAID} more partitions")
 
 
 def _why(tail: Tail) -> str:
     less = "" if tail.is_whole else "; --read-on DURATION reads less"
     if tail.first is not None:
         at = tail.first
-        text = f"offset {at.offset} behind Kafka's end is of the span ({show_ms(at.timestamp_ms)})"
+        text = f"offset {at.offset} after Kafka's end is in the span ({show_ms(at.timestamp_ms)})"
     elif tail.earlier is not None:
         at = tail.earlier
         text = (
-            f"offset {at.offset} is of {show_ms(at.timestamp_ms)}, and later ones stand before it"
+            f"offset {at.offset} is from {show_ms(at.timestamp_ms)}, after records with later times"
         )
     else:
-        text = "samples were in order, and in other partitions of the topic not"
+        text = "the samples were in order, but not those of other partitions of the topic"
     return f"{text}: clocks disagree{less}"
 
 
 def _on_short(tails: Sequence[Tail]) -> Iterator[Note]:
     if tails:
-        text = f"what stands behind the end is short beside the span and is read too: {sum(map(len, tails)):,}"
+        text = f"the rest after the end is short compared with the span and is read too: {sum(map(len, tails)):,}"
         yield Note(READ_ON, f"{text} offsets in {len(tails)} partitions", "info")

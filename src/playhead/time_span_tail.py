@@ -1,4 +1,4 @@
-"""Looks behind the end that Kafka's index gives a time span: whether records of the span stand there."""
+"""Checks the offsets after Kafka's end of a time span for records of the span."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,9 +11,9 @@ from playhead.records import Records
 from playhead.source import Reader, Source, TopicPartition
 
 WHOLE_OFFSETS, WHOLE_BYTES = 250_000, 48 << 20
-"""Tails are read wholly as long as there are no more offsets and bytes in them, all together."""
+"""Tails are read completely up to this many offsets and bytes in all."""
 WITHIN_S = 1.0
-"""How long is spent on samples; what was on its way then still counts."""
+"""The time for samples; requests under way at that time still count."""
 _NEAR, _STRIDE, _LAST = 2_000, 200, 500
 _STRIDES, _MOST_PROBES, _FEW = 64, 2_048, 3
 _READERS, _GLANCED = 4, 5_000
@@ -23,7 +23,7 @@ _BY_BROKER = {TimestampType.LOG_APPEND_TIME.value, TimestampType.NONE.value}
 
 
 class Times(NamedTuple):
-    """Records of a partition in the order of their offsets, without what is in them."""
+    """The offsets and times of a partition's records, without their content."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -32,27 +32,27 @@ class Times(NamedTuple):
 
 @runtime_checkable
 class Glancing(Protocol):
-    """A source that shows the times of many short probes faster than a reader could."""
+    """A source that returns the times of many short probes faster than a reader could."""
 
     def glance(
         self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
     ) -> Iterable[tuple[Slice, Times]]:
-        """Of each probe the part that was looked at, from its start on, and all records of that part.
+        """Return for each probe the part that was read, from its start, and all record times in it.
 
-        Probes for which there is no time are left out, and one with more bytes ends early.
+        Probes that exceed the time are left out; one that exceeds the bytes ends early.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedEnd:
-    """Records of which times are looked for, and by how much clocks may differ without a word."""
+    """The record times to look for, and by how much clocks may differ without a note."""
 
     from_ms: int | None
     to_ms: int
     lateness_ms: int
     reached_ms: int
-    """The log's time where one begins to look: a record of at least this time stands there, or before."""
+    """The log's time at the start of the search: a record of at least this time is there, or before."""
 
     def has(self, time_ms: int) -> bool:
         return time_ms < self.to_ms and (self.from_ms is None or self.from_ms <= time_ms)
@@ -60,7 +60,7 @@ class SearchedEnd:
 
 @dataclass(frozen=True, slots=True)
 class StrayRecord:
-    """A record where no record of its time should stand."""
+    """A record that is out of place in time."""
 
     offset: int
     timestamp_ms: int
@@ -68,22 +68,22 @@ class StrayRecord:
 
 @dataclass(slots=True)
 class Tail:
-    """The offsets `[start, end)` behind the end of a span in one partition, and what was seen of them."""
+    """The offsets `[start, end)` after the end of a span in one partition, and the results of the check."""
 
     place: TopicPartition
     start: int
     end: int
     sought: SearchedEnd
     looked_at: int = 0
-    """How many offsets."""
+    """The number of offsets that were checked."""
     first: StrayRecord | None = None
-    """The first record of the span that was seen."""
+    """The first record of the span that was found."""
     last: int | None = None
-    """The offset of the last."""
+    """The offset of the last one."""
     earlier: StrayRecord | None = None
-    """A record whose time is earlier, by more than the lateness, than that of a record before it."""
+    """A record that is earlier than a record before it by more than the lateness."""
     by_broker: bool = True
-    """Whether all records that were seen have the broker's time."""
+    """Whether all checked records have the broker's time."""
     _reached: int = field(init=False)
     _level_ms: int = field(init=False)
 
@@ -100,11 +100,11 @@ class Tail:
 
     @property
     def is_in_order(self) -> bool:
-        """As far as was seen."""
+        """Whether the checked records are in order."""
         return self.first is None and self.earlier is None
 
     def take(self, seen: Slice, times: Times) -> None:
-        """All records of a part; parts come in the order of their offsets, and what overlaps counts once."""
+        """Add all records of a part; parts come in offset order, and overlaps count once."""
         start = max(seen.from_offset, self._reached)
         self.looked_at += max(0, seen.to_offset - start)
         self._reached = max(self._reached, seen.to_offset)
@@ -117,7 +117,7 @@ class Tail:
                 self._see(offset, time_ms, is_timed=kind != TimestampType.NONE.value)
 
     def _is_plain(self, times: Times) -> bool:
-        """Whether nothing of a part is out of order, which is mostly so, and then need not be gone through."""
+        """Return whether all records of a part are in order, the usual case, which needs no further check."""
         most = max(self._level_ms, *times.timestamps_ms)
         if min(times.timestamps_ms) < most - self.sought.lateness_ms:
             return False
@@ -143,9 +143,9 @@ def look(
     bytes_per_offset: Callable[[TopicPartition], float] = lambda _: 0.0,
     few: Callable[[TopicPartition], bool] = lambda _: False,
 ) -> None:
-    """Look at the tails: wholly at the shortest, and at samples of those that are too long for that.
+    """Check the tails: short ones completely, long ones by samples.
 
-    `few` are those of which it is known why their times are in order; hardly anything of them is read.
+    `few` are tails whose times are known to be in order; hardly anything of them is read.
     """
     whole: list[Tail] = []
     left, left_bytes = WHOLE_OFFSETS, float(WHOLE_BYTES)
@@ -161,7 +161,7 @@ def look(
 
 
 def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
-    """Several at the same time; what is too large after all is left to the samples."""
+    """Read several tails at the same time; the rest of those that turn out too large is sampled."""
     if isinstance(source, Glancing) and len(tails) > _READERS:
         _glance_wholly(source, [each for each in tails if len(each) <= _GLANCED])
         tails = [each for each in tails if not each.is_whole]
@@ -180,7 +180,7 @@ def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
 
 
 def side_by_side(work: Callable[[Lot], None], lots: Sequence[Lot]) -> None:
-    """Do the work for each lot in a thread, the first in this one; raises the first failure when all have ended."""
+    """Do the work for each lot in a thread, the first in this one; raise the first error when all have ended."""
     failures: list[BaseException] = []
 
     def guarded(lot: Lot) -> None:
@@ -201,7 +201,7 @@ def side_by_side(work: Callable[[Lot], None], lots: Sequence[Lot]) -> None:
 
 
 def _glance_wholly(source: Glancing, tails: Sequence[Tail]) -> None:
-    """Many short ones at the same time. Only where no offset is absent there is nothing to be sure of."""
+    """Read many short tails at the same time, for sources without absent offsets only."""
     by_place = {each.place: each for each in tails}
     most_bytes = WHOLE_BYTES // max(1, len(tails))
     wanted = [Slice(*each.place, each.start, each.end) for each in tails]
@@ -212,7 +212,7 @@ def _glance_wholly(source: Glancing, tails: Sequence[Tail]) -> None:
 
 
 def _read(reader: Reader, tail: Tail, most_bytes: int) -> int:
-    """Read a tail to its end, or until that is more than so many bytes; returns how many there were."""
+    """Read a tail to its end or the byte limit; return the number of records."""
     at, size = tail.start, 0
     for records in reader.read(Slice(*tail.place, tail.start, tail.end)):
         end = records.offsets[-1] + 1
@@ -240,7 +240,8 @@ def _sample(source: Source, tails: Sequence[Tail], few: Callable[[TopicPartition
         )
         for tail in tails
     }
-    # The nearest of all, then the last of all, and so on: should the time not do, what matters was seen.
+    # The first, then the last offsets, and so on: if the time runs out, the important ones were
+    # read.
     waves = max(map(len, planned.values()))
     ordered = [each[wave] for wave in range(waves) for each in planned.values() if wave < len(each)]
     seen: dict[TopicPartition, list[tuple[Slice, Times]]] = {tail.place: [] for tail in tails}
@@ -252,7 +253,7 @@ def _sample(source: Source, tails: Sequence[Tail], few: Callable[[TopicPartition
 
 
 def probes(tail: Slice, strides: int) -> list[Slice]:
-    """Short probes of a tail, the most important first: near its start, its end, then denser at the start."""
+    """Return short probes of a tail by importance: its start, its end, then denser near the start."""
     start, end = tail.from_offset, tail.to_offset
     found = [replace(tail, to_offset=min(start + _NEAR, end))]
     starts = [end - _LAST]

@@ -1,3 +1,3 @@
-"""The one place that knows Playhead's version."""
+"""Playhead's version, in one place."""
 
 __version__ = "0.1.0"

@@ -185,7 +185,7 @@ def test_it_always_says_how_much_it_scanned_and_why_it_stopped(
         "7 records shown, 7 of 30 offsets scanned; stopped: --max 7"
     )
     assert told(topic, "--grep", "^v3$").startswith(
-        "2 records shown, 42 of 42 offsets scanned; 38 did not fit"
+        "2 records shown, 42 of 42 offsets scanned; 38 did not match"
     )
     assert told(topic, "--grep-key", "^k2$", "--max", "1").startswith("1 records shown")
     assert told(empty).startswith(
@@ -208,7 +208,7 @@ def test_a_reader_that_has_enough_ends_it(
     told = process.stderr.read().decode()
     assert process.wait(30) == 0
     process.stderr.close()
-    assert "stopped: whoever read the output has closed it" in told
+    assert "stopped: the reader of the output has closed it" in told
     assert "Traceback" not in told
 
 
@@ -222,7 +222,7 @@ def test_follow_shows_what_comes_and_ctrl_c_ends_it(
     process = start_playhead("consume", topic, "--follow", "-b", sandbox.bootstrap_servers)
     assert process.stderr is not None
     assert process.stdout is not None
-    assert "from now on: and what comes" in process.stderr.readline()
+    assert "from now on: new records" in process.stderr.readline()
     lines: list[str] = []
     reading = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))  # type: ignore[union-attr]
     reading.start()
@@ -325,7 +325,7 @@ def test_offsets_in_the_middle_of_a_partition_by_the_topics_name(
         (["{topic}", "--from", "12345678901"], 2, "10 (seconds), 13 (ms)"),
         (["{topic}", "--from", "2021-08-05", "--to", "2021-08-04"], 2, "after its to"),
         (["{topic}", "--from", "end"], 2, "cannot begin at the end"),
-        (["{topic}", "--follow", "--to", "now"], 2, "--follow has no end"),
+        (["{topic}", "--follow", "--to", "now"], 2, "--follow never ends"),
         (["{topic}", "--from-beginning", "--last", "1h"], 2, "contradict"),
         (["{topic}", "--grep", "("], 2, "a regular expression"),
         (["{topic}", "--grep", "(a)\\1"], 2, "a regular expression of RE2"),

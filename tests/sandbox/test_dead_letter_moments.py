@@ -209,7 +209,7 @@ def test_who_was_buried_and_is_written_after_all_is_counted(
         for note in prove(plan_of(partition_plan(0, 4)), [entry]).notes
         if note.code == "also-buried"
     ]
-    assert note.text.startswith("2 records lie among the dead letters and are not dead")
+    assert note.text.startswith("2 records in the dead-letter topic were also written")
 
 
 def test_a_refusal_of_a_way_that_was_undone_is_none(

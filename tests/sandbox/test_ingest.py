@@ -199,7 +199,7 @@ def test_two_cannot_have_one_port(start_ingest: Start, on_sandbox: RunBytes, top
         ([HERE, "postgres:cars"], 2, "kafka:TOPIC"),
         ([HERE, "kafka:{topic},other"], 2, "one topic"),
         ([HERE, "kafka:{topic}", "--key", "a b"], 2, "--key"),
-        ([HERE, "kafka:{topic}", "--on-bad", "dlq:{topic}"], 2, "its own topic"),
+        ([HERE, "kafka:{topic}", "--on-bad", "dlq:{topic}"], 2, "its own dead-letter topic"),
         ([HERE, "kafka:{topic}", "--acks", "2"], 2, "0, 1 or all"),
         ([HERE, "kafka:{topic}", "--max-memory", "1"], 2, "--max-memory"),
         ([HERE, "kafka:{topic}", "--max-datagram", "70000"], 2, "--max-datagram"),

@@ -138,7 +138,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_what_was_left(
         ingesting.send(*numbers(0, 50))
         ingesting.await_counts(records=51)
         ingesting.process.send_signal(signal.SIGINT)
-        ingesting.await_line("ending: 50 records are on their way")
+        ingesting.await_line("ending: 50 records are not confirmed yet")
         found = ingesting.stop(code=130)
     finally:
         broker_link.resume()

@@ -138,7 +138,7 @@ def test_offsets_for_which_the_log_has_nothing_are_not_explained(source, log, mo
     assert report.away is None
     assert (proof.total("unexplained"), proof.adds_up, proof.is_finished) == (5, False, True)
     [note] = proof.notes
-    assert note.text.endswith("5 offsets gave no record, and no reason was found: 7-12")
+    assert note.text.endswith("5 offsets gave no record for an unknown reason: 7-12")
 
 
 def test_where_only_the_client_can_log_in_two_further_clients_are_asked(source, log, monkeypatch):

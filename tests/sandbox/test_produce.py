@@ -279,7 +279,7 @@ def test_reading_waits_while_the_queue_is_full_and_then_all_arrives(
     ("words", "code", "said"),
     [
         (["nowhere"], 1, "there is no topic 'nowhere'"),
-        (["{topic}", "--partition", "9"], 1, "partition 9, and the topic has 0 to 0"),
+        (["{topic}", "--partition", "9"], 1, "partition 9 is outside the topic's 0 to 0"),
         (["{topic}", "--partition", "-1"], 2, "a number, or auto"),
         (["{topic}", "--acks", "2"], 2, "0, 1, all or -1"),
         (["{topic}", "--acks", "1", "--transaction"], 2, "a transaction needs acks all"),

@@ -508,7 +508,7 @@ def test_cancel_is_ctrl_c_from_elsewhere(
     is_resumable(it, ended(command, seconds=5), EXIT_STOPPED)
     again = playhead("cancel", it.replay_id, **it.environment())
     assert again.returncode == 2
-    assert "does not run on this machine; it is stopped" in again.stderr
+    assert "is not running on this machine; it is stopped" in again.stderr
 
 
 @deep

@@ -98,7 +98,7 @@ def test_a_table_that_was_dropped_and_made_again(table, replay_id, on, capsys):
         assert code_of(*words(replay_id, name, "--create")) == 6
         said = capsys.readouterr().err
         assert f"table {name} has oid" in said
-        assert "it was dropped and made again" in said
+        assert "it was dropped and created again" in said
     assert code_of("resume", replay_id, f"postgres:{name}", "--source", "json:tape", "--yes") == 6
     on("here")
     assert code_of("resume", replay_id, "--yes") == 6
@@ -146,7 +146,7 @@ def test_a_ledger_of_another_table_does_not_say_what_is_missing(
     made_again(table)
     for more in ((), ("--ledger", replay_id)):
         assert code_of(*gaps, *more) == 6
-        assert "it was dropped and made again" in capsys.readouterr().err
+        assert "it was dropped and created again" in capsys.readouterr().err
 
 
 def test_a_table_that_is_gone_is_not_made_in_its_place(table, replay_id, on, capsys):

@@ -156,7 +156,7 @@ def test_the_plan_says_what_was_looked_at(
     assert "looked past the end: all " in plan.stdout + plan.stderr
     refused = playhead(*words, "--read-on", "1m", "--dry-run", **servers.environment())
     assert refused.returncode == 6
-    assert f"{topic}:1 is to be read up to offset 2100, and offset 2101" in refused.stderr
+    assert f"{topic}:1 is read up to offset 2100, but offset 2101" in refused.stderr
     assert "--read-on end" in refused.stderr
     whole = playhead(*words, "--read-on", "end", "--dry-run", "-o", "json", **servers.environment())
     ends = {each["to_offset"] for each in json.loads(whole.stdout)["partitions"]}

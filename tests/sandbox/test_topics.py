@@ -266,10 +266,10 @@ def test_if_not_exists_takes_a_topic_as_it_is_and_says_how_it_differs(
     words = ["topics", "create", topic, "--partitions", "5", "-b", sandbox.bootstrap_servers]
     refused = playhead(*words)
     assert refused.returncode == 1
-    assert "is there already" in refused.stderr
+    assert "already exists" in refused.stderr
     taken = playhead(*words, "--if-not-exists")
     assert taken.returncode == 0
-    assert "its partitions is 2, not 5; it was left so" in taken.stderr
+    assert "its partitions is 2, not 5; it was not changed" in taken.stderr
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def committed(source: ListSource) -> ListTarget:
     ("now", "said"),
     [
         ([record(at) for at in (1, 2, 5, 6)], "0 records now, 1 when it was read"),
-        ([*LOG[:4], record(9, 7)], "1 records as before, of which some have changed"),
+        ([*LOG[:4], record(9, 7)], "1 records as before, but some have changed"),
     ],
 )
 def test_a_source_that_is_not_what_was_read_is_a_difference(now, said):
@@ -309,7 +309,7 @@ def test_a_source_that_is_not_what_was_read_is_a_difference(now, said):
     [found] = [each for each in changed if each.different]
     first = found.differences[0]
     assert first.kind == "source"
-    assert first.text.startswith("the source is not what was read: laps:0:7-12 has")
+    assert first.text.startswith("the source has changed since it was read: laps:0:7-12 has")
     assert first.text.endswith(said)
 
 

@@ -134,7 +134,7 @@ def test_the_dead_need_somebody_to_bury_them():
     account = Account(SLICE, DLQ)
     account.read = 1
     refuse(account, [1])
-    with pytest.raises(ValueError, match="the rule is dlq, and there is nobody to bury"):
+    with pytest.raises(ValueError, match="the rule is dlq, but nothing writes dead letters"):
         account.close()
 
 

@@ -87,7 +87,10 @@ def test_done_is_0(run):
             )
         ),
         (["consume", "good", "kafka://127.0.0.1:1/t"], "beside it"),
-        (["produce", "kafka:t"], "hint: write the name alone, and -b host:port beside it"),
+        (
+            ["produce", "kafka:t"],
+            "hint: write the topic's name alone, and -b host:port for the broker",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_2(run, words, said):
@@ -124,8 +127,8 @@ def test_without_a_command_the_help_is_on_stderr_and_is_no_error(run, words):
 def test_an_old_spelling_works_on_and_names_the_new_one(run, old, new):
     code, _, err = run(*old)
     name = " ".join(["playhead", *old[:2]])
-    assert err.startswith(f"note: {name} is {new} now; the old name goes in the next version\n")
-    assert "reaching Kafka needs" in err if code else old == ["config", "show"]
+    assert err.startswith(f"note: {name} is {new} now; the next version removes the old name\n")
+    assert "a connection to Kafka needs" in err if code else old == ["config", "show"]
     assert f"\n  {old[1]} " not in run(old[0], "--help")[1]
 
 
@@ -197,7 +200,7 @@ def test_the_sandboxs_name_is_reserved(run):
 def test_without_any_broker_the_ways_to_name_one_are_said(run):
     code, out, err = run("topics", "list")
     assert (code, out) == (1, "")
-    assert "error: reaching Kafka needs the address of a broker" in err
+    assert "error: a connection to Kafka needs a broker's address" in err
     assert "librdkafka" not in err
     assert all(way in err for way in ("-b", "KAFKA_BOOTSTRAP_SERVERS", "-c", "playhead sandbox up"))
 

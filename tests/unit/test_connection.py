@@ -232,7 +232,7 @@ def test_no_broker_is_no_client() -> None:
     connection = read({})
     assert connection == KafkaConnection()
     for render in (connection.for_java, connection.for_librdkafka):
-        with pytest.raises(MissingPiece, match="the address of a broker"):
+        with pytest.raises(MissingPiece, match="a broker's address"):
             render()
     reached = connection.with_bootstrap_servers("[::1]:9092", where="-b")
     assert reached.for_java()["bootstrap.servers"] == "[::1]:9092"

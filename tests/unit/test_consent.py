@@ -177,6 +177,6 @@ def test_a_program_is_shown_what_it_answers():
 
     need_consent(ACTION, TARGET, configuration(production="true"), given)
     assert shown == [Question(ACTION, TARGET, "context prod", needs_name=True)]
-    with pytest.raises(NotNamed, match="nobody named it"):
+    with pytest.raises(NotNamed, match="no name was given"):
         need_consent(ACTION, TARGET, configuration(production="true"), lambda _: True)
     need_consent(ACTION, TARGET, configuration(), lambda _: True)

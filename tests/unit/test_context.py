@@ -235,7 +235,7 @@ def test_an_unknown_assignment_names_the_nearest(places):
 
 
 def test_a_refused_assignment_gives_its_reason(places):
-    with pytest.raises(UntranslatableProperty, match="exactly once depends on it"):
+    with pytest.raises(UntranslatableProperty, match="exactly-once delivery depends on it"):
         configure({}, assignments=["isolation.level=read_uncommitted"], folder=places.folder)
 
 

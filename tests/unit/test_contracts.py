@@ -558,8 +558,8 @@ def test_the_target_contract_sees_a_breach(broken, text):
 @pytest.mark.parametrize(
     ("broken", "error", "text"),
     [
-        (RefusesNeighbours, AlreadyCommitted, "it has committed"),
-        (ForgetsThePartition, AlreadyCommitted, "it has committed"),
+        (RefusesNeighbours, AlreadyCommitted, "it has already committed"),
+        (ForgetsThePartition, AlreadyCommitted, "it has already committed"),
         (HoldsForGood, Exception, "is running already"),
         (NeedsAnObject, TypeError, "not JSON serializable"),
         (OneWriterAtATime, ValueError, "needed a new one"),

@@ -46,7 +46,7 @@ def test_it_is_understood_and_reads_back_the_same(text, meant):
 
 
 REFUSED = [
-    ("orders", "it names no system", "perhaps kafka:orders is meant"),
+    ("orders", "it names no system", "write kafka:orders for a topic"),
     ("", "it names no system", "kafka:"),
     ("kafak:orders", "there is no system 'kafak' here", "did you mean kafka:orders?"),
     ("jsonl:x", "there is no system 'jsonl' here", "did you mean json:x?"),
@@ -54,9 +54,9 @@ REFUSED = [
     ("kafka:/orders", "a pattern stands between two slashes", "kafka:/REGEX/"),
     ("kafka:/", "a pattern stands between two slashes", "kafka:/REGEX/"),
     ("kafka:/(/", "the pattern cannot be understood: missing )", "kafka:/REGEX/"),
-    ("kafka:my topic", "'my topic' is no topic's name", "kafka:TOPIC"),
-    ("kafka:a,,b", "'a,,b' is no topic's name", "kafka:TOPIC"),
-    ("kafka:a{x}", "'a{x}' is no topic's name", "kafka:TOPIC"),
+    ("kafka:my topic", "'my topic' is not a topic name", "kafka:TOPIC"),
+    ("kafka:a,,b", "'a,,b' is not a topic name", "kafka:TOPIC"),
+    ("kafka:a{x}", "'a{x}' is not a topic name", "kafka:TOPIC"),
     ("kafka://h/orders", "the address needs HOST:PORT", "kafka://HOST:PORT/TOPIC"),
     ("kafka:///orders", "the address needs HOST:PORT", "kafka://HOST:PORT/TOPIC"),
     ("kafka://[::1]/orders", "the address needs HOST:PORT", "kafka://HOST:PORT/TOPIC"),

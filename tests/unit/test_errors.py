@@ -66,7 +66,7 @@ def test_an_unknown_key_names_the_nearest_ones():
 
 
 def test_a_short_list_of_known_keys_is_given_when_none_is_near():
-    assert UnknownKey("q", where="x", known=["alpha", "beta"]).hint == "known here: alpha, beta"
+    assert UnknownKey("q", where="x", known=["alpha", "beta"]).hint == "known keys: alpha, beta"
 
 
 @pytest.mark.parametrize("known", [[], [f"key{number}" for number in range(13)]])

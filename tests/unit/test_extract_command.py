@@ -88,13 +88,13 @@ def test_a_document_that_could_not_be_read_is_no_success(run, tmp_path, words, f
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "name one snapshot"),
-        ((str(SNAPSHOT), "--snapshot", "x", "--path", "a"), "name one snapshot"),
-        ((str(SNAPSHOT),), "nothing to extract was named"),
+        ((), "found no snapshot, or two"),
+        ((str(SNAPSHOT), "--snapshot", "x", "--path", "a"), "found no snapshot, or two"),
+        ((str(SNAPSHOT),), "found neither --path nor --all-records"),
         ((str(SNAPSHOT), "--path", "a", "--all-records"), "exclude each other"),
         ((str(SNAPSHOT), "--path", "a..b"), "needed a name"),
         ((str(SNAPSHOT), "--path", "a", "--filter", "(command"), "--filter cannot be understood"),
-        ((str(SNAPSHOT), "--all-records", "-o", "table"), "written as csv or jsonl"),
+        ((str(SNAPSHOT), "--all-records", "-o", "table"), "written only as csv or jsonl"),
         (("no-such-snapshot", "--path", "a"), "there is no file or folder"),
     ],
 )

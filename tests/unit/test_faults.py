@@ -107,7 +107,7 @@ def test_points_are_found_by_reading_the_code(tmp_path):
 
 def test_a_name_that_stands_twice_is_refused(tmp_path):
     (tmp_path / "one.py").write_text("abort_point('done')\n\nabort_point('done')\n")
-    with pytest.raises(ValueError, match=r"'done' stands twice: one.py:1, one.py:3"):
+    with pytest.raises(ValueError, match=r"'done' exists twice: one.py:1, one.py:3"):
         abort_points(tmp_path)
 
 

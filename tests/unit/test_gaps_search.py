@@ -212,7 +212,7 @@ def by_ledger(target: Placed, *ids: str, to: str = "postgres:t") -> lacking.Miss
         ({"topics": {TOPIC: "id-0"}}, "topic laps has the id id-1; the ledger says id-0"),
         ({"topics": {"other": "id-1"}}, "it is of other, and not of laps"),
         ({"source": "another cluster"}, "the ledger says another cluster"),
-        ({"places": {TOPIC: Whereto("list", "made before")}}, "it was dropped and made again"),
+        ({"places": {TOPIC: Whereto("list", "made before")}}, "it was dropped and created again"),
         (
             {"places": {TOPIC: Whereto("other", "made once")}},
             "target is list; the ledger says other",
@@ -358,4 +358,4 @@ def test_offsets_for_which_there_is_no_reason_are_named():
     silent = Silent([record(5)], bounds={(TOPIC, 0): Bounds(0, 9, 9)})
     [note] = log_scan.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
     assert (note.code, note.weight) == ("unexplained", "warn")
-    assert note.text.endswith("3 offsets gave no record, and no reason was found: 2-4, 6-7")
+    assert note.text.endswith("3 offsets gave no record for an unknown reason: 2-4, 6-7")

@@ -238,6 +238,6 @@ def test_a_plan_file_that_somebody_changed_is_refused(
         file.write_text(json.dumps(hostile | {"sha256": sha256(text.encode()).hexdigest()}))
         assert code_of(*words, "--yes") == 2
         told = capfd.readouterr().err
-        assert "another replay than this command's" in told
+        assert "the plan of another replay" in told
         assert value.split("'")[0] in told
     assert room.offsets() == []

@@ -307,7 +307,7 @@ def test_what_is_no_file_of_settings_is_refused_at_once(repository, kind):
 def test_a_projects_file_names_no_other_file(repository):
     (repository / "client.properties").write_text("bootstrap.servers=evil:1\n")
     trust.trust(project.read(write(repository, 'kafka_config = "client.properties"\n')))
-    with pytest.raises(UsageError, match="a project's file names no other"):
+    with pytest.raises(UsageError, match="a project file cannot name another file"):
         configure({})
 
 

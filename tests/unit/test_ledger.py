@@ -169,7 +169,7 @@ def test_every_offset_of_an_entry_is_accounted_for(entry):
 def test_an_entry_that_does_not_add_up_is_refused(counts):
     accounted = sum(counts.values()) - counts["read"]
     with pytest.raises(
-        ValueError, match=f"laps:0:10-20: read 3 records and accounts for {accounted}"
+        ValueError, match=f"laps:0:10-20: read 3 records, but its counts add up to {accounted}"
     ):
         Entry(WHOLE, **counts)
 

@@ -78,7 +78,7 @@ def test_each_is_there_once(lain):
     [
         (lambda lain: lain.by_offset.pop(3), "missing", "1 dead letters of"),
         (lambda lain: lain.by_offset[3].append(lain.by_offset[3][0]), "extra", "several dead"),
-        (lambda lain: lain.by_offset.update({3: [7]}), "changed", "carries something else"),
+        (lambda lain: lain.by_offset.update({3: [7]}), "changed", "has different content"),
     ],
 )
 def test_what_is_not_as_it_was(lain, tamper, kind, text):

@@ -104,8 +104,8 @@ def test_times_that_never_agree_are_no_plan():
     with pytest.raises(TimesDisagree) as caught:
         planned(Contradictory(TEN), f"{T + 2_000}..{T + 5_000}")
     assert str(caught.value) == (
-        f"{TOPIC}:0 was asked where 2020-09-13T12:26:42.000Z is, and said 10; "
-        "of 2020-09-13T12:26:45.000Z, which is later, it said 5"
+        f"{TOPIC}:0: the offset of 2020-09-13T12:26:42.000Z is 10, "
+        "but that of the later 2020-09-13T12:26:45.000Z is 5"
     )
 
 
@@ -314,7 +314,7 @@ def test_records_of_the_span_behind_one_of_the_future_are_read():
     [note] = [note for note in plan.notes if note.code == "read-on"]
     assert note.weight == "warn"
     assert note.text == (
-        "laps:0 is read on from 3 to 9: offset 4 behind Kafka's end is of the span "
+        "laps:0 is read on from 3 to 9: offset 4 after Kafka's end is in the span "
         "(2020-09-13T12:26:43.000Z): clocks disagree"
     )
 

@@ -56,7 +56,7 @@ def test_the_syntax_of_java(text: str, expected: dict[str, str]) -> None:
     ("text", "message"),
     [
         ("\n\na=\\u12", "here:3 is '\\\\u12'; needed: \\u and four hex digits"),
-        ("a=\\\n\\ud83d", "here:1 is 'half a surrogate pair'"),
+        ("a=\\\n\\ud83d", "here:1 is 'half of a surrogate pair'"),
         ("a=first\n\na=second", "here:3 is '********'; needed: the same value as in line 1"),
     ],
 )
@@ -193,7 +193,7 @@ def test_values_have_one_form(name: str, text: str, value: str | int) -> None:
         ("linger.ms", "٣", "a whole number from 0 to 900000"),
         ("socket.connection.setup.timeout.ms", "10", "from 1000 to"),
         ("security.protocol", "TLS", "PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL"),
-        ("client.id", "", "a value, or no such line"),
+        ("client.id", "", "a value; or leave the line out"),
     ],
 )
 def test_values_it_cannot_have(name: str, text: str, needed: str) -> None:
@@ -216,7 +216,7 @@ CODE = """key.deserializer value.serializer interceptor.classes sasl.login.class
         ("sasl.kerberos.service.name", "Kerberos"),
         ("sasl.oauthbearer.config", "only a client id"),
         ("ssl.cipher.suites", "write it differently"),
-        ("max.poll.records", "librdkafka, which is used here beside Java"),
+        ("max.poll.records", "librdkafka, which is used beside Java"),
         ("socket.keepalive.enable", "Java's client, which Spark uses"),
     ],
 )

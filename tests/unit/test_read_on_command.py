@@ -50,14 +50,14 @@ def test_a_record_that_is_ahead_does_not_end_the_span(room, ahead, capsys):
     proof = json.loads(said.out)
     assert proof["adds_up"]
     assert (proof["totals"]["written"], proof["totals"]["late"]) == (3, 2)
-    assert "t:0 is read on from 3 to 6: offset 4 behind Kafka's end is of the span" in said.err
+    assert "t:0 is read on from 3 to 6: offset 4 after Kafka's end is in the span" in said.err
 
 
 def test_who_says_how_long_is_refused_when_that_is_too_short(room, ahead, capsys):
     words = ("replay", ahead, "json:copy", *SPAN, "--yes")
     assert code_of(*words, "--read-on", "1m") == 6
     said = capsys.readouterr().err
-    assert "t:0 is to be read up to offset 3, and offset 4 behind it is of the span too" in said
+    assert "t:0 is read up to offset 3, but offset 4 after it is also in the span" in said
     assert "--read-on end" in said
     assert not room.copy.exists()
     assert Journal().runs() == []

@@ -114,7 +114,7 @@ def test_a_heap_that_is_large_enough(value):
 )
 def test_a_heap_that_spark_would_refuse_is_refused_before_it_starts(value):
     found = saying(spark_memory=value)
-    needed = "spark_memory in here is .*; needed: a heap of 480m at least"
+    needed = "spark_memory in here is .*; needed: a heap of at least 480m"
     for ask in (lambda: found.get("spark_memory"), lambda: Engine(found), found.check):
         with pytest.raises(BadValue, match=needed):
             ask()

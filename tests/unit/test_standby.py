@@ -450,7 +450,7 @@ def test_other_servers_than_it_was_made_for_are_refused(room, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("guard", "reason"), [("read_only", "is read-only"), ("production", "nobody named it")]
+    ("guard", "reason"), [("read_only", "is read-only"), ("production", "no name was given")]
 )
 def test_a_guard_of_the_context_holds_where_nobody_can_be_asked(room, tmp_path, guard, reason):
     contexts(tmp_path, f"[contexts.home]\n{guard} = true")

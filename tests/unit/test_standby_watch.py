@@ -199,7 +199,9 @@ def test_what_is_no_request_is_left_alone(room, tmp_path):
     secret.write_text('{"offsets": "t:0:1-2"}')
     (room.folder / "laps-link.json").symlink_to(secret)
     os.mkfifo(room.folder / "laps-pipe.json")
-    assert {each["error"].partition(": ")[2] for each in room.watch()} == {"it is no plain file"}
+    assert {each["error"].partition(": ")[2] for each in room.watch()} == {
+        "it is not a regular file"
+    }
     assert room.offsets() == []
 
 

@@ -93,7 +93,7 @@ def test_the_same_id_elsewhere_goes_on_with_the_plan_that_was_begun(
     grown(room)
     assert code_of(*WORDS) == 0
     assert room.offsets() == list(range(COUNT))
-    assert "the target's ledger has laps already, with this plan" in capsys.readouterr().err
+    assert "the target's ledger already has laps with this plan" in capsys.readouterr().err
 
 
 def test_a_replay_that_is_finished_is_finished_everywhere(room, another_machine, capsys):
@@ -174,7 +174,7 @@ def test_an_id_of_this_machine_is_one_plan(room):
     asked = Replay(files(str(room.tape), form="json"), files(str(room.copy), form="json"))
     asked.plan(replay_id="laps").run()
     other = replace(asked, target=files(str(room.copy) + "2", form="json"))
-    with pytest.raises(OtherPlan, match="is another one into"):
+    with pytest.raises(OtherPlan, match="is a different one into"):
         other.plan(replay_id="laps").run()
     assert not Path(f"{room.copy}2").exists()
 
@@ -197,7 +197,7 @@ def test_a_target_that_was_dropped_and_made_again_is_refused(tmp_path):
     plan = whole_plan(source)
     assert runner(plan, source, target, tmp_path).run().adds_up
     target.made, target._rows = "made again", []
-    with pytest.raises(OtherTerms, match=r"made again; the ledger says .*dropped") as caught:
+    with pytest.raises(OtherTerms, match=r"created again; the ledger says .*dropped") as caught:
         runner(plan, source, target, tmp_path).run()
     assert caught.value.exit_code == 6
     assert not target.records
@@ -222,7 +222,7 @@ def test_a_ledger_without_terms_goes_on_and_the_proof_says_so(tmp_path):
     proof = runner(plan, source, target, tmp_path, say=said.append).run()
     assert proof.adds_up
     assert NO_TERMS in {note.code for note in proof.notes}
-    assert any("wrote down no terms" in each for each in said)
+    assert any("without writing terms" in each for each in said)
     assert NO_TERMS not in {n.code for n in runner(plan, source, target, tmp_path).run().notes}
 
 

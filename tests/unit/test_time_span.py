@@ -203,7 +203,7 @@ def test_one_record_that_is_ahead_does_not_end_the_span():
     each = found.partitions[TOPIC, 0]
     assert (each.from_offset, each.span_end, each.to_offset) == (0, 2, 6)
     assert codes(found) == [LOOKED, READ_ON]
-    assert "offset 3 behind Kafka's end is of the span" in found.notes[1].text
+    assert "offset 3 after Kafka's end is in the span" in found.notes[1].text
 
 
 def test_a_record_that_is_hours_behind_at_the_far_end_is_read():
@@ -227,7 +227,7 @@ def test_where_samples_are_out_of_order_all_partitions_are_read_to_the_end(monke
     assert {each.to_offset for each in found.partitions.values()} == {2_001}
     assert codes(found) == [READ_ON, READ_ON]
     assert "offset 2000 is of" in found.notes[0].text
-    assert "in other partitions of the topic not" in found.notes[1].text
+    assert "but not those of other partitions of the topic" in found.notes[1].text
     assert "--read-on DURATION reads less" in found.notes[0].text
 
 

@@ -36,7 +36,7 @@ def test_a_run_that_nobody_knows(tmp_path, monkeypatch):
 
 def test_a_source_needs_a_target():
     error = refused("kafka:a", "--from", "start")
-    assert error.message == "kafka:a is a source, and needs a TARGET"
+    assert error.message == "kafka:a is a source; its TARGET is missing"
     assert "playhead verify kafka:a TARGET" in str(error.hint)
 
 
@@ -44,7 +44,7 @@ def test_what_a_source_and_a_target_need_is_not_for_writing(monkeypatch, tmp_pat
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("DATABASE_URL", raising=False)
     answer = CliRunner().invoke(app, ["verify", "rrpair:snap", "postgres:b"])
-    assert str(answer.exception) == "postgres:b needs setting database, which is not here"
+    assert str(answer.exception) == "postgres:b needs setting database, which was not found"
 
 
 def test_a_source_must_be_one(tmp_path):

@@ -33,7 +33,7 @@ _VERBOSE = re.compile("-v+|--verbose")
 
 
 def _at_once(flag: str, text: str, do: Callable[[], None]) -> click.Option:
-    """An option of the root: it does one thing, and the command ends."""
+    """Run an option of the root command that does one thing and ends the command."""
 
     def done(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted and not context.resilient_parsing:
@@ -74,17 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
-    """What ends a thread goes the way of all that is said, where secrets are redacted."""
+    """Print a thread's error like all other output, so that secrets are redacted."""
     lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
     tell("".join(lines).rstrip())
 
 
 def _open_what_is_closed() -> None:
-    """Without a standard stream, as some daemons start us, Python has None in its place."""
+    """Open missing standard streams: a daemon may start us without them, and Python then has None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever its encoding, no name is a fault
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Any encoding: no name may cause an error.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -98,25 +98,25 @@ def _run(words: list[str], ending: Ending) -> int:
         tell("terminated")
         return EXIT_TERMINATED
     except Exception as exc:  # noqa: BLE001  the last net: a sentence, not a traceback
-        if ending.code is not None:  # on the way out much fails, because its engine is gone
+        if ending.code is not None:  # Many things fail on the way out, because the engine is gone.
             tell("interrupted" if ending.code == EXIT_INTERRUPTED else "terminated")
             return ending.code
         if isinstance(exc, PlayheadError):
             return _fail(exc.message, exc.hint, exc.exit_code, words)
         if (told := _of_the_machine(exc)) is not None:
             return _fail(*told, EXIT_FAILED, words)
-        hint = "this is a fault of Playhead's; -vv shows the traceback to report"
+        hint = "this is an error in Playhead; -vv shows the traceback to report"
         return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
 
 
 def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
-    """What is nobody's fault here: a path that cannot be used, or bytes that are no text."""
+    """Return the error for a path that cannot be used, or for bytes that are not text."""
     if isinstance(exc, OSError) and exc.filename is not None:
-        hint = "see whether the path is right, may be used, and has room on its disk"
+        hint = "check the path, its permissions and the free space of its disk"
         return f"{exc.strerror}: {exc.filename!s:.200}", hint
     if isinstance(exc, UnicodeEncodeError) and exc.encoding == "utf-8":
-        hint = "what is given on the command line, or in a file, has to be UTF-8"
-        return f"no text in UTF-8: {exc.object[:80]!r}", hint
+        hint = "arguments and files must be UTF-8"
+        return f"not UTF-8: {exc.object[:80]!r}", hint
     return None
 
 
@@ -126,7 +126,7 @@ def _run_command(words: list[str]) -> int:
             from playhead.cli.setup.config import list_properties
 
             return list_properties()
-        if os.environ.get(COMPLETES):  # a shell asks what a half-typed line could be
+        if os.environ.get(COMPLETES):  # A shell requests completions.
             app.main(words, prog_name="playhead", complete_var=COMPLETES)
         with app.make_context("playhead", words) as context:
             app.invoke(context)
@@ -154,7 +154,7 @@ def _fail(message: str, hint: str | None, code: int, words: list[str]) -> int:
 
 def _fail_usage(exc: click.ClickException) -> int:
     found = getattr(exc, "ctx", None)
-    if isinstance(exc, NoArgsIsHelpError):  # no command was named, and the help is the answer
+    if isinstance(exc, NoArgsIsHelpError):  # Without a command, print the help.
         for line in exc.format_message().split("\n"):
             tell(line)
         return EXIT_USAGE
@@ -170,7 +170,7 @@ def _wants_traceback(words: list[str]) -> bool:
 
 
 def _leave(code: int) -> None:
-    """End with this code, even when nobody reads our output any more."""
+    """End with this code, even if the reader of our output is gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The commands by name, each loaded only when it is called: the help of all must not load them all."""
+"""The commands by name; each is loaded when it is called, so that the main help stays fast."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -41,7 +41,7 @@ SECTIONS = {
         "config": "Trust a project's settings file.",
     },
 }
-"""What `playhead --help` says of each."""
+"""The sentence about each command in `playhead --help`."""
 
 _MODULES = {
     "replay": "replay.replay",
@@ -66,11 +66,11 @@ _MODULES = {
     "context": "setup.context",
     "config": "setup.config",
 }
-"""Where each command is, under its own name."""
+"""The module of each command."""
 
 
 class _Commands(Mapping[str, click.Command]):
-    """Name to command, loaded at the first look."""
+    """Maps names to commands, each loaded at its first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, click.Command] = {}
@@ -91,7 +91,7 @@ class _Commands(Mapping[str, click.Command]):
 
 
 class Tree(Group):
-    """The root, whose help is written from the table above."""
+    """The root command, whose help comes from the table above."""
 
     def __init__(self, name: str, **settings: Any) -> None:
         super().__init__(name, **settings)

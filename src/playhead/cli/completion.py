@@ -1,8 +1,8 @@
 """What the shell can complete: contexts, client properties, and the cluster's topics and groups.
 
-Asked while somebody holds the Tab key: short deadlines, silence on any trouble, and an answer kept for
-a few seconds so that the second Tab does not ask the cluster again. Nobody who types a word means to
-reach what a project's file says, so no server is asked of which, or for which, such a file says anything.
+The user is holding the Tab key: deadlines are short, errors are silent, and an answer is kept for a few
+seconds, so that a second Tab does not ask the cluster again. Typing must not reach a server named by an
+untrusted project file, so no server is asked if such a file has any say in the connection.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from playhead.options.option import Completion
 
 _ANSWER_WITHIN_S = 1.5
 _KEPT_S = 20.0
-# What every shell takes as one plain word. The names of groups are anybody's to choose who reaches the
-# cluster, and a completed name is a part of a command line: `$(…)` in it would be run.
+# Names that every shell takes as one plain word. Anyone on the cluster can choose a group's name,
+# and a completed name becomes part of a command line, where `$(…)` would run.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:/=@%+,-]*", re.ASCII)
 
 
@@ -41,7 +41,7 @@ def property_names(incomplete: str) -> list[str]:
 
 
 def replay_ids(incomplete: str) -> list[str]:
-    """Replays of this machine's journal."""
+    """Return the replays of this machine's journal."""
     from playhead.replay.journal import Journal
 
     with contextlib.suppress(PlayheadError, OSError):
@@ -50,7 +50,7 @@ def replay_ids(incomplete: str) -> list[str]:
 
 
 def standby_names(incomplete: str) -> list[str]:
-    """The user's standby replays."""
+    """Return the user's standby replays."""
     from playhead.standby.store import Standbys
 
     with contextlib.suppress(PlayheadError, OSError):
@@ -59,7 +59,7 @@ def standby_names(incomplete: str) -> list[str]:
 
 
 def topic_names(incomplete: str) -> list[str]:
-    """Topics of the cluster that the half-typed command line means."""
+    """Return the topics of the cluster that the typed command uses."""
 
     def ask(configuration: Configuration) -> list[str]:
         from playhead.kafka.admin.client import Admin
@@ -71,7 +71,7 @@ def topic_names(incomplete: str) -> list[str]:
 
 
 def group_names(incomplete: str) -> list[str]:
-    """Consumer groups of the cluster that the half-typed command line means."""
+    """Return the consumer groups of the cluster that the typed command uses."""
 
     def ask(configuration: Configuration) -> list[str]:
         from playhead.kafka.admin.client import Admin
@@ -84,7 +84,7 @@ def group_names(incomplete: str) -> list[str]:
 
 
 def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
-    """Those that begin so and that no shell understands as anything but a word; others are to be typed."""
+    """Return the names with this prefix that every shell takes as one word."""
     return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
 
@@ -95,7 +95,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
         if any(found.place == Precedence.PROJECT for found in said):
             return []
         if secrets.PROMPT in (found.value for found in said):
-            return []  # the Tab key is no moment to ask for a password
+            return []  # Completion must not ask for a password.
         connection = configuration.kafka()
         key = hashlib.sha256(f"{what} {connection.shown()}".encode()).hexdigest()[:16]
         file = paths.cache_dir() / "completion" / f"{key}.json"
@@ -111,7 +111,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
 
 
 def _configuration_so_far() -> Configuration:
-    """The connection as the words typed up to now say it."""
+    """Return the configuration of the words typed so far."""
     words = _words_so_far()
     return configure(
         {
@@ -125,7 +125,7 @@ def _configuration_so_far() -> Configuration:
 
 def _words_so_far() -> list[str]:
     typed = os.environ.get("COMP_WORDS", "")
-    # bash takes words apart at : and =, and hands each piece over on a line of its own.
+    # bash splits words at : and =, and passes each part on separately.
     typed = re.sub(r"\n([:=]+)(?:\n|$)", r"\1", typed)
     return typed.split() or sys.argv[1:]
 
@@ -146,4 +146,4 @@ NAMES: dict[Completion, Callable[[str], list[str]]] = {
     "replays": replay_ids,
     "standbys": standby_names,
 }
-"""Of each kind that an option can name."""
+"""The function for each kind of value that an option can name."""

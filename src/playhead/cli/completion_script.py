@@ -1,4 +1,4 @@
-"""The script by which a shell asks for completions: printed, or put where the shell finds it."""
+"""The shell's completion script: printed, or installed where the shell finds it."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ from playhead.cli.output import Output
 from playhead.errors import UsageError
 
 COMPLETES = "_PLAYHEAD_COMPLETE"
-"""The environment variable by which a shell asks."""
-# The script of each shell, the file that the shell reads when it starts, and the line in it.
+"""The environment variable with which a shell requests completions."""
+# The script of each shell, the file that the shell reads at its start, and the line for it.
 _PLACES = {
     "bash": (".bash_completions/playhead.sh", ".bashrc", "source ~/.bash_completions/playhead.sh"),
     "zsh": (".zfunc/_playhead", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
@@ -30,7 +30,7 @@ def install() -> None:
     file.write_text(_script(shell), encoding="utf-8")
     if start_up is not None:
         _add_line(Path.home() / start_up, line)
-    Output().text(f"completion for {shell} is in {file}; it works in every new terminal")
+    Output().text(f"completion for {shell} is installed in {file}; it works in every new terminal")
 
 
 def _add_line(file: Path, line: str) -> None:
@@ -41,13 +41,13 @@ def _add_line(file: Path, line: str) -> None:
 
 
 def _shell() -> str:
-    """The shell that started this command; else the user's own."""
+    """Return the shell that started this command, else the user's login shell."""
     for name in (_parent(), Path(os.environ.get("SHELL", "")).name):
         if name in _PLACES:
             return name
     raise UsageError(
-        f"the shell that is in use is not known as one of {', '.join(_PLACES)}",
-        hint="SHELL=/bin/bash playhead --show-completion",
+        f"cannot install completion: the shell is none of {', '.join(_PLACES)}",
+        hint="name the shell: SHELL=/bin/bash playhead --show-completion",
     )
 
 

@@ -1,4 +1,4 @@
-"""Answers at a terminal what a guard asks before anything is written: y or n, or the target's name."""
+"""Asks for consent on a terminal before anything is written: y or n, or the target's name."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def answer(
     has_terminal: Callable[[], bool] = _terminal_is_there,
     read_answer: Callable[[], str] = _read_line,
 ) -> Callable[[Question], str | bool]:
-    """Who answers: --yes where that is enough, else whoever sits at the terminal."""
+    """Return the function that answers questions: --yes if that is enough, else the user at the terminal."""
 
     def answer_one(question: Question) -> str | bool:
         if question.needs_name:
@@ -43,7 +43,7 @@ def ask_plainly(
     has_terminal: Callable[[], bool] = _terminal_is_there,
     read_answer: Callable[[], str] = _read_line,
 ) -> None:
-    """Return when somebody says yes; for what no context has a word in."""
+    """Ask y or n on the terminal, for actions that no context guards."""
     if not has_terminal():
         raise NeedsConsent(action)
     prompt(f"{action}? [y/N] ")
@@ -64,7 +64,7 @@ def _typed_name(
         tell(f"{question.place} is marked production: {action}")
     else:
         tell(f"{action}: this cannot be undone")
-    prompt(f"type {target} to go on: ")
+    prompt(f"type {target} to continue: ")
     typed = read_answer().strip()
     if typed != target:
         raise Refused(f"{action} was not done: the name typed is not {target!r}")

@@ -10,7 +10,7 @@ _LAST = "Output"
 
 
 class CommandOption(click.Option):
-    """An option, and the heading of the help under which it stands."""
+    """An option with its heading in the help."""
 
     heading = ""
     unlisted: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands in the order in which they are given, each with its first sentence."""
+    """Commands in the given order, each with its first sentence."""
 
     kafka_flags: Mapping[str, str] = MappingProxyType({})
     """Flags of Kafka's own tool, each with the command that it names."""

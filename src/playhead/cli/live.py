@@ -1,4 +1,4 @@
-"""`playhead live`: a pipeline without an end, from topics into a table or topics."""
+"""`playhead live`: a pipeline from topics into a table or topics, until it is stopped."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,10 +17,10 @@ from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay.api import Planned
 from playhead.replay.pipelines import Pipelines, pipeline_id
 
-# Neither a pace nor what is done once goes with records that come without an end.
+# Options for a pace or for single runs do not apply to an endless stream.
 _RULES = [group.without("pace", "max_gap", "redrive", "typed") for group in RULES]
 _STOPS_WITHIN_S = 60.0
-_STOPPING = "stopping after this round; once more to stop at once"
+_STOPPING = "stopping after this round; press again to stop immediately"
 
 
 @command(LIVE, TRANSFORM, *_RULES, CONNECTION, REGISTRY, SPARK)
@@ -110,7 +110,7 @@ def _lines(wish: PipelineSpec, planned: Planned) -> list[str]:
         if getattr(asked, name):
             lines.append(f"  {name:<8} {getattr(asked, name)}")
     if wish.drop_when_down:
-        lines.append("  DROPS    what comes in while the target is away")
+        lines.append("  DROPS    records that arrive while the target is away")
     lines += [f"  creates  {each}" for each in plan.target.creates]
     return lines + [f"  {note.weight:<8} {note.text}" for note in plan.notes]
 
@@ -119,14 +119,14 @@ def _ask_or_stop(run: Run, name: str | None, more: str | None) -> None:
     from playhead.live import api
 
     if more is not None or (run.values["stop"] and not name):
-        raise UsageError("--status and --stop take the name of one pipeline")
+        raise UsageError("--status and --stop take only the name of one pipeline")
     pipelines = Pipelines()
     if run.values["stop"]:
         done = api.stop(str(name), pipelines, wait_s=_STOPS_WITHIN_S)
         run.output.emit(done, [done])
         return
     if name is None and not pipelines.names():
-        run.output.say("no live pipeline has run here yet; playhead live --help says how")
+        run.output.say("no live pipeline has run here yet; see playhead live --help")
 
     def configured(saved: Mapping[str, str]) -> Configuration:
         return with_servers(run, dict(saved)).configuration()

@@ -1,7 +1,7 @@
-"""Commands made of option tables: what click shows and parses, and what a command gets of it.
+"""Makes commands from option tables: what click shows and parses, and what a command receives.
 
-A command says which options it takes with `@command(...)` and receives one `Run`. Options that its
-signature names are passed to it, the others are in `run.values`.
+A command declares its options with `@command(...)` and receives one `Run`. Options in its signature are
+passed to it; the others are in `run.values`.
 """
 
 import inspect
@@ -28,13 +28,13 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One invocation of a command: how it speaks, and what its options say."""
+    """One invocation of a command: its output, and the values of its options."""
 
     output: Output
     values: dict[str, Any]
 
     def configuration(self) -> Configuration:
-        """Everything that is set, from all the places."""
+        """Return the configuration, merged from all places."""
         flags = {name: self.values.get(name) for name in BY_NAME}
         return configure(
             flags,
@@ -52,7 +52,7 @@ def command(
     A `leading_word` is one that another tool has before the first argument; it may stand there.
     """
     taken: dict[str, tuple[str, Option | Argument]] = {}
-    for group in (*groups, OUTPUT):  # a command's own row for an option counts
+    for group in (*groups, OUTPUT):  # A command's own row for an option has precedence.
         for row in group:
             taken.setdefault(row.name, (group.heading, row))
 
@@ -64,7 +64,7 @@ def command(
             output = Output(*(values.pop(row.name) for row in OUTPUT))
             if now is not None:
                 path = click.get_current_context().command_path
-                output.say(f"note: {path} is {now} now; the old name goes in the next version")
+                output.say(f"note: {path} is {now} now; the next version removes the old name")
             function(Run(output, values), **{name: values.pop(name) for name in own})
 
         made = Command(
@@ -97,7 +97,7 @@ def group(
 
 
 def end(code: int) -> Exit:
-    """What a command raises to end with an exit code when everything is said."""
+    """Return the exception that ends a command with an exit code after all output."""
     return Exit(code)
 
 
@@ -136,7 +136,7 @@ def _parameters(row: Option | Argument, heading: str) -> list[click.Parameter]:
 
 
 def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
-    """The row as click knows it; values are read by the row itself, and click passes texts."""
+    """Return click's parameter for a row; click passes texts, and the row parses them."""
     shared: dict[str, Any] = {
         "type": click.Path(readable=False) if row.kind == "file" else click.STRING,
         "shell_complete": _completer(row.completes) if row.completes else None,
@@ -166,7 +166,7 @@ def _usage_of(row: Argument) -> str:
 
 
 def _extra(row: Option | Argument) -> str:
-    """What the help adds of its own to what the row says."""
+    """Return what the help adds to the row's text."""
     extra = []
     if row.default is not None and row.kind not in ("switch", "count"):
         extra.append(f"default: {row.default}")

@@ -1,4 +1,4 @@
-"""What goes where: data to stdout in the form that was asked for, everything else to stderr."""
+"""The output of commands: data in the requested form to stdout, everything else to stderr."""
 
 import csv
 import io
@@ -16,16 +16,16 @@ from playhead.printable import indented, json_text, one_line, printable
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
 _SAME_AGAIN_AFTER_S = 15.0
-_UNFOLDED = 1 << 20  # columns: nothing is folded in a pipe
+_UNFOLDED = 1 << 20  # Many columns, so that nothing is wrapped in a pipe.
 
 
 class ReaderGone(Exception):
-    """Whoever read our stdout has read enough; a socket's broken pipe is something else."""
+    """The reader of our stdout has closed it; a socket's broken pipe is a different error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One invocation's way of speaking."""
+    """The output of one command."""
 
     form: str = "table"
     quiet: bool = False
@@ -33,7 +33,7 @@ class Output:
     progress_form: str = "auto"
 
     def emit(self, document: Mapping[str, Any], rows: Sequence[Row]) -> None:
-        """Data: the whole document as JSON, or its rows in the other forms."""
+        """Print data: the whole document as JSON, or its rows in the other formats."""
         if self.form == "json":
             _write(_json(document, indent=2))
         elif self.form == "jsonl":
@@ -45,11 +45,11 @@ class Output:
             _write_table(rows)
 
     def text(self, text: str) -> None:
-        """Data that is a text in itself, such as shell exports: exact, but on a terminal."""
+        """Print data that is a text, such as shell exports: unchanged except on a terminal."""
         _write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
     def say(self, text: str) -> None:
-        """Talk for a person; nothing that a script would want."""
+        """Print a line for people to stderr."""
         if not self.quiet:
             tell(text)
 
@@ -61,7 +61,7 @@ class Output:
 
 
 class Progress:
-    """How far something is: one moving line on a terminal, lines or JSON elsewhere."""
+    """Reports progress: one updated line on a terminal, lines or JSON elsewhere."""
 
     def __init__(self, what: str, form: str, now: Callable[[], float] = time.monotonic) -> None:
         self._what, self._form, self._now = what, form, now
@@ -81,7 +81,7 @@ class Progress:
                 tell(f"{self._what}: {_share(done, total)} of {_mb(total)}")
 
     def count(self, step: str, done: int, total: int) -> None:
-        """As the call, with plain numbers where that has bytes."""
+        """Report progress in offsets instead of bytes."""
         is_last = done >= total
         text = f"{self._what}: {_share(done, total)}  {done:,} of {total:,} offsets  {step}"
         if self._form == "line":
@@ -94,7 +94,7 @@ class Progress:
                 tell(text)
 
     def _is_time(self, done: int, is_last: bool) -> bool:
-        """A line that says the same again is worth less than one that says something new."""
+        """Return whether a report is due; repeated lines come less often than new ones."""
         if done == self._told:
             return self._now() - self._last >= _SAME_AGAIN_AFTER_S
         return is_last or self._now() - self._last >= _PLAIN_EVERY_S
@@ -108,31 +108,31 @@ class Progress:
         self._width = len(text)
 
     def close(self) -> None:
-        """Leave the terminal's line free for what comes next."""
+        """End the terminal's line."""
         if self._width:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
 
 
 def spoken(text: str) -> str:
-    """A sentence for people as it may leave us: without secrets, and nothing that a terminal obeys."""
+    """Return a sentence that is safe to print: without secrets and control characters."""
     return indented(secrets.redact(text))
 
 
 def tell(text: str) -> None:
-    """A line on stderr; its other lines are indented, so that they are seen to be its part."""
+    """Print a line to stderr; further lines of the text are indented."""
     prompt(text + "\n")
 
 
 def prompt(text: str) -> None:
-    """The same, and the answer is to stand in the same line."""
+    """Print a prompt; the answer follows on the same line."""
     end = "\n" if text.endswith("\n") else ""
     sys.stderr.write(spoken(text.removesuffix("\n")) + end)
     sys.stderr.flush()
 
 
 def write_bytes(data: bytes) -> None:
-    """Records' own bytes on stdout: exact in a pipe or a file, and as a text for people on a terminal."""
+    """Write bytes to stdout: unchanged in a pipe or a file, as safe text on a terminal."""
     if sys.stdout.isatty():
         data = printable(data.decode("utf-8", "backslashreplace")).encode()
     sys.stdout.flush()
@@ -141,7 +141,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def colour_is_wanted() -> bool:
-    """Colours only on a terminal, and never against NO_COLOR."""
+    """Return whether to use colours: only on a terminal, and never with NO_COLOR."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _term() != "dumb"
 
 
@@ -166,7 +166,7 @@ def _write(text: str) -> None:
 
 
 def _json(document: Mapping[str, Any], indent: int | None = None) -> str:
-    # JSON has escapes for everything, should stdout be of an encoding that has not.
+    # JSON can escape everything, for an encoding of stdout that lacks characters.
     is_unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
     text = json.dumps(document, indent=indent, default=str, ensure_ascii=not is_unicode)
     return json_text(text) + "\n"
@@ -187,17 +187,17 @@ def _cell(value: object) -> str:
 
 
 class _EndedByLf(io.StringIO):
-    """Ends rows in LF; the writer has to believe in CR LF, because it quotes only what it ends rows in."""
+    """Ends rows in LF; the writer must believe in CR LF, because it quotes only its own row ends."""
 
     def write(self, row: str, /) -> int:
         return super().write(row.removesuffix("\r\n") + "\n")
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV, each ended; cells with commas, quotes, CR or LF stand in quotes."""
+    """Return rows as CSV; cells with commas, quotes, CR or LF are quoted."""
     text = _EndedByLf(newline="")
     csv.writer(text, lineterminator="\r\n").writerows(rows)
-    # Half of a surrogate pair, which JSON can spell and UTF-8 cannot.
+    # A lone surrogate, which JSON can contain and UTF-8 cannot.
     return text.getvalue().encode("utf-8", "backslashreplace").decode()
 
 
@@ -220,7 +220,7 @@ def _write_table(rows: Sequence[Row]) -> None:
 
 
 def _is_simple(cells: Sequence[Sequence[str]]) -> bool:
-    """Whether every character is one column wide, so that no table library is needed to line them up."""
+    """Return whether every character is one column wide, so that no table library is needed."""
     return all(cell.isascii() and cell.isprintable() for row in cells for cell in row)
 
 
@@ -240,7 +240,7 @@ def _write_rich_table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> N
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for head in heads:
-        table.add_column(Text(head), overflow="fold")  # as a text: brackets would be its markup
+        table.add_column(Text(head), overflow="fold")  # As text: brackets would be markup.
     for row in cells:
         table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
     console = Console(

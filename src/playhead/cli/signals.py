@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first may be granted in good order, the next ends everything, also what hangs."""
+"""Ctrl-C and SIGTERM: the first requests an orderly stop, the second ends the process, even if it hangs."""
 
 import os
 import signal
@@ -13,27 +13,27 @@ from typing import Any
 from playhead.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 _CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
-# An engine that is asked anything and does not answer within this time hangs.
+# An engine that does not answer within this time hangs.
 _ANSWERS_WITHIN_S = 5.0
-# What is on its way out needs the engine no more; with its JVM gone, nothing waits for that any longer.
+# Pending output does not need the engine; once its JVM is gone, nothing waits for it.
 _ENGINE_LEFT_S = 3.0
-# Whatever still hangs then is not worth waiting for: what is committed is in the ledger.
+# What still hangs after this time is abandoned: the ledger has what was committed.
 _PROCESS_LEFT_S = 5.0
 
 
 class Terminated(BaseException):
-    """SIGTERM, as an exception, so that what was started is stopped on the way out."""
+    """SIGTERM as an exception, so that everything that was started is stopped on the way out."""
 
 
 class Ending:
-    """What the second signal does, and the first where nothing listens for it: the command ends."""
+    """The handler of the second signal, and of the first if nothing else handles it: the command ends."""
 
     def __init__(self) -> None:
         self.code: int | None = None
-        """The exit code that the signal asks for; None while there was no signal."""
+        """The exit code for the signal; None before a signal."""
 
     def take(self, number: int, _: FrameType | None) -> None:
-        """The handler: raises in the main thread, and sees to it that nothing keeps that from ending."""
+        """Handle a signal: raise in the main thread, and make sure that nothing prevents the end."""
         if self.code is None:
             self.code = _CODES[signal.Signals(number)]
             threading.Thread(target=self._see_to_it, name="ending", daemon=True).start()
@@ -49,7 +49,7 @@ class Ending:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take both signals, but not one that whoever started us has us ignore."""
+        """Handle both signals, except one that our parent process has us ignore."""
         before = {
             kind: signal.signal(kind, self.take)
             for kind in _CODES
@@ -64,9 +64,10 @@ class Ending:
 
 @contextmanager
 def first_signal(stop: Callable[[int], None], *, within_s: float | None = None) -> Iterator[None]:
-    """Call this, with the signal's number, at the first one; the next does what it did before.
+    """Call `stop` with the signal's number at the first signal; the next one does what it did
+    before.
 
-    Given a time, the next one comes by itself when the block has not been left by then.
+    With `within_s`, the next signal comes by itself if the block does not end in time.
     """
     before = {kind: signal.getsignal(kind) for kind in _CODES}
     is_over = threading.Event()
@@ -92,7 +93,7 @@ def first_signal(stop: Callable[[int], None], *, within_s: float | None = None) 
 
 
 def _not_for_ever(number: int, is_over: threading.Event, within_s: float) -> None:
-    """An engine that hangs would keep what was asked to stop from seeing it."""
+    """Send the second signal after a time, because a hanging engine would keep the stop from being seen."""
     session = _session()
     if session is not None and not session.answers(_ANSWERS_WITHIN_S) and not is_over.is_set():
         _kill_engines(for_good=False)
@@ -106,5 +107,5 @@ def _kill_engines(*, for_good: bool) -> bool:
 
 
 def _session() -> Any:
-    """The module, if anybody has loaded it: only then is there an engine."""
+    """Return the engine's session module if it was loaded: only then is there an engine."""
     return sys.modules.get("playhead.spark.session")

@@ -1,4 +1,4 @@
-"""A single time as an option says it, in the zone that counts."""
+"""A single time from an option, in the configured zone."""
 
 import time
 
@@ -10,7 +10,7 @@ from playhead.grammar.zone import zone_name
 
 
 def instant_ms(flag: str, text: str, configuration: Configuration) -> int:
-    """The first whole millisecond that is not before the time."""
+    """Return the first whole millisecond that is not before the time."""
     zone = zone_name(configuration.get("timezone") or "UTC", where="timezone")
     phrase = Cursor.of(text, flag)
     point = read_point(phrase, zone).point

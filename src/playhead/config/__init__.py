@@ -1,1 +1,1 @@
-"""Contexts, settings, logins and what a project's file may say."""
+"""Contexts, settings, logins, and the rules for project files."""

@@ -1,4 +1,4 @@
-"""Which cluster an endpoint means: the configured one, another context's, or one by its address."""
+"""Which cluster an endpoint is on: the configured one, another context's, or one by its address."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,12 @@ from playhead.endpoint import Endpoint
 
 
 def connection_of(end: Endpoint, configuration: Configuration) -> KafkaConnection:
-    """How to reach it, with a login only where that was configured for it."""
+    """Return the connection, with a login only if it was configured for that cluster."""
     return _configured_for(end, configuration).kafka(end.address)
 
 
 def guards_of(written: Iterable[Endpoint], configuration: Configuration) -> Configuration:
-    """The configuration whose guards count when these are written: any that has one on."""
+    """Return the configuration whose guards apply to these endpoints: the first one with a guard."""
     all_of_them = [configuration, *(_configured_for(end, configuration) for end in written)]
     for guard in ("read_only", "production"):
         for each in all_of_them:

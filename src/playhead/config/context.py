@@ -1,7 +1,7 @@
 """Where each setting comes from: flag > -X > environment > project file > context > default.
 
-A context is a named cluster with its database, in the user's `config.toml`; a project file is a
-`playhead.toml` found from the working folder up to the root of its repository. Both hold the same keys.
+A context is a named cluster with its database, in the user's `config.toml`. A project file is a
+`playhead.toml` in the working folder or above it, up to the root of its repository. Both have the same keys.
 """
 
 import os
@@ -39,7 +39,7 @@ SANDBOX = "sandbox"
 
 
 class UnknownContext(UsageError):
-    """No context has such a name; names the nearest, or the way to make one."""
+    """There is no context of this name; the hint names similar ones, or how to add one."""
 
     def __init__(self, name: str, *, chosen_by: str, known: Sequence[str]) -> None:
         self.name, self.chosen_by = name, chosen_by
@@ -59,7 +59,7 @@ class Configuration:
     homes: Homes = field(default_factory=dict)
 
     def get(self, name: str) -> str | None:
-        """A setting's value with its references followed; None when it is nowhere set."""
+        """Return a setting's value with its references resolved; None if it is not set."""
         found = self.settings.get(name)
         if found is None:
             return None
@@ -68,7 +68,7 @@ class Configuration:
             need_whole_paths({name: found})
         value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
         if setting.secret:
-            secrets.without_password(value)  # its password is redacted from now on
+            secrets.without_password(value)  # The password is redacted from now on.
         if setting.is_heap:
             return as_heap(value, key=name, where=found.origin)
         return as_zone(value, key=name, where=found.origin) if setting.is_zone else value
@@ -80,8 +80,7 @@ class Configuration:
             raise MissingPiece(
                 f"setting {name}",
                 needed_for=needed_for,
-                hint=f"set {setting.ways}, choose a context with -c, "
-                "or start one here: playhead sandbox up",
+                hint=f"set {setting.ways}, choose a context with -c, or start local servers: playhead sandbox up",
             )
         return value
 
@@ -90,10 +89,10 @@ class Configuration:
         return as_switch(found.value, key=name, where=found.origin)
 
     def kafka(self, at: str | None = None) -> KafkaConnection:
-        """How to reach the cluster, or the brokers `at` an address that an endpoint names.
+        """Return the connection to the cluster, or to the brokers at an endpoint's address.
 
-        A login goes nowhere but to the servers it was configured for; what is wrong is named with the
-        place it came from.
+        A login is sent only to the servers it was configured for; errors name the place of a wrong
+        value.
         """
         keep_at_home(self.kafka_properties, self.homes, at)
         need_whole_paths(self.kafka_properties)
@@ -105,7 +104,7 @@ class Configuration:
         return connection.with_bootstrap_servers(at, where="the endpoint") if at else connection
 
     def check(self) -> None:
-        """Refuse what commands would refuse of it; nobody is asked for a password."""
+        """Refuse what a command would refuse, without asking for passwords."""
         for setting in SETTINGS:
             if setting.is_guard:
                 self.is_on(setting.name)
@@ -115,7 +114,7 @@ class Configuration:
             self.kafka()
 
     def rows(self) -> list[dict[str, str | None]]:
-        """Everything with its origin, safe to print."""
+        """Return everything with its origin, safe to print."""
         rows = [
             _row(setting.name, self.settings.get(setting.name), setting.secret)
             for setting in SETTINGS
@@ -143,13 +142,13 @@ def configure(
     context: str | None = None,
     folder: Path | None = None,
 ) -> Configuration:
-    """Put all places together: `flags` by setting's name, `assignments` as -X takes them."""
+    """Merge all places: `flags` by setting's name, `assignments` as for -X."""
     file = find_project_file(folder or Path.cwd())
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [
         _flag_layer({name: text for name, text in flags.items() if name != FILE}),
         Layer("-X", kafka=_assigned(assignments), place=Precedence.COMMAND_LINE),
-        # A single assignment is meant to change what a whole file says, though both are flags.
+        # A single assignment is meant to override a file, though both are flags.
         _flag_layer({FILE: flags.get(FILE)}),
         _environment_layer(),
         *([of_project] if of_project else []),
@@ -164,7 +163,7 @@ def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
     kafka: dict[str, tuple[str, Resolved]] = {}
     homes: dict[Precedence, str] = {}
     defaults = {s.name: s.default for s in SETTINGS if s.default is not None}
-    # The weakest first, each stronger one overwrites.
+    # Weakest first: each stronger place overwrites.
     for layer in (Layer("default", defaults, place=Precedence.DEFAULT), *reversed(layers)):
         for key, found in layer.properties().items():
             kafka[SPELLINGS.get(key, key)] = (key, found)
@@ -177,7 +176,7 @@ def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
 
 
 def _stays_on(name: str, weaker: Resolved | None) -> bool:
-    """A guard cannot be disarmed from above: a cloned repository's file must not open production."""
+    """Return whether a guard stays on: a cloned repository's file must not disable production."""
     if weaker is None or not BY_NAME[name].is_guard:
         return False
     return as_switch(weaker.value, key=name, where=weaker.origin)
@@ -198,12 +197,12 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _refuse_literal(value: str, *, key: str, where: str) -> None:
-    """A command line is read by everybody on the machine, and kept in the shell's history."""
+    """Refuse a secret written on the command line, where other users and the shell's history can see it."""
     is_named = value.startswith("file:") or value == secrets.PROMPT
     if not (is_named or secrets.has_reference(value)):
         secrets.remember(value)
         raise UsageError(
-            f"{key} of {where} is a secret, and every user of this machine can read the arguments of a process",
+            f"{key} of {where} is a secret, but every user of this machine can read a process's arguments",
             hint="write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or file:/path or prompt: for all of it",
         )
 
@@ -228,7 +227,7 @@ def _environment_layer() -> Layer:
 def _choose_context(
     flag: str | None, project: str | None, upper: Sequence[Layer]
 ) -> tuple[str | None, str]:
-    """Which context counts, and who chose it; the running sandbox when nobody names any server."""
+    """Return the context and who chose it; without any named server, the running sandbox."""
     environment = os.environ.get("PLAYHEAD_CONTEXT")
     for name, by in ((flag, "-c"), (environment, "PLAYHEAD_CONTEXT"), (project, PROJECT_FILE)):
         if name:
@@ -236,7 +235,7 @@ def _choose_context(
     default = current_context()
     if default is not None:
         return default, str(current_context_file())
-    # A context that nobody chose must not mix its database with somebody else's broker.
+    # A context that was not chosen must not combine its database with another place's broker.
     if sandbox_file().exists() and not any(layer.names_a_server() for layer in upper):
         return SANDBOX, "the sandbox is up"
     return None, ""
@@ -246,12 +245,12 @@ def _choose_context(
 
 
 def sandbox_file() -> Path:
-    """What a running sandbox publishes; an ordinary context."""
+    """Return the context file that a running sandbox writes."""
     return paths.sandbox_dir() / "context.toml"
 
 
 def current_context_file() -> Path:
-    """Holds the name that `context use` chose, so that nobody's config.toml is rewritten."""
+    """Return the file with the name that `context use` chose; config.toml itself is not rewritten."""
     return paths.config_file().with_name("current-context")
 
 
@@ -263,7 +262,7 @@ def current_context() -> str | None:
 
 
 def contexts() -> dict[str, Layer]:
-    """Every context there is, the running sandbox's included."""
+    """Return all contexts, including the running sandbox's."""
     file = paths.config_file()
     content = read_toml(file) if file.exists() else {}
     tables = content.pop("contexts", {})
@@ -291,12 +290,12 @@ def contexts() -> dict[str, Layer]:
 
 
 def alone(name: str, chosen_by: str) -> Configuration:
-    """What a context says by itself, whatever flags and the environment say."""
+    """Return the settings of one context, without flags and the environment."""
     return _merge(name, [_context_layer(name, chosen_by)])
 
 
 def of_project(seen: ReadFile) -> Configuration:
-    """What a project's file says by itself, to be shown to who trusts it."""
+    """Return the settings of a project file alone, to show them before it is trusted."""
     layer, context = project.said_by(seen)
     return _merge(context, [layer])
 

@@ -1,4 +1,4 @@
-"""Warns, once in a run, of a login that travels where others can read it."""
+"""Warns, once per run, of a login that others on the network can read."""
 
 import ipaddress
 import sys
@@ -16,18 +16,18 @@ def _to_stderr(text: str) -> None:
 
 
 teller: Callable[[str], None] = _to_stderr
-"""What takes a warning; a face may put its own way of speaking here."""
+"""The function that prints a warning; an interface may set its own."""
 
 
 def warn(text: str) -> None:
-    """Say it, unless this run has said it."""
+    """Print the warning unless this run has printed it."""
     if text not in _said:
         _said.add(text)
         teller(text)
 
 
 def of_kafka(protocol: str, brokers: str) -> None:
-    """A login to brokers elsewhere over a connection that is not encrypted."""
+    """Warn of a login to brokers on other machines without encryption."""
     if protocol.upper() == "SASL_PLAINTEXT" and is_elsewhere(map(_host, brokers.split(","))):
         warn(
             f"the login to {brokers} travels unencrypted, and so do the records "
@@ -36,7 +36,7 @@ def of_kafka(protocol: str, brokers: str) -> None:
 
 
 def of_http(what: str, url: str) -> None:
-    """A login to a server elsewhere over plain HTTP."""
+    """Warn of a login to a server on another machine over plain HTTP."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "http" and parts.username is not None and is_elsewhere([host]):
@@ -44,7 +44,7 @@ def of_http(what: str, url: str) -> None:
 
 
 def of_postgres(hosts: Iterable[str], sslmode: str) -> None:
-    """A password for a database elsewhere whose connection need not be encrypted."""
+    """Warn of a password for a database on another machine without required encryption."""
     elsewhere = [host for host in hosts if is_elsewhere([host])]
     if elsewhere and sslmode in ("disable", "allow", "prefer"):
         warn(
@@ -54,15 +54,16 @@ def of_postgres(hosts: Iterable[str], sslmode: str) -> None:
 
 
 def of_engine(where: str) -> None:
-    """A job with its passwords for a cluster that lets everybody in."""
+    """Warn of a job with its passwords on a cluster without authentication."""
     warn(
-        f"the Spark cluster {where} authenticates nobody: whoever reaches its ports can read the job, "
-        "passwords included (spark.authenticate and spark.network.crypto.enabled close them)"
+        f"the Spark cluster {where} has no authentication: everyone who reaches its ports can "
+        "read the job, passwords included (set spark.authenticate and "
+        "spark.network.crypto.enabled)"
     )
 
 
 def of_connect(remote: str) -> None:
-    """A job with its passwords for a Spark Connect server over a connection that is not encrypted."""
+    """Warn of a job with its passwords for a Spark Connect server without encryption."""
     parts = urlsplit(remote)
     if is_elsewhere([parts.hostname or ""]) and "use_ssl=true" not in parts.path.lower():
         warn(
@@ -72,12 +73,12 @@ def of_connect(remote: str) -> None:
 
 
 def is_elsewhere(hosts: Iterable[str]) -> bool:
-    """Whether one of them is another machine; a name counts as one, but for localhost."""
+    """Return whether one of the hosts is another machine; names count as others, except localhost."""
     return any(not _is_here(host) for host in hosts)
 
 
 def _is_here(host: str) -> bool:
-    if host in ("", "localhost") or host.startswith(("/", "@")):  # a socket's file, or its name
+    if host in ("", "localhost") or host.startswith(("/", "@")):  # A Unix socket, or localhost.
         return True
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback

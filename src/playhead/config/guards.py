@@ -1,6 +1,6 @@
-"""What a context wants before anything is written: read-only refuses, production has the target named.
+"""The guards of a configuration: read-only refuses writes, production requires the target's name.
 
-It is asked where the writing begins, whatever face leads there; a face brings the answer.
+The check happens where the writing begins, for every interface; the interface supplies the answer.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from playhead.errors import Refused
 
 
 class ReadOnly(Refused):
-    """The configuration refuses all writing."""
+    """The configuration refuses all writes."""
 
     def __init__(self, action: str, *, place: str, origin: str) -> None:
         self.action, self.origin = action, origin
@@ -22,11 +22,11 @@ class ReadOnly(Refused):
 
 
 class NotNamed(Refused):
-    """The configuration is marked production, and the target's name was not given, or another one."""
+    """The configuration is marked production, and the target's name was not given or is wrong."""
 
     def __init__(self, action: str, *, place: str, target: str, found: str | None) -> None:
         self.action, self.target, self.found = action, target, found
-        told = "nobody named it" if found is None else f"{found!r} was named"
+        told = "no name was given" if found is None else f"{found!r} was given"
         super().__init__(
             f"{place} is marked production: {action} needs the target's name {target!r}, and {told}",
             hint="type it when the command asks on a terminal, where --yes is not enough; from Python: "
@@ -36,25 +36,25 @@ class NotNamed(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A change that somebody has to agree to before it begins."""
+    """A change that needs consent before it begins."""
 
     action: str
     target: str
-    """The name that a context marked production wants as the answer."""
+    """The name to type if the configuration is marked production."""
     place: str
-    """The configuration, in words."""
+    """A description of the configuration."""
     needs_name: bool
-    """Whether it is marked production: then `True` is not enough."""
+    """Whether it is marked production; then `True` is not enough."""
     is_final: bool = False
     """Whether the change cannot be undone."""
 
 
 Consent = str | Callable[[Question], str | bool] | None
-"""The target's name as somebody gave it; or who answers: True, the target's name, or False for no."""
+"""The target's name, or a function that answers a question with True, the target's name, or False."""
 
 
 def refuse_read_only(action: str, configuration: Configuration) -> None:
-    """Return where the configuration lets things be written."""
+    """Return if the configuration allows writes; otherwise raise `ReadOnly`."""
     if configuration.is_on("read_only"):
         origin = configuration.settings["read_only"].origin
         raise ReadOnly(action, place=_place_of(configuration), origin=origin)
@@ -68,7 +68,7 @@ def need_consent(
     *,
     is_final: bool = False,
 ) -> None:
-    """Return when this may be written. Without a guard and without anybody to ask, it may."""
+    """Return if this may be written. Without a guard and without `consent`, it may."""
     refuse_read_only(action, configuration)
     place, needs_name = _place_of(configuration), configuration.is_on("production")
     answer: str | bool | None
@@ -84,19 +84,19 @@ def need_consent(
 
 
 class Guard:
-    """The guards of one change, which the functions that carry it out ask before they begin."""
+    """The guards of one change, checked by the functions that carry it out."""
 
     def __init__(self, configuration: Configuration, consent: Consent = None) -> None:
         self._configuration, self._consent = configuration, consent
         self._agreed: set[str] = set()
 
     def agree(self, action: str, *targets: str) -> None:
-        """Ask for all of the targets at once, before the change begins; `need` then asks no more."""
+        """Ask once for all targets before the change begins; later calls of `need` do not ask again."""
         need_consent(action, ", ".join(targets), self._configuration, self._consent)
         self._agreed.update(targets)
 
     def need(self, action: str, target: str, *, is_final: bool = False) -> None:
-        """Return when the target may be written."""
+        """Return if the target may be written."""
         if target not in self._agreed:
             need_consent(action, target, self._configuration, self._consent, is_final=is_final)
 
@@ -107,7 +107,7 @@ def _place_of(configuration: Configuration) -> str:
 
 
 def _way_out(origin: str) -> str:
-    """How to be allowed to write: a guard stays on until the place that says it is changed."""
+    """Return a hint on how to allow writes: a guard stays on until the place that set it is changed."""
     if origin == "environment":
         return f"unset {BY_NAME['read_only'].environment}"
     if origin.startswith("context "):

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster: said once in either client's words, rendered for both clients."""
+"""The connection to a Kafka cluster: given in either client's properties, rendered for both."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ _LOGIN_MODULES = {
 }
 _MECHANISMS = ", ".join(_LOGIN_MODULES)
 _UNUSABLE = {
-    "GSSAPI": "Kerberos needs a ticket on every executor, and librdkafka's wheel is without it",
-    "AWS_MSK_IAM": "it is a Java class of Amazon's, and librdkafka has nothing like it",
+    "GSSAPI": "Kerberos needs a ticket on every executor, and librdkafka's wheel does not support it",
+    "AWS_MSK_IAM": "it is a Java class of Amazon's without a counterpart in librdkafka",
 }
 _EXTENSIONS = "sasl.oauthbearer.extensions"
 _JAAS_EXTENSION = "extension_"
@@ -32,7 +32,7 @@ _JAAS_OPTIONS = {
     "clientSecret": "sasl.oauthbearer.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-# Which property says a field; the host name check and tuning are fields of their own kind.
+# The property of each field; the host name check and tuning are separate.
 _FIELDS = {
     "bootstrap_servers": "bootstrap.servers",
     "protocol": "security.protocol",
@@ -55,12 +55,12 @@ _FIELDS = {
 _PEM = {"ca": "CERTIFICATE", "certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
 _WHOLE_REFERENCE = re.compile(r"\s*(?:file:.*|\$\{\w+\}\s*)")
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})")
-_WAYS = "give -b, KAFKA_BOOTSTRAP_SERVERS or -c, or start one here: playhead sandbox up"
+_WAYS = "set -b, KAFKA_BOOTSTRAP_SERVERS or -c, or start a local broker: playhead sandbox up"
 
 
 @dataclass(frozen=True, repr=False)
 class KafkaConnection:
-    """How to reach a cluster; `from_properties` is the way to a checked one."""
+    """The connection to a cluster; use `from_properties` to get a checked one."""
 
     bootstrap_servers: str | None = None
     protocol: str = "PLAINTEXT"
@@ -86,7 +86,7 @@ class KafkaConnection:
     def from_properties(
         cls, properties: Mapping[str, str], *, where: str, references: bool = True
     ) -> "KafkaConnection":
-        """Understand Java's and librdkafka's spelling; `references=False` follows no `${ENV}`."""
+        """Parse Java's or librdkafka's spelling; with `references=False`, `${ENV}` stays unresolved."""
         reading = _Reading(where, references)
         for key, text in properties.items():
             reading.take(key, text)
@@ -97,11 +97,11 @@ class KafkaConnection:
         return connection
 
     def with_bootstrap_servers(self, servers: str, *, where: str) -> "KafkaConnection":
-        """The same connection, by way of these brokers."""
+        """Return the same connection with other bootstrap servers."""
         return replace(self, bootstrap_servers=_brokers(servers, "bootstrap.servers", where))
 
     def inlined(self, *parts: Literal["ca", "certificate", "key"]) -> "KafkaConnection":
-        """The same without files (or without those of some parts), for machines without them."""
+        """Return the connection with the content of its files, for machines without them."""
         texts: dict[str, Any] = {}
         for part in parts or _PEM:
             if location := getattr(self, f"{part}_location"):
@@ -109,7 +109,7 @@ class KafkaConnection:
         return replace(self, **texts)
 
     def for_librdkafka(self, role: Role | None = None) -> dict[str, str | int | bool]:
-        """The configuration of a confluent-kafka client; a role leaves out what others tune."""
+        """Return the configuration of a confluent-kafka client; a role leaves out properties of other roles."""
         rendered: dict[str, str | int | bool] = {}
         for name, value in self._settings(role).items():
             row = BY_NAME[name]
@@ -119,8 +119,8 @@ class KafkaConnection:
         return rendered
 
     def for_java(self, role: Role | None = None) -> dict[str, str]:
-        """The configuration of a Java client, without Spark's `kafka.` prefix."""
-        # Java wants a client's certificate and key in one file, or else both as text.
+        """Return the configuration of a Java client, without Spark's `kafka.` prefix."""
+        # Java needs a client's certificate and key in one file, or both as text.
         one_store = self.certificate_location == self.key_location
         sayable = self if one_store else self.inlined("certificate", "key")
         settings = sayable._settings(role)
@@ -137,7 +137,7 @@ class KafkaConnection:
         return rendered | self._java_login(settings)
 
     def shown(self) -> dict[str, str]:
-        """Canonical names and values that are safe to print."""
+        """Return canonical names and values that are safe to print."""
         return {name: BY_NAME[name].shown(value) for name, value in self._said().items()}
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class KafkaConnection:
 
     def _settings(self, role: Role | None) -> dict[str, str | int]:
         if self.bootstrap_servers is None:
-            raise MissingPiece("the address of a broker", needed_for="reaching Kafka", hint=_WAYS)
+            raise MissingPiece("a broker's address", needed_for="a connection to Kafka", hint=_WAYS)
         fits = (None, "client", role) if role else (None, *get_args(Role))
         return {name: it for name, it in self._said().items() if BY_NAME[name].role in fits}
 
@@ -173,7 +173,7 @@ class _Said(NamedTuple):
 
 
 class _Reading:
-    """What the properties say, gathered under canonical names."""
+    """Collects the values of properties under canonical names."""
 
     def __init__(self, where: str, references: bool) -> None:
         self.where, self.references = where, references
@@ -183,7 +183,7 @@ class _Reading:
         row = known.BY_SPELLING.get(key)
         if row is None:
             raise known.not_understood(key, where=self.where)
-        # In JAAS each option is a reference of its own, or a value could break out of its quotes.
+        # Each JAAS option is resolved separately, or a value could break out of its quotes.
         if row.name != "sasl.jaas.config":
             text = self._resolved(row, key, text)
         self._put(row.name, row.read(text, key=key, where=self.where), key)
@@ -204,14 +204,14 @@ class _Reading:
         first = self.said.setdefault(name, _Said(value, key))
         if first.value != value:
             show = BY_NAME[name].shown
-            raise self._bad(key, show(value), f"what {first.key} says too, {show(first.value)!r}")
+            raise self._bad(key, show(value), f"the value of {first.key}, {show(first.value)!r}")
 
     def _resolved(self, row: Property, key: str, text: str) -> str:
         if not self.references:
             return text
         if row.secret:
             return resolve(text, key=key, where=self.where)
-        # Only a secret can be a `file:`; elsewhere it is the beginning of an ordinary value.
+        # Only a secret can be a `file:`; elsewhere that is the beginning of an ordinary value.
         head, dollar, tail = text.partition("$")
         return head + resolve(dollar + tail, key=key, where=self.where)
 
@@ -247,7 +247,7 @@ class _Reading:
             elif option.startswith(_JAAS_EXTENSION) and "," not in value:
                 extensions.append(f"{option.removeprefix(_JAAS_EXTENSION)}={value}")
             else:
-                reason = f"librdkafka has nothing like its option {option}, or not with this value"
+                reason = f"librdkafka does not support its option {option}, or not with this value"
                 raise self._no_jaas(reason, "leave the option out")
         return said | ({_EXTENSIONS: ",".join(extensions)} if extensions else {})
 
@@ -273,7 +273,7 @@ class _Reading:
                 hint=known.pem_conversion(store, path, kind),
             )
         if password is not None:
-            needed = "no password, PEM stores have none; a key's is ssl.key.password"
+            needed = "no password: PEM stores have none; a key's is ssl.key.password"
             raise self._bad(password.key, HIDDEN, needed)
 
     def _bad(self, key: str, found: object, needed: str) -> BadValue:
@@ -302,7 +302,7 @@ def _canonical(name: str, value: str | int, key: str, where: str) -> str | int:
 def _brokers(text: str, key: str, where: str) -> str:
     brokers = [broker.strip() for broker in text.split(",")]
     found = [_BROKER.fullmatch(broker) for broker in brokers]
-    # The clients take a larger port modulo 65536, and would go to another server's.
+    # The clients take a port modulo 65536, and would connect to another server.
     if not all(each and 0 < int(each[1]) < 65_536 for each in found):
         needed = "host:port, or host:port,host:port…; ports are 1 to 65535"
         raise BadValue(key, found=text, needed=needed, where=where)
@@ -311,14 +311,14 @@ def _brokers(text: str, key: str, where: str) -> str:
 
 def _mechanism(name: str, key: str, where: str) -> str:
     if name not in _LOGIN_MODULES:
-        reason = _UNUSABLE.get(name, f"{name} is not a mechanism that both clients here know")
+        reason = _UNUSABLE.get(name, f"{name} is not a mechanism that both clients support")
         hint = f"use {_MECHANISMS}, or a client certificate with security.protocol=SSL"
         raise UntranslatableProperty(key, where=where, reason=reason, hint=hint)
     return name
 
 
 def _wrong(said: KafkaConnection) -> Iterator[tuple[str, object, str]]:
-    """What does not fit together: property, what was found, what is needed."""
+    """Return what does not fit together: property, value, and what is needed."""
     yield from _wrong_login(said)
     names = said._said().keys()
     if not said.protocol.endswith("SSL"):
@@ -363,7 +363,7 @@ def _wrong_login(said: KafkaConnection) -> Iterator[tuple[str, object, str]]:
 
 
 def _safe_url(url: str) -> bool:
-    # The secret travels there, and `file:` would make Java read any file (CVE-2025-27817).
+    # The secret is sent there, and `file:` would make Java read any file (CVE-2025-27817).
     parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     return bool(parts.hostname) and (parts.scheme == "https" or local)

@@ -1,4 +1,4 @@
-"""Kafka client properties: how files and JAAS write them, and which ones both clients know."""
+"""Kafka client properties: the syntax of files and JAAS, and the properties that both clients know."""
 
 import re
 import shlex
@@ -19,21 +19,21 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The properties of a file, read as UTF-8."""
+    """Read the properties of a UTF-8 file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {exc.strerror}", hint="check the path") from exc
     except UnicodeDecodeError as exc:
         line = exc.object[: exc.start].count(b"\n") + 1
-        # Java reads these files as Latin-1; guessing between the two would change passwords.
+        # Java reads these files as Latin-1; guessing the encoding would change passwords.
         hint = "write other characters as \\uXXXX"
         raise UsageError(f"{path}:{line} is not UTF-8", hint=hint) from exc
     return parse_properties(text, where=str(path))
 
 
 def parse_properties(text: str, *, where: str) -> dict[str, str]:
-    """Java's .properties syntax; but a key said twice with different values is an error."""
+    """Parse Java's .properties syntax; a key with two different values is an error."""
     found: dict[str, str] = {}
     lines: dict[str, int] = {}
     for number, line in _logical_lines(text):
@@ -73,10 +73,10 @@ def _unescape(text: str, *, where: str) -> str:
         return _ESCAPED.get(escape, escape)
 
     try:
-        # Java writes a character beyond U+FFFF as two escapes.
+        # Java writes a character above U+FFFF as two escapes.
         return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as exc:
-        found = "half a surrogate pair"
+        found = "half of a surrogate pair"
         raise BadValue("escape", found=found, needed="both halves", where=where) from exc
 
 
@@ -93,7 +93,7 @@ _JAAS_FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 def parse_jaas(text: str, *, where: str) -> tuple[str, dict[str, str]]:
-    """The login module's class and its options, by the rules of Kafka's own JAAS parser."""
+    """Parse the login module's class and its options, by the rules of Kafka's JAAS parser."""
     tokens = list(_jaas_tokens(text, where=where))
     shape = "".join(kind for kind, _ in tokens)
     values = [value for _, value in tokens]
@@ -135,13 +135,13 @@ def _bad_jaas(where: str) -> BadValue:
 
 
 def jaas_quoted(value: str) -> str:
-    """The value as a JAAS string; a raw line end would close it."""
+    """Return the value as a JAAS string; a raw line end would close it."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
 def format_jaas(module: str, options: Mapping[str, str]) -> str:
-    """A `sasl.jaas.config` value."""
+    """Return a `sasl.jaas.config` value."""
     said = "".join(f" {name}={jaas_quoted(value)}" for name, value in options.items())
     return f"{module} required{said};"
 
@@ -150,15 +150,15 @@ _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----EN
 
 
 def pem_blocks(text: str) -> str:
-    """Only the PEM blocks, wrapped as OpenSSL does; the lines of private keys are remembered."""
-    # Environment variables and .properties files often hold one long line, which Java reads and
+    """Return only the PEM blocks, wrapped for OpenSSL; remember the lines of private keys as secrets."""
+    # Environment variables and .properties files often contain one long line, which Java reads and
     # OpenSSL does not.
     blocks = []
     for label, body in _PEM_BLOCK.findall(text.replace("\\n", "\n")):
         lines = re.findall(".{1,64}", "".join(body.split()))
         blocks.append("\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----\n"]))
         if label.endswith("PRIVATE KEY"):
-            # Line by line, so that no way of writing line ends gets a key past redaction.
+            # Line by line, so that a key is redacted with any kind of line ends.
             for line in lines:
                 if len(line) > 16:
                     remember(line)
@@ -166,12 +166,12 @@ def pem_blocks(text: str) -> str:
 
 
 def read_pem(path: Path) -> str:
-    """The PEM blocks of a file."""
+    """Return the PEM blocks of a file."""
     return pem_blocks(path.read_text(encoding="utf-8", errors="replace"))
 
 
 def store_type(path: Path) -> str:
-    """What a store of no declared type is: PEM by its content or name, or else Java's own."""
+    """Return the type of a store that declares none: PEM by its content or name, else Java's own."""
     content = path.read_bytes() if path.is_file() else b""
     suffix = path.suffix.lower()
     if b"-----BEGIN " in content or (not content and suffix in (".pem", ".crt", ".cer", ".key")):
@@ -180,7 +180,7 @@ def store_type(path: Path) -> str:
 
 
 def pem_conversion(store: str, name: str, kind: str) -> str:
-    """The commands that make PEM of this store."""
+    """Return the commands that convert this store to PEM."""
     stem = name.rpartition(".")[0] or name
     source, p12, pem = (shlex.quote(each) for each in (name, f"{stem}.p12", f"{stem}.pem"))
     if kind == "PKCS#1":
@@ -204,7 +204,7 @@ Role = Literal["client", "consumer", "producer"]
 
 @dataclass(frozen=True)
 class Property:
-    """One understood property: its name here, in each client, and what values it takes."""
+    """One supported property: its name here and in each client, and its allowed values."""
 
     name: str
     java: str | None
@@ -213,10 +213,10 @@ class Property:
     secret: bool = False
     also: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    # Of a number. A lowest value of -1 means "off", which librdkafka spells 0.
+    # The limits of a number. A lowest value of -1 means "off", which librdkafka writes as 0.
     low: int | None = None
     high: int | None = None
-    # Only tuning has one: it is carried as it is, and reaches only the clients that know it.
+    # Only tuning properties have one: they go unchanged to the clients that know them.
     role: Role | None = None
 
     @property
@@ -226,17 +226,17 @@ class Property:
         return tuple(dict.fromkeys(key for key in known if key is not None))
 
     def read(self, text: str, *, key: str, where: str) -> str | int:
-        """The value in its one canonical form."""
+        """Return the value in its canonical form."""
         if self.low is not None:
             return self._number(text.strip(), key=key, where=where)
         if self.choices:
             return self._choice(text.strip(), key=key, where=where)
         if not text:
-            raise BadValue(key, found="", needed="a value, or no such line", where=where)
+            raise BadValue(key, found="", needed="a value; or leave the line out", where=where)
         return text
 
     def shown(self, value: str | int) -> str:
-        """The value as it may be printed."""
+        """Return the value in a form that is safe to print."""
         if self.secret:
             return HIDDEN
         blocks = str(value).count("-----BEGIN ")
@@ -282,7 +282,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HOSTNAME = "ssl.endpoint.identification.algorithm"
 SECURITY = "org.apache.kafka.common.security."
 OAUTH_HANDLER = SECURITY + "oauthbearer.OAuthBearerLoginCallbackHandler"
-# The second is its name before Kafka 3.4, the others those of Databricks' runtime.
+# The second is the name before Kafka 3.4; the others are those of Databricks' runtime.
 _OAUTH_HANDLERS = tuple(
     prefix + SECURITY + "oauthbearer." + package + "OAuthBearerLoginCallbackHandler"
     for prefix in ("", "kafkashaded.")
@@ -324,7 +324,7 @@ KNOWN_PROPERTIES: tuple[Property, ...] = (
     _both("client.id", "the name in the broker's logs and quotas", role="client"),
     _both("client.rack", "where this is, to read from a replica near it", role="consumer"),
     _both("client.dns.lookup", " or ".join(_LOOKUPS), choices=_LOOKUPS, role="client"),
-    # librdkafka's own `request.timeout.ms` is something else, a producer's wait for the replicas.
+    # librdkafka's own `request.timeout.ms` is different: a producer's wait for the replicas.
     _number("request.timeout.ms", 10, 300_000, "wait for any answer", "client",
         "socket.timeout.ms"),
     _number("socket.connection.setup.timeout.ms", 1000, _MAX, "wait for a connection"),
@@ -357,39 +357,39 @@ BY_SPELLING: Mapping[str, Property] = {
     spelling: known for known in KNOWN_PROPERTIES for spelling in known.spellings
 }
 
-# librdkafka refuses a first above its second, also where one of them is only its default.
+# librdkafka refuses a first value above the second, even if one of them is its default.
 ORDERED = (
     ("reconnect.backoff.ms", 100, "reconnect.backoff.max.ms", 10_000),
     ("session.timeout.ms", 45_000, "max.poll.interval.ms", 300_000),
 )
 
-# The first pattern that fits gives the reason.
+# The first matching pattern gives the reason.
 _REFUSED: Mapping[str, str] = {
-    "it names code to load, and Playhead never takes names of classes or libraries": """
+    "it names code to load; Playhead never accepts names of classes or libraries": """
         *.class *.classes *.serializer *.deserializer *.reporters config.providers* ssl.provider*
         security.providers plugin.library.paths ssl.engine.* partition.assignment.strategy""",
-    "Playhead sets this itself; that it is exactly once depends on it": """
+    "Playhead sets this itself, because exactly-once delivery depends on it": """
         group.* transaction* isolation.level auto.offset.reset auto.commit.* enable.auto.* acks
         enable.idempotence enable.gapless.guarantee request.required.acks retries partitioner*
         message.send.max.retries max.in.flight* delivery.timeout.ms message.timeout.ms
         allow.auto.create.topics""",
-    "Kerberos is not among the mechanisms that both clients here can use": "sasl.kerberos.*",
-    "of OAUTHBEARER, only a client id with its secret is understood here": "sasl.oauthbearer.*",
-    "a token that nobody signed proves nothing": "enable.sasl.oauthbearer.unsecure.jwt",
+    "the two clients do not both support Kerberos": "sasl.kerberos.*",
+    "for OAUTHBEARER, only a client id with its secret is supported": "sasl.oauthbearer.*",
+    "an unsigned token proves nothing": "enable.sasl.oauthbearer.unsecure.jwt",
     "Java and OpenSSL, which are both used here, write it differently": """
         ssl.cipher.suites ssl.protocol ssl.enabled.protocols ssl.curves.list ssl.sigalgs.list""",
-    "librdkafka, which is used here beside Java, has nothing like it": """
+    "librdkafka, which is used beside Java, has no such property": """
         ssl.*manager.algorithm ssl.secure.random.* sasl.login.* max.poll.records metrics.*
         default.api.timeout.ms buffer.memory max.block.ms""",
     "librdkafka bounds it by the largest message, Java does not": "fetch.max.bytes",
-    "Java's client, which Spark uses, has nothing like it": """
+    "Java's client, which Spark uses, has no such property": """
         ssl.crl.location ssl.ca.certificate.stores https.ca.* topic.metadata.* queue* broker.*
         api.version.* socket.* statistics.interval.ms debug log* fetch.*.backoff.ms""",
 }
 
 
 def not_understood(key: str, *, where: str) -> UsageError:
-    """Why this key is not among `KNOWN_PROPERTIES`: refused for a reason, or nobody knows it."""
+    """Return the error for a key that is not in `KNOWN_PROPERTIES`: refused for a reason, or unknown."""
     misspelt = get_close_matches(key, BY_SPELLING, cutoff=0.93)
     for reason, patterns in _REFUSED.items():
         if not misspelt and any(fnmatchcase(key, pattern) for pattern in patterns.split()):

@@ -1,4 +1,4 @@
-"""What one place says of the settings: a table of TOML, the environment, a command line's words."""
+"""The settings of one place: a TOML table, the environment, the command line's options."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _MOST_DOTS = 500
 
 
 class Precedence(IntEnum):
-    """Who speaks, the strongest first: what a login belongs to, see `playhead.config.logins`."""
+    """The places in order of precedence, strongest first; see `playhead.config.logins`."""
 
     COMMAND_LINE = 0
     ENVIRONMENT = 1
@@ -41,7 +41,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one place says, or a part of it."""
+    """The settings of one place, or a part of them."""
 
     origin: str
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Layer:
         return bool(wanted) or any(SPELLINGS.get(key) == BOOTSTRAP for key in self.kafka)
 
     def properties(self) -> dict[str, Resolved]:
-        """The Kafka properties it sets: its file's, then its own, then its bootstrap servers."""
+        """The Kafka properties of this place: its file's, overridden by its own and its bootstrap servers."""
         file = self.settings.get(FILE)
         of_file = read_properties(self._whole_path(file)) if file is not None else {}
         servers = self.settings.get("bootstrap_servers")
@@ -65,7 +65,7 @@ class Layer:
         return properties
 
     def _whole_path(self, file: str) -> Path:
-        """A context counts in every folder, and a clone may have a file of that name, with its own servers."""
+        """Require a whole path: a context applies in every folder, and a clone may have a file of that name."""
         path = paths.at_home(file)
         if self.place == Precedence.CONTEXT and not path.is_absolute():
             raise BadValue(FILE, found=file, needed="the file's whole path", where=self.origin)
@@ -73,7 +73,7 @@ class Layer:
 
 
 def _one_value_each(properties: Mapping[str, str], where: str) -> None:
-    """Two spellings of one property in one place must not leave it to chance which one counts."""
+    """Refuse two spellings of one property with different values in one place."""
     first: dict[str, str] = {}
     for key, value in properties.items():
         other = first.setdefault(SPELLINGS.get(key, key), key)
@@ -82,7 +82,7 @@ def _one_value_each(properties: Mapping[str, str], where: str) -> None:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """The tables of a file."""
+    """Read the tables of a file."""
     try:
         return parse_toml(file.read_bytes(), file)
     except OSError as exc:
@@ -90,13 +90,15 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
-    """The tables of a file's bytes."""
-    # A key of n parts costs the parser memory in the square of n.
+    """Parse the tables of a file's bytes."""
+    # The parser's memory grows with the square of a key's parts.
     if any(line.count(b".") > _MOST_DOTS for line in content.splitlines()):
         raise UsageError(f"{file} has a line of more than {_MOST_DOTS} dots")
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except ValueError as exc:  # of the format, of the encoding, or a number of too many digits
+    except (
+        ValueError
+    ) as exc:  # Errors of the format or the encoding, or a number with too many digits.
         raise UsageError(f"{file} is not valid TOML: {exc}") from exc
     except RecursionError as exc:
         raise UsageError(f"{file} is nested too deeply") from exc
@@ -109,7 +111,7 @@ def layer_of(
     place: Precedence = Precedence.CONTEXT,
     also: Sequence[str] = (),
 ) -> Layer:
-    """What a table says; a key that nobody knows is refused."""
+    """Return the settings of a table; refuse unknown keys."""
     kafka = table.get(KAFKA, {})
     if not isinstance(kafka, dict):
         raise BadValue(KAFKA, found=kafka, needed="a table of client properties", where=where)
@@ -129,7 +131,7 @@ def layer_of(
 
 
 def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """`security.protocol = …` without quotes is a nested table to TOML, and meant as one key."""
+    """Flatten nested tables: `security.protocol = …` without quotes is meant as one key."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, dict):

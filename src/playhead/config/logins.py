@@ -1,7 +1,7 @@
-"""A login goes to the servers that it was configured for, and to no other.
+"""A login is sent only to the servers that it was configured for.
 
-They are those that its own place names (the command line, the environment, a project's file, a context);
-where that place names none, the ones that a weaker place names, to which the login was added.
+Those are the servers named in the same place (the command line, the environment, a project file, a
+context). If that place names none, they are those of the next weaker place.
 """
 
 from collections.abc import Mapping
@@ -20,27 +20,27 @@ Homes = Mapping[Precedence, str]
 
 
 class LoginElsewhere(Refused):
-    """A login would go to a server that it was not configured for."""
+    """A login would be sent to a server that it was not configured for."""
 
     def __init__(self, found: Resolved, *, key: str, servers: str, home: str | None) -> None:
         self.key, self.servers, self.home = key, servers, home
         belongs = "names no server" if home is None else f"belongs to {home}"
         super().__init__(
             f"{key} of {found.origin} {belongs}, and would go to {servers}",
-            hint=f"another cluster is another context: playhead context add NAME -b {servers}, then "
-            "-c NAME or kafka:NAME/TOPIC",
+            hint="make a context for the other cluster: playhead context add NAME -b "
+            f"{servers}, then use -c NAME or kafka:NAME/TOPIC",
         )
 
 
 def keep_at_home(
     properties: Mapping[str, Resolved], homes: Homes, elsewhere: str | None = None
 ) -> None:
-    """Return when each login stays with its own servers, also where an endpoint names `elsewhere`."""
+    """Refuse a login that would go to other servers than its own, or than those of an endpoint's address."""
     said = by_name(properties)
     configured = said[BOOTSTRAP][1] if BOOTSTRAP in said else None
     servers = elsewhere or (configured.value if configured else None)
     if servers is None:
-        return  # there is nobody whom it could go to
+        return  # No server that it could be sent to.
     for name, (key, found) in said.items():
         if not is_login(name):
             continue
@@ -67,6 +67,6 @@ def is_login(name: str) -> bool:
 
 
 def _brokers(servers: str) -> set[str]:
-    """The brokers by which two lists are compared; `${NAME}` counts as what it stands for."""
+    """Return the brokers of a list for a comparison; a `${NAME}` counts as its value."""
     text = secrets.resolve(servers, key=BOOTSTRAP, where="a place", is_secret=False)
     return {each.strip().lower() for each in text.split(",")}

@@ -1,6 +1,7 @@
-"""A project's playhead.toml: where it is looked for, and what it may say before the user trusts it.
+"""A project's playhead.toml: where it is found, and what it may set before the user trusts it.
 
-It comes with a clone, from anybody. What it says reaches a server only after `playhead config trust`.
+It comes with a clone, so anyone may have written it. Its settings reach a server only after
+`playhead config trust`.
 """
 
 import os
@@ -18,12 +19,12 @@ from playhead.host.folders import open_plain, why_not_ours
 
 PROJECT_FILE = "playhead.toml"
 HARMLESS = ("timezone", "spark_memory", "read_only", "production")
-"""What a project's file may say untrusted: it reaches no server and runs no code."""
+"""What an untrusted project file may set: settings that reach no server and run no code."""
 _MOST_BYTES = 1 << 16
 
 
 class NotTrusted(Refused):
-    """A project's file says what only a trusted one may."""
+    """A project file sets something that requires trust."""
 
     def __init__(self, seen: ReadFile, why: str) -> None:
         self.file, self.why = seen.file, why
@@ -37,10 +38,10 @@ class NotTrusted(Refused):
 
 
 def find_project_file(folder: Path) -> Path | None:
-    """The nearest playhead.toml from this folder up to the root of its repository.
+    """Return the nearest playhead.toml from this folder up to the root of its repository.
 
-    Outside of a repository only the folder's own: a file in /tmp must not reach everybody below it. Nor
-    must a repository that somebody makes there, so the way up ends at a folder that everybody can write.
+    Outside a repository, only the folder's own file counts: a file in /tmp must not affect everyone below
+    it. Neither must a repository there, so the search ends at a folder that everyone can write.
     """
     walked: list[Path] = []
     for place in (folder, *folder.parents):
@@ -53,7 +54,7 @@ def find_project_file(folder: Path) -> Path | None:
 
 
 def _is_there(path: Path) -> bool:
-    with suppress(OSError):  # also in a folder that is closed to us
+    with suppress(OSError):  # Also in a folder that we cannot read.
         path.lstat()
         return True
     return False
@@ -67,7 +68,7 @@ def _is_everybodys(folder: Path) -> bool:
 
 
 def read(file: Path) -> ReadFile:
-    """The file's bytes, read once; a link is refused, for what it leads to is not in the folder."""
+    """Read the file's bytes once; refuse a link, because its target is not in the folder."""
     try:
         with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened:
             not_ours = why_not_ours(os.fstat(opened.fileno()))
@@ -76,26 +77,26 @@ def read(file: Path) -> ReadFile:
         reason = "it is a link" if file.is_symlink() else str(exc.strerror)
         raise UsageError(f"cannot read {file}: {reason}") from exc
     if len(content) > _MOST_BYTES:
-        raise UsageError(f"{file} is no file of settings: it has more than {_MOST_BYTES >> 10} KiB")
+        raise UsageError(f"{file} is not a settings file: it has more than {_MOST_BYTES >> 10} KiB")
     return ReadFile(file, content, not_ours)
 
 
 def said_by(seen: ReadFile) -> tuple[Layer, str | None]:
-    """What it says, trusted or not, and the context that it chooses."""
+    """Return the settings of the file, trusted or not, and the context that it chooses."""
     where = str(seen.file)
     table = parse_toml(seen.content, seen.file)
     context = table.pop("context", None)
     if context is not None and not isinstance(context, str):
         raise BadValue("context", found=context, needed="a context's name", where=where)
     if FILE in table:
-        # Another file's content would not be what was trusted.
+        # The trust would not cover the other file's content.
         hint = "write its properties into the table [kafka], or give --config"
-        raise UsageError(f"{FILE} in {where}: a project's file names no other", hint=hint)
+        raise UsageError(f"{FILE} in {where}: a project file cannot name another file", hint=hint)
     return layer_of(table, where, place=Precedence.PROJECT, also=("context",)), context
 
 
 def project_layer(file: Path) -> tuple[Layer, str | None]:
-    """What counts of it; what it may not say before it is trusted is refused, with the way to trust it."""
+    """Return the file's settings; refuse those that need trust, with a hint on how to trust the file."""
     seen = read(file)
     if trust.is_trusted(seen):
         return said_by(seen)
@@ -105,7 +106,9 @@ def project_layer(file: Path) -> tuple[Layer, str | None]:
     said = {**layer.settings, **{f"{KAFKA}.{key}": text for key, text in layer.kafka.items()}}
     for name, value in {**said, **({} if context is None else {"context": context})}.items():
         if name not in HARMLESS:
-            raise NotTrusted(seen, f"sets {name}; {', '.join(HARMLESS)} are all that it may set")
+            raise NotTrusted(
+                seen, f"sets {name}; without trust it may set only {', '.join(HARMLESS)}"
+            )
         if secrets.has_reference(value):
             raise NotTrusted(seen, f"{name} in it refers to the environment")
     return layer, context

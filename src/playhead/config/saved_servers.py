@@ -1,4 +1,4 @@
-"""How the servers of a run are kept, so that they are found again by who goes on with it; never a secret."""
+"""Stores the names of a run's servers, without secrets, so that a resume finds them."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from playhead.config.logins import (
 from playhead.config.whole_paths import with_whole_paths
 from playhead.host import paths
 
-# What a run needs to be told again, if no context says it.
+# Settings that a resume needs if no context has them.
 _KEPT = (
     "bootstrap_servers",
     "kafka_config",
@@ -31,7 +31,7 @@ _KEPT = (
 
 
 def kept_servers(configuration: Configuration) -> dict[str, str]:
-    """How the servers are named: the context by its name, and what overrides it; never a secret."""
+    """Return how the servers are named: the context's name, and what overrides it; never a secret."""
     kept = {} if configuration.context is None else {"context": configuration.context}
     for name in _KEPT:
         found = configuration.settings.get(name)
@@ -75,7 +75,7 @@ def _places_of_typed_login(configuration: Configuration) -> dict[str, str]:
 
 
 def not_kept(configuration: Configuration, servers: Mapping[str, str]) -> list[str]:
-    """Settings that a run will have to find where it is triggered, because their values are secret."""
+    """Return the settings that a run must find where it is triggered, because their values are secret."""
     found = configuration.settings
     return [
         name
@@ -87,13 +87,13 @@ def not_kept(configuration: Configuration, servers: Mapping[str, str]) -> list[s
 
 
 def holds_secret(value: str) -> bool:
-    """A reference to a secret is none."""
+    """Return whether the value contains a secret; a reference to one does not."""
     written = [each for each in secrets.passwords_in(value) if not secrets.has_reference(each)]
     return bool(written) or secrets.redact(value) != value
 
 
 def configuration_of(servers: Mapping[str, str]) -> Configuration:
-    """What is configured for a run whose servers were kept like this."""
+    """Return the configuration of a run from its stored servers."""
     return configure(
         {name: servers.get(name) for name in _KEPT},
         assignments=json.loads(servers.get("assignment", "[]")),
@@ -104,9 +104,9 @@ def configuration_of(servers: Mapping[str, str]) -> Configuration:
 def keep_saved_logins(
     servers: Mapping[str, str], taken: Mapping[str, str], used: Configuration
 ) -> None:
-    """Return when no login that is taken from an earlier run would go to other servers than its own.
+    """Refuse a login of an earlier run that would go to other servers than its own.
 
-    Both come as from the command line, so the places alone do not tell them apart.
+    Both come as command line values, so their origins alone do not distinguish them.
     """
     saved = configuration_of(servers)
     known, now = by_name(saved.kafka_properties), by_name(used.kafka_properties)

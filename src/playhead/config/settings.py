@@ -1,6 +1,8 @@
-"""Every setting, declared once: its name, environment variable, default, help, and whether it is a secret.
+"""Every setting, declared once: name, environment variable, default, help, and whether it is
+secret.
 
-The command line, the environment, project files, contexts, `context show` and the reference all read this.
+The command line, the environment, project files, contexts, `context show` and the reference use
+this table.
 """
 
 import re
@@ -14,7 +16,7 @@ from playhead.grammar.zone import zone_name
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that can be set; what it says on the command line, if it can be said there."""
+    """One setting, with its command line option if it has one."""
 
     name: str
     help: str
@@ -22,14 +24,14 @@ class Setting:
     environment: str | None = None
     default: str | None = None
     secret: bool = False
-    # A guard that any place has switched on stays on, whatever the others say.
+    # A guard that one place switches on stays on, whatever the other places say.
     is_guard: bool = False
     is_zone: bool = False
     is_heap: bool = False
 
     @property
     def ways(self) -> str:
-        """How to set it, for a hint."""
+        """The ways to set it, for a hint."""
         return (
             " or ".join(filter(None, (self.environment, self.flag))) or f"{self.name} in a context"
         )
@@ -110,13 +112,13 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 _HEAP: Final = re.compile("([0-9]{1,15})([kmgt]?)", re.IGNORECASE)
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-# Spark wants 450 MiB of what Java calls its memory, which is up to a thirtieth less than the heap.
+# Spark needs 450 MiB of Java's maximum memory, which is up to a thirtieth less than the heap.
 _LEAST_HEAP: Final = 480 << 20
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def as_switch(value: str, *, key: str, where: str) -> bool:
-    """A switch as people write it."""
+    """Parse a switch."""
     if value.lower() in _TRUE:
         return True
     if value.lower() in _FALSE:
@@ -125,18 +127,18 @@ def as_switch(value: str, *, key: str, where: str) -> bool:
 
 
 def as_heap(value: str, *, key: str, where: str) -> str:
-    """A heap as Java has it; Spark's own refusal of a small one comes late, and in its own words."""
+    """Parse a Java heap size; Spark would refuse a small one late and in its own words."""
     found = _HEAP.fullmatch(value)
     if found is None or int(found[1]) * _SCALES[found[2].lower()] < _LEAST_HEAP:
-        needed = "a heap of 480m at least, as in 480m or 2g"
+        needed = "a heap of at least 480m, such as 480m or 2g"
         raise BadValue(key, found=value, needed=needed, where=where)
     return value
 
 
 def as_zone(value: str, *, key: str, where: str) -> str:
-    """A zone in its one spelling."""
+    """Return a zone in its canonical spelling."""
     try:
         return zone_name(value, where=key)
     except NotUnderstood as exc:
-        needed = "UTC, an offset as +05:30, or a name as Europe/Berlin"
+        needed = "UTC, an offset like +05:30, or a name like Europe/Berlin"
         raise BadValue(key, found=value, needed=needed, where=where, hint=exc.hint) from exc

@@ -1,4 +1,4 @@
-"""Which project files the user has trusted, each by its folder's real path and its very bytes."""
+"""The project files that the user trusts, by the folder's real path and the file's exact bytes."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ from playhead.host.folders import why_not_ours
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file as it was read, once: what is decided about it and what is used are the same bytes."""
+    """The bytes of a file, read once: what is checked is also what is used."""
 
     file: Path
     content: bytes
     not_ours: str | None = None
-    """Why others than the user may have written it; None when they cannot."""
+    """Why other users may have written it; None if they cannot."""
 
     @property
     def key(self) -> str:
@@ -32,17 +32,17 @@ class ReadFile:
 
 
 def key_of(file: Path) -> str:
-    """The file by the real path of its folder: a link to a trusted folder is that folder."""
+    """Return the file with its folder's real path: a link to a trusted folder is that folder."""
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
 
 def store() -> Path:
-    """Where it is kept: with the user's own contexts."""
+    """Return the file of trusted projects, beside the user's contexts."""
     return paths.config_file().with_name("trusted.json")
 
 
 def trusted() -> dict[str, str]:
-    """Each trusted file with the digest that it had."""
+    """Return the trusted files with their digests."""
     file = store()
     try:
         with file.open("rb") as opened:
@@ -52,11 +52,18 @@ def trusted() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as exc:
-        raise UsageError(f"cannot read {file}: {exc}", hint=f"rm {file}, and trust again") from exc
+        raise UsageError(
+            f"cannot read {file}: {exc}", hint=f"remove it and trust the projects again: rm {file}"
+        ) from exc
     if others is not None:
-        raise Refused(f"{file} says which projects are trusted, and {others}", hint=f"rm {file}")
+        raise Refused(
+            f"{file} says which projects are trusted, and {others}", hint=f"remove it: rm {file}"
+        )
     if not isinstance(document, dict):
-        raise UsageError(f"{file} is no table of files", hint=f"rm {file}, and trust again")
+        raise UsageError(
+            f"{file} is not a table of files",
+            hint=f"remove it and trust the projects again: rm {file}",
+        )
     return {str(key): str(digest) for key, digest in document.items()}
 
 
@@ -65,17 +72,17 @@ def is_trusted(seen: ReadFile) -> bool:
 
 
 def was_trusted(seen: ReadFile) -> bool:
-    """Whether it was trusted once, with these bytes or others."""
+    """Return whether the file was ever trusted, with these bytes or others."""
     return seen.key in trusted()
 
 
 def trust(seen: ReadFile) -> None:
-    """From now on what it says counts, as long as it says just this."""
+    """Trust the file from now on, with exactly these bytes."""
     _change({seen.key: seen.digest})
 
 
 def forget(key: str) -> bool:
-    """Whether it was trusted; it is not any more."""
+    """Remove the trust; return whether the file was trusted."""
     was_there = key in trusted()
     _change({key: None})
     return was_there
@@ -85,6 +92,8 @@ def _change(changes: dict[str, str | None]) -> None:
     file = store()
     private_files.folder(file.parent)
     lock = file.with_name("trusted.lock")
-    with held(lock, lambda _: Refused(f"{file} is being written"), keep_waiting=lambda: True):
+    with held(
+        lock, lambda _: Refused(f"another process is writing {file}"), keep_waiting=lambda: True
+    ):
         document = {key: digest for key, digest in (trusted() | changes).items() if digest}
         write_whole(file, json.dumps(document, indent=1) + "\n")

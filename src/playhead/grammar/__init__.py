@@ -1,1 +1,1 @@
-"""How people write values: times, durations, sizes, zones."""
+"""The grammars of values that users write: times, durations, sizes, zones."""

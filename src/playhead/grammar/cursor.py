@@ -1,4 +1,4 @@
-"""A text that somebody wrote in one of our grammars, and the error that points into it."""
+"""A cursor over a text in one of our grammars, and the error that points into the text."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ _SHOWN = 72
 
 
 class NotUnderstood(UsageError):
-    """A text with a part that cannot be understood; points at its first wrong character."""
+    """Part of a text cannot be parsed; the error points at the first wrong character."""
 
     def __init__(
         self, written: str, *, where: str, at: int, reason: str, hint: str | None = None
     ) -> None:
         self.written, self.where, self.at, self.reason = written, where, at, reason
-        # A pointer is of use under one short line of characters of one width.
+        # A pointer helps only under one short line of characters of equal width.
         first = max(0, at - _SHOWN // 2) if len(written) > _SHOWN else 0
         line = "".join(c if c.isprintable() else "?" for c in written[first : first + _SHOWN])
         pointer = f"\n    {line}\n    {' ' * (at - first)}^" if line else ""
@@ -23,7 +23,7 @@ class NotUnderstood(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The part `[first, stop)` of what was written; `where` says whose value it is."""
+    """The part `[first, stop)` of a text; `where` names the value for errors."""
 
     written: str
     where: str
@@ -39,23 +39,23 @@ class Cursor:
         return self.written[self.first : self.stop]
 
     def cut(self, first: int, stop: int | None = None) -> "Cursor":
-        """A part of this part, counted from its own first character."""
+        """Return a part of this part, counted from its first character."""
         end = self.stop if stop is None else self.first + stop
         return Cursor(self.written, self.where, self.first + first, end)
 
     def strip(self) -> "Cursor":
-        """Without the white space around it."""
+        """Return the part without surrounding white space."""
         text = self.text
         left = len(text) - len(text.lstrip())
         return self.cut(left, max(left, len(text.rstrip())))
 
     def refuse(self, reason: str, *, at: int = 0, hint: str | None = None) -> NotUnderstood:
-        """The error that points at a character, counted from this part's own first one."""
+        """Return an error that points at a character, counted from this part's first one."""
         return NotUnderstood(
             self.written, where=self.where, at=self.first + at, reason=reason, hint=hint
         )
 
     def found(self, at: int) -> str:
-        """What stands there, for an error's text."""
+        """Return the text at this position, for an error."""
         text = self.text
         return repr(text[at]) if at < len(text) else "the end"

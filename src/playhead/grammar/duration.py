@@ -1,4 +1,4 @@
-"""Durations as people and ISO 8601 write them, exact to the nanosecond: `2h30m`, `500ms`, `PT2H0M0S`, `P1D`."""
+"""Durations in people's and in ISO 8601's form, exact to the nanosecond: `2h30m`, `500ms`, `PT2H0M0S`, `P1D`."""
 
 import re
 from typing import Final
@@ -21,28 +21,28 @@ _UNITS: Final = {
 _ISO_DATE: Final = {"W": 7 * DAY, "D": DAY}
 _ISO_TIME: Final = {"H": 3_600 * SECOND, "M": 60 * SECOND, "S": SECOND}
 _SHOWN: Final = ("d", "h", "m", "s", "ms", "us", "ns")
-_MICRO: Final = str.maketrans("µμ", "uu")  # the micro sign and the Greek letter look the same
+_MICRO: Final = str.maketrans("µμ", "uu")  # The micro sign and the Greek letter look alike.
 _NUMBER: Final = re.compile(r"([0-9]{1,15})(?:[.,]([0-9]{1,18}))?")
 _UNIT: Final = re.compile(r"[^\W\d_]+")
 FORMS: Final = "2h30m, 1d12h, 90s, 500ms, or PT2H30M; units are w d h m s ms us ns"
 
 
 def parse_duration_ms(text: str, *, where: str = "the duration") -> int:
-    """A duration in whole milliseconds; one that has a part of a millisecond is refused."""
+    """Parse a duration into whole milliseconds; refuse a fraction of a millisecond."""
     phrase = Cursor.of(text, where)
     whole, rest = divmod(duration_ns(phrase), MS)
     if rest:
-        raise phrase.refuse("found a part of a millisecond, needed whole ones")
+        raise phrase.refuse("found a fraction of a millisecond, needed whole milliseconds")
     return whole
 
 
 def show_duration_ms(duration_ms: int) -> str:
-    """Canonical: `parse_duration_ms` reads it back."""
+    """Format a duration so that `parse_duration_ms` reads the same one."""
     return show_duration_ns(duration_ms * MS)
 
 
 def show_duration_ns(duration_ns: int) -> str:
-    """Days, hours and so on, largest first; a day is 24 hours."""
+    """Format a duration in days, hours and so on, largest unit first; a day is 24 hours."""
     if duration_ns < 0:
         return f"-{show_duration_ns(-duration_ns)}"
     parts = []
@@ -53,7 +53,7 @@ def show_duration_ns(duration_ns: int) -> str:
 
 
 def duration_ns(phrase: Cursor) -> int:
-    """The whole phrase as a duration; it has no sign."""
+    """Parse the whole phrase as a duration without a sign."""
     text = phrase.text
     if not text:
         raise phrase.refuse("found nothing, needed a duration", hint=FORMS)
@@ -69,7 +69,7 @@ def duration_ns(phrase: Cursor) -> int:
 
 
 def _total(phrase: Cursor, units: dict[str, int]) -> int:
-    """The sum of number and unit, number and unit, and so on; units get smaller from left to right."""
+    """Add up pairs of number and unit, whose units must descend."""
     text, at, total, last = phrase.text, 0, 0, 0
     while at < len(text):
         number = _NUMBER.match(text, at)
@@ -77,14 +77,16 @@ def _total(phrase: Cursor, units: dict[str, int]) -> int:
             raise phrase.refuse(f"found {phrase.found(at)}, needed a number", at=at, hint=FORMS)
         unit_ns, end = _unit(phrase, number.end(), units)
         if last and unit_ns >= last:
-            raise phrase.refuse("units go from large to small, each once", at=number.end())
+            raise phrase.refuse(
+                "found units out of order, needed large to small, each once", at=number.end()
+            )
         total += _exactly(phrase, number, unit_ns)
         at, last = end, unit_ns
     return total
 
 
 def _unit(phrase: Cursor, at: int, units: dict[str, int]) -> tuple[int, int]:
-    """How long the unit is that stands there, and where it ends."""
+    """Return the length of the unit at this position, and where its text ends."""
     found = _UNIT.match(phrase.text, at)
     iso = units is not _UNITS
     name = found.group() if found else ""
@@ -92,7 +94,7 @@ def _unit(phrase: Cursor, at: int, units: dict[str, int]) -> tuple[int, int]:
     if known is not None and found is not None:
         return known, found.end()
     if iso and name.upper() in ("Y", "M"):
-        raise phrase.refuse("years and months have no fixed length; say it in days", at=at)
+        raise phrase.refuse("years and months have no fixed length; write days", at=at)
     shown = repr(name) if name else phrase.found(at)
     needed = " ".join(units)
     raise phrase.refuse(f"found {shown}, needed a unit: {needed}", at=at, hint=FORMS)
@@ -103,5 +105,7 @@ def _exactly(phrase: Cursor, number: re.Match[str], unit_ns: int) -> int:
     scale: int = 10 ** len(fraction)
     part, rest = divmod(int(fraction or "0") * unit_ns, scale)
     if rest:
-        raise phrase.refuse("finer than a nanosecond", at=number.start(2))
+        raise phrase.refuse(
+            "found less than a nanosecond, needed whole nanoseconds", at=number.start(2)
+        )
     return int(whole) * unit_ns + part

@@ -1,4 +1,4 @@
-"""Whether what was read from a file is of the kinds that its fields have: said at once, not where it breaks."""
+"""Checks the types of a dataclass that was read from a file, so that wrong types fail early."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def need_kinds(held: Any, where: str) -> None:
-    """Raises TypeError for the first field, at any depth, that holds something of another kind."""
+    """Raise TypeError for the first field, at any depth, whose value has another type than declared."""
     kind: Any = type(held)
     hints = _hints(kind)
     for field in fields(held):

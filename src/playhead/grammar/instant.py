@@ -1,6 +1,6 @@
-"""Instants as people write them, and the points of time they mean once somebody says what time it is now.
+"""Times as users write them, and the instants they mean, given the present time.
 
-Nothing here looks at a clock: `now_ns` is an argument.
+Nothing here reads a clock: `now_ns` is an argument.
 """
 
 import re
@@ -14,10 +14,10 @@ from playhead.grammar.duration import DAY, MS, SECOND, duration_ns, show_duratio
 from playhead.grammar.zone import EPOCH_DAY, UTC, day_of, instant_ns, read_zone
 
 FORMS: Final = (
-    "understood are 2021-08-04T12:30:00Z, 2021-08-04, 12:30, now, now-2h, -2h, start, end, "
-    "and seconds (10 digits), ms (13), us (16) or ns (19) since 1970"
+    "write 2021-08-04T12:30:00Z, 2021-08-04, 12:30, now, now-2h, -2h, start, end, or seconds "
+    "(10 digits), ms (13), us (16) or ns (19) since 1970"
 )
-_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400  # after so long the calendar repeats
+_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400  # The calendar repeats after this many years.
 _EPOCH_UNITS: Final = {10: SECOND, 13: MS, 16: 1_000, 19: 1}
 _FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 
@@ -27,7 +27,7 @@ _FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A point of time that is known."""
+    """A fixed instant."""
 
     ns: int
 
@@ -40,7 +40,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class FromNow:
-    """So long after now; before it, when negative."""
+    """A duration after the present, or before it if negative."""
 
     shift_ns: int
 
@@ -54,7 +54,7 @@ class FromNow:
 
 @dataclass(frozen=True, slots=True)
 class ClockTime:
-    """A time of the day on which it is now, in a zone."""
+    """A time of the present day in a zone."""
 
     of_day_ns: int
     zone: str
@@ -73,14 +73,14 @@ Point = Instant | FromNow | ClockTime
 
 @dataclass(frozen=True, slots=True)
 class WrittenTime:
-    """A point, the zone it was read in, and whether that stood in the text."""
+    """A time, the zone in which it was read, and whether the text contained that zone."""
 
     point: Point
     zone: str
     zone_is_written: bool
 
     def beside(self, other: "WrittenTime | None", phrase: Cursor) -> Point:
-        """A time of day beside an instant takes that one's day, and its zone if it has none."""
+        """Give a bare time of day the day of the other side, and its zone if it has none."""
         if not isinstance(self.point, ClockTime) or other is None:
             return self.point
         inherits = other.zone_is_written and not self.zone_is_written
@@ -95,7 +95,7 @@ class WrittenTime:
 
 
 def read_point(phrase: Cursor, zone: str) -> WrittenTime:
-    """The whole phrase as a point of time; `zone` counts where none is written."""
+    """Parse the whole phrase as a time; `zone` applies if none is written."""
     text = phrase.text
     if text.startswith("now"):
         shift = _shift(phrase.cut(3).strip()) if text != "now" else 0
@@ -128,7 +128,7 @@ def _epoch_ns(phrase: Cursor) -> int:
         is_date = digits == 8
         raise phrase.refuse(
             f"found {digits} digits, needed 10 (seconds), 13 (ms), 16 (us) or 19 (ns) since 1970",
-            hint="a date is written 2021-08-04" if is_date else None,
+            hint="write a date as 2021-08-04" if is_date else None,
         )
     return int(phrase.text) * _EPOCH_UNITS[digits]
 
@@ -139,7 +139,8 @@ def _read_dated(phrase: Cursor, zone: str) -> WrittenTime:
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
     if year < 1970:
         raise phrase.refuse(
-            f"year {text[:4]}, and times count from 1970", hint="the first record is `start`"
+            f"year {text[:4]} is out of reach: times count from 1970",
+            hint="the log's first record is `start`",
         )
     _within(phrase, 5, "month", 1, 12)
     _within(phrase, 8, "day", 1, monthrange(year, month)[1])
@@ -154,7 +155,7 @@ def _read_dated(phrase: Cursor, zone: str) -> WrittenTime:
 
 
 def _read_of_day(phrase: Cursor, at: int) -> tuple[int, int]:
-    """Nanoseconds since midnight, and where the text of it ends."""
+    """Parse a time of day; return nanoseconds since midnight, and where its text ends."""
     _scan(phrase, at, "00:00")
     total = _within(phrase, at, "hour", 0, 23) * 3_600 * SECOND
     total += _within(phrase, at + 3, "minute", 0, 59) * 60 * SECOND
@@ -173,7 +174,7 @@ def _read_of_day(phrase: Cursor, at: int) -> tuple[int, int]:
 
 
 def _scan(phrase: Cursor, at: int, form: str) -> None:
-    """The text has this form there, 0 standing for any digit."""
+    """Check that the text has this form there; 0 stands for any digit."""
     for index, wanted in enumerate(form, at):
         found = phrase.text[index : index + 1]
         if found != wanted if wanted != "0" else found not in tuple("0123456789"):
@@ -189,16 +190,16 @@ def _within(phrase: Cursor, at: int, name: str, low: int, high: int) -> int:
     raise phrase.refuse(f"{name} {found}, needed {low:02} to {high:02}", at=at)
 
 
-# --- showing
+# --- formatting
 
 
 def show_ms(ms: int) -> str:
-    """A record's time as RFC 3339 has it; years past 9999, which a log may hold, carry a sign."""
+    """Format a record's time as RFC 3339; years after 9999, which a log may contain, have a sign."""
     return show_ns(ms * MS)
 
 
 def show_ns(ns: int) -> str:
-    """With three digits of a second, or six or nine where they are needed."""
+    """Format a time with three digits of a second, or six or nine if needed."""
     days, of_day_ns = divmod(ns, DAY)
     cycles, ordinal = divmod(days + EPOCH_DAY - 1, _CYCLE_DAYS)
     day = date.fromordinal(ordinal + 1)

@@ -1,4 +1,4 @@
-"""Sizes as people write them, in bytes: `10GiB`, `500MB`, `1073741824`."""
+"""Sizes in bytes, as users write them: `10GiB`, `500MB`, `1073741824`."""
 
 import re
 from typing import Final
@@ -16,26 +16,26 @@ _SIZE: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)")
 
 
 def parse_size_bytes(text: str, *, where: str = "the size") -> int:
-    """A size in whole bytes."""
+    """Parse a size into whole bytes."""
     phrase = Cursor.of(text, where)
     found = _SIZE.fullmatch(phrase.text)
     if found is None:
-        raise phrase.refuse("found no size", hint=f"understood are {FORMS}")
+        raise phrase.refuse("found no size", hint=f"write {FORMS}")
     whole, fraction, unit = found[1], found[2] or "", found[3]
     if unit.lower() not in _UNITS:
         raise phrase.refuse(
-            f"{unit!r} is no unit of bytes", at=found.start(3), hint=f"understood are {FORMS}"
+            f"{unit!r} is not a unit of bytes", at=found.start(3), hint=f"write {FORMS}"
         )
     scale: int = 10 ** len(fraction)
     unit_bytes: int = _UNITS[unit.lower()]
     count, rest = divmod(int(whole + fraction) * unit_bytes, scale)
     if rest:
-        raise phrase.refuse("found a part of a byte, needed whole ones")
+        raise phrase.refuse("found a fraction of a byte, needed whole bytes")
     return count
 
 
 def show_size(count: int) -> str:
-    """With three digits, by 1024."""
+    """Format a size with three digits and a binary unit."""
     size, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1024 or unit == "TiB":

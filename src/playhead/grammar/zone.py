@@ -1,6 +1,6 @@
-"""Zones by name or offset, and the one instant at which a zone's clocks show a local time.
+"""Zones by name or offset, and the instant of a local time in a zone.
 
-A local time that the clocks skip, or show twice, is refused and never guessed.
+A local time that does not exist, or exists twice, is refused and never guessed.
 """
 
 import re
@@ -18,7 +18,7 @@ _OFFSET: Final = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2}))?")
 
 
 def zone_name(text: str, *, where: str) -> str:
-    """A zone in its canonical spelling: UTC, an offset as +05:30, or a name of the IANA database."""
+    """Return the canonical spelling of a zone: UTC, an offset like +05:30, or an IANA name."""
     return _name(Cursor.of(text, where))
 
 
@@ -29,7 +29,7 @@ def _name(phrase: Cursor) -> str:
 
 
 def read_zone(phrase: Cursor) -> str | None:
-    """What stands after a time: nothing, Z, UTC, an offset, or a name in brackets."""
+    """Parse the text after a time: nothing, Z, UTC, an offset, or a name in brackets."""
     rest = phrase.strip()
     text = rest.text
     if not text:
@@ -60,7 +60,7 @@ def _iana_name(phrase: Cursor) -> str:
 
     name = phrase.text
     try:
-        # `right/` counts leap seconds, which the times of records do not have.
+        # `right/` zones count leap seconds, which record times do not.
         if not name.startswith("right/"):
             return ZoneInfo(name).key
     except (KeyError, ValueError, OSError):
@@ -69,9 +69,9 @@ def _iana_name(phrase: Cursor) -> str:
     near = get_close_matches(name.lower(), known, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(known[each] for each in near)}?" if near else None
     if not known:
-        hint = "this machine has no database of zones: pip install tzdata, or write an offset"
+        hint = "this machine has no zone database: pip install tzdata, or write an offset"
     raise phrase.refuse(
-        f"no zone is called {name!r}, needed UTC, an offset as +05:30, or a name as Europe/Berlin",
+        f"there is no zone {name!r}, needed UTC, an offset like +05:30, or a name like Europe/Berlin",
         hint=hint,
     )
 
@@ -89,17 +89,17 @@ def _tzinfo(zone: str) -> tzinfo:
 
 
 def day_of(ns: int, zone: str) -> date:
-    """The day it is in a zone at an instant."""
+    """Return the day of an instant in a zone."""
     at = datetime(1970, 1, 1, tzinfo=UTC_TZ) + timedelta(seconds=ns // SECOND)
     return at.astimezone(_tzinfo(zone)).date()
 
 
 def instant_ns(day: date, of_day_ns: int, zone: str, phrase: Cursor) -> int:
-    """The one instant at which a zone's clocks show this; refused when there is none, or two."""
+    """Return the instant of a local time in a zone; refuse a time that has none, or two."""
     seconds = of_day_ns // SECOND
     local = datetime(day.year, day.month, day.day) + timedelta(seconds=seconds)
     known = _tzinfo(zone)
-    # Python's `fold` is the choice between two readings; where they agree there is nothing to choose.
+    # Python's `fold` chooses between two readings; if they agree, there is nothing to choose.
     first, second = (known.utcoffset(local.replace(fold=fold)) or timedelta() for fold in (0, 1))
     if first != second:
         later = local + (second - first)
@@ -110,14 +110,13 @@ def instant_ns(day: date, of_day_ns: int, zone: str, phrase: Cursor) -> int:
                 hint=f"the clocks show {later.strftime('%H:%M:%S')} then; or write the offset",
             )
         raise phrase.refuse(
-            f"{shown} comes twice in {zone}, when the clocks go back",
-            hint=f"write the offset: {_show_offset(first)} the first time, "
-            f"{_show_offset(second)} the second",
+            f"{shown} exists twice in {zone}, because the clocks go back",
+            hint=f"write the offset: {_show_offset(first)} for the first, {_show_offset(second)} for the second",
         )
     offset_ns = (first // timedelta(microseconds=1)) * 1_000
     ns = (day.toordinal() - EPOCH_DAY) * DAY + of_day_ns - offset_ns
     if ns < 0:
-        raise phrase.refuse("before 1970, and times count from there", hint="or `start`")
+        raise phrase.refuse("the time is before 1970, and times count from 1970", hint="or `start`")
     return ns
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever somebody dies or looks."""
+"""Writes files so that a reader or a crash never sees a partial file."""
 
 import os
 from pathlib import Path
@@ -10,9 +10,9 @@ _OWNERS = 0o600
 
 
 def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | None = None) -> None:
-    """Put the text in the place of whatever the file held; only its owner reads it, unless others may.
+    """Replace the content of a file atomically; by default, only its owner can read it.
 
-    With a handle on a folder, the file is one of that folder, wherever its path leads by now.
+    With a handle on a folder, the file is in that folder, wherever the path leads by now.
     """
     aside = _written_aside(file, text, mode, folder)
     try:
@@ -23,7 +23,7 @@ def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | Non
 
 
 def write_new(file: Path, text: str) -> None:
-    """Make the file; `FileExistsError` when it is there, also when another made it just now."""
+    """Create the file; raise `FileExistsError` if it exists, even if it was created just now."""
     aside = _written_aside(file, text, _OWNERS, None)
     try:
         os.link(aside, file)
@@ -32,7 +32,7 @@ def write_new(file: Path, text: str) -> None:
 
 
 def _written_aside(file: Path, text: str, mode: int, folder: int | None) -> Path:
-    """In the same folder, so that it can be put in its place in one step; its name is nobody else's."""
+    """Write a temporary file with a unique name in the same folder, so that a rename can put it in place."""
     aside = file.with_name(f".{uuid4().hex}.new")
     opened = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode, dir_fd=folder)
     with open(opened, "w", encoding="utf-8") as stream:  # noqa: PTH123

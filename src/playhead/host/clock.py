@@ -1,4 +1,4 @@
-"""Time as something that can be handed over: the system's clock, or one that a test moves."""
+"""A clock as an object: the system's own, or one that a test moves."""
 
 import time
 from collections.abc import Callable
@@ -10,18 +10,18 @@ _LOOK_EVERY_S = 0.1
 
 
 class Clock(Protocol):
-    """A wall clock, which may jump, a monotonic one, which never goes back, and a way to wait."""
+    """A wall clock, which may jump; a monotonic clock, which never goes back; and a way to wait."""
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some instant; only differences mean something."""
+        """Nanoseconds since an arbitrary instant; only differences have a meaning."""
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Wait until the monotonic clock has moved on by so much."""
+        """Wait until the monotonic clock has advanced by this many seconds."""
         ...
 
 
@@ -45,9 +45,9 @@ def wait_until(
     every_s: float,
     clock: Clock = SystemClock(),  # noqa: B008  it has no state
 ) -> Found | None:
-    """The first truthy answer of the probe, or None when there was none within the deadline.
+    """Return the first truthy result of the probe, or None if there is none before the deadline.
 
-    The probe is asked at once, then every so often, and for the last time at the deadline.
+    The probe runs at once, then at this interval, and a last time at the deadline.
     """
     if every_s <= 0:
         raise ValueError(f"every_s: found {every_s}, needed more than 0")
@@ -62,19 +62,19 @@ def wait_until(
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits between attempts: each twice as long as the one before, up to the longest."""
+    """The waits between attempts: each is twice as long as the last, up to a maximum."""
 
     first_s: float
     longest_s: float
     at_once: bool = False
-    """Whether the first wait is none at all."""
+    """Whether the first attempt is repeated without a wait."""
     next_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.start_over()
 
     def start_over(self) -> None:
-        """Begin again with the first wait, after something has succeeded."""
+        """Start again with the first wait, after a success."""
         self.next_s = 0.0 if self.at_once else self.first_s
 
     def take(self) -> float:
@@ -85,7 +85,7 @@ class Backoff:
 
 
 def sleep_unless(is_stopped: Callable[[], bool], seconds: float) -> bool:
-    """Wait so long, or until a stop is asked for; return whether it was."""
+    """Wait this long or until a stop is requested; return whether one was."""
     until = time.monotonic() + seconds
     while not (stopped := is_stopped()) and time.monotonic() < until:
         time.sleep(min(_LOOK_EVERY_S, seconds))

@@ -1,4 +1,4 @@
-"""Starts processes that are meant to outlive the one that starts them."""
+"""Starts processes that outlive the process that starts them."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import IO, Any
 
 
 class Detached(subprocess.Popen[bytes]):
-    """A process in a session of its own: no Ctrl-C reaches it, and nobody has to wait for it."""
+    """A process in its own session: Ctrl-C does not reach it, and nothing needs to wait for it."""
 
     def __init__(
         self,
@@ -31,4 +31,4 @@ class Detached(subprocess.Popen[bytes]):
         )
 
     def __del__(self) -> None:
-        """Nothing: that it still runs when we forget it is what it is for, not a leak to warn of."""
+        """Do nothing: the process is meant to keep running, so Python's warning would be wrong."""

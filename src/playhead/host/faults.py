@@ -1,8 +1,8 @@
-"""Named points in product code at which a test can make the process die.
+"""Named points in product code at which a test can end the process.
 
-`PLAYHEAD_ABORT_AT=NAME[#N][=kill|exit|raise|stop]` arms one point: at its N-th passing (the first
-unless said) in a process, that process kills itself (SIGKILL), exits with status 70 without any
-clean-up, raises `Aborted`, or stops (SIGSTOP) until somebody continues it.
+`PLAYHEAD_ABORT_AT=NAME[#N][=kill|exit|raise|stop]` arms one point. When a process passes it for the
+N-th time (by default the first), it kills itself (SIGKILL), exits with status 70 without clean-up,
+raises `Aborted`, or stops (SIGSTOP) until it is continued.
 """
 
 import os
@@ -21,7 +21,7 @@ _SPEC = re.compile(
 
 
 class Aborted(RuntimeError):
-    """A fault that a test asked for; outside the tree of errors, as an unforeseen one would be."""
+    """A fault that a test requested; outside the error tree, like an unforeseen error."""
 
 
 class _Armed:
@@ -35,7 +35,7 @@ class _Armed:
         self.name = match["name"]
         self.passing = int(match["passing"] or 1)
         self.action = match["action"] or "kill"
-        # next() of a counter is one step under the interpreter's lock: threads need no other.
+        # next() of a counter is atomic under the interpreter's lock, so threads need no other.
         self.passings = count(1)
 
     def passed(self, name: str) -> None:
@@ -48,14 +48,14 @@ def _from_environment() -> _Armed | None:
     return _Armed(spec) if spec else None
 
 
-# Read once, so that a point which is not armed costs one comparison.
+# Read once, so that an unarmed point costs one comparison.
 _armed = _from_environment()
 
 
 def abort_point(name: str) -> None:
-    """A place where the process may die; does nothing unless `PLAYHEAD_ABORT_AT` names it.
+    """End the process if `PLAYHEAD_ABORT_AT` names this point; otherwise do nothing.
 
-    Give a literal that is used nowhere else: `abort_points` finds the points by reading the code.
+    The name must be a literal and unique: `abort_points` finds the points by reading the code.
     """
     if _armed is not None:
         _armed.passed(name)
@@ -63,7 +63,7 @@ def abort_point(name: str) -> None:
 
 @contextmanager
 def armed(spec: str) -> Iterator[None]:
-    """Arm a point in this process, as the environment variable does from outside."""
+    """Arm a point in this process, as the environment variable does."""
     global _armed  # noqa: PLW0603 - the state is the process's own, as the fault is
     before, _armed = _armed, _Armed(spec)
     try:
@@ -73,7 +73,7 @@ def armed(spec: str) -> Iterator[None]:
 
 
 def abort_points(package_root: Path) -> dict[str, str]:
-    """Every abort point under a folder and its `file:line`, so that a test can try them all."""
+    """Return every abort point below a folder with its `file:line`, so that a test can try them all."""
     points: dict[str, str] = {}
     for path in sorted(package_root.rglob("*.py")):
         for line, name in _calls(path):
@@ -81,7 +81,7 @@ def abort_points(package_root: Path) -> dict[str, str]:
             if name is None:
                 raise ValueError(f"{location}: the name of an abort point must be a literal")
             if name in points:
-                raise ValueError(f"abort point {name!r} stands twice: {points[name]}, {location}")
+                raise ValueError(f"abort point {name!r} exists twice: {points[name]}, {location}")
             points[name] = location
     return points
 
@@ -95,7 +95,7 @@ def _abort(name: str, action: str) -> None:
 
 
 def _calls(path: Path) -> Iterator[tuple[int, str | None]]:
-    import ast  # product code passes here never
+    import ast  # Product code never comes here.
 
     for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
         if not isinstance(node, ast.Call):

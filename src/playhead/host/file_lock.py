@@ -1,4 +1,4 @@
-"""Files that one process at a time holds; the lock goes with its holder, however that ends."""
+"""Locks on files, held by one process at a time; a lock ends with its process."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ def held(
     *,
     keep_waiting: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Hold it; when another does, and nobody wants to wait any longer, raise what `refusal` makes of him."""
+    """Hold the lock; if another process has it and waiting ends, raise `refusal` with its description."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(open_plain(file, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8") as opened:
         while not _locked(opened):
@@ -33,7 +33,7 @@ def held(
 
 
 def is_held(file: Path) -> bool:
-    """Whether somebody holds it now."""
+    """Return whether a process holds the lock now."""
     try:
         opened = open_plain(file, os.O_RDONLY)
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def is_held(file: Path) -> bool:
 
 
 def _locked(opened: TextIO) -> bool:
-    """Whether the lock is ours; somebody who only looks has it for an instant, so that is waited out."""
+    """Return whether we have the lock; a process that only checks holds it briefly, so retry."""
 
     def try_it() -> bool:
         try:

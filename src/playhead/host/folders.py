@@ -1,4 +1,4 @@
-"""Folders and files opened so that no link is followed, and which folders somebody else can change."""
+"""Opens files and folders without following links, and checks who else can change a folder."""
 
 import errno
 import grp
@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# A pipe in a file's place must not keep us waiting.
+# Do not block on a pipe in a file's place.
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def exposed(folder: Path) -> str | None:
-    """Who else can change what lies in a folder, or put another one in its place; None when nobody can.
+    """Return which other user can change or replace the content of a folder; None if none can.
 
-    Root and ourselves are trusted, and folders like /tmp, where only the owner of a name can change it.
+    Root and the current user are trusted, and so are folders like /tmp, where only the owner of a file
+    can replace it.
     """
     for path in (folder.absolute(), folder.resolve()):
         for each in (path, *path.parents):
@@ -40,7 +41,7 @@ def _exposure(path: Path, *, is_last: bool) -> str | None:
 
 
 def why_not_ours(found: os.stat_result) -> str | None:
-    """Who else than the user (and root, who can do anything) may write this; None when nobody may."""
+    """Return who else, besides the user and root, may write this file or folder; None if no one may."""
     if found.st_uid not in _trusted():
         return f"it belongs to {_user(found.st_uid)}"
     if found.st_mode & stat.S_IWOTH:
@@ -51,12 +52,12 @@ def why_not_ours(found: os.stat_result) -> str | None:
 
 
 def _trusted() -> tuple[int, ...]:
-    """In a user namespace root's files may have another owner's number: the one of "/"."""
+    """Return the trusted owners. In a user namespace, root's files may belong to the owner of "/"."""
     return (0, os.geteuid(), Path("/").stat().st_uid)
 
 
 def _is_private(gid: int) -> bool:
-    """Whether it is a group of the user alone, as many systems give each user one of its own."""
+    """Return whether the group is the user's private group, which many systems create."""
     try:
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
@@ -73,15 +74,16 @@ def _user(uid: int) -> str:
 
 @contextmanager
 def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Iterator[int]:
-    """A handle on a folder below `root`, reached name by name: a link on the way is an error (ELOOP).
+    """Return a handle on a folder below `root`, opened name by name: a link on the way is an error
+    (ELOOP).
 
-    The root itself may be a link, or a handle. With a mode, folders that are missing are made.
+    The root itself may be a link or a handle. With a mode, missing folders are created.
     """
     handle = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     try:
         for name in filter(None, below.split("/")):
             if name == "..":
-                raise OSError(errno.ELOOP, "it leads out of the folder", below)
+                raise OSError(errno.ELOOP, "the path leads out of the folder", below)
             if mode is not None:
                 _make(name, mode, handle)
             inner = _open_folder(name, handle)
@@ -95,19 +97,19 @@ def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Ite
 def _make(name: str, mode: int, handle: int) -> None:
     with suppress(FileExistsError):
         os.mkdir(name, mode, dir_fd=handle)
-        os.fsync(handle)  # the new name is to last as long as what is written below it
+        os.fsync(handle)  # The new name must be as durable as what is written below it.
 
 
 def _open_folder(name: str, handle: int) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
-    except NotADirectoryError:  # which Linux says of a link as well
+    except NotADirectoryError:  # Linux reports a link in this way too.
         refuse_link(name, handle)
         raise
 
 
 def refuse_link(name: str, handle: int) -> None:
-    """An error (ELOOP) when the name in this folder is a link's."""
+    """Return an error (ELOOP) if the name in this folder is a link."""
     with suppress(FileNotFoundError):
         if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
@@ -116,11 +118,11 @@ def refuse_link(name: str, handle: int) -> None:
 def open_plain(
     name: str | Path, flags: int, mode: int = 0o600, *, folder: int | None = None
 ) -> int:
-    """A handle on a plain file; a link, a pipe, a device or a folder in its place is an error."""
+    """Return a handle on a regular file; a link, a pipe, a device or a folder in its place is an error."""
     handle = os.open(name, flags | _NO_LINK, mode, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", str(name))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(name))
     except BaseException:
         os.close(handle)
         raise
@@ -128,7 +130,7 @@ def open_plain(
 
 
 def read_plain(name: str | Path, *, most: int | None = None, folder: int | None = None) -> bytes:
-    """What a plain file holds, or the last `most` bytes of it."""
+    """Return the content of a regular file, or its last `most` bytes."""
     with os.fdopen(open_plain(name, os.O_RDONLY, folder=folder), "rb") as file:
         if most is not None:
             file.seek(max(0, os.fstat(file.fileno()).st_size - most))
@@ -136,5 +138,5 @@ def read_plain(name: str | Path, *, most: int | None = None, folder: int | None 
 
 
 def move(name: str | Path, new: str | Path, folder: int | None, other: int | None) -> None:
-    """Give a file another name, in the place of what had it, in one folder or from one to another."""
+    """Rename a file within a folder or to another folder, replacing a file of that name."""
     os.replace(name, new, src_dir_fd=folder, dst_dir_fd=other)

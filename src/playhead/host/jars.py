@@ -1,7 +1,7 @@
-"""Fetches the jars of the committed lock file, by coordinate and SHA-256, and hands out their paths.
+"""Fetches the jars of the lock file by coordinate and SHA-256, and returns their paths.
 
-Nothing is resolved here and nothing asks Ivy or Maven: a jar is used when its bytes are the ones that were
-locked, wherever they came from (our cache, the user's ~/.m2, the repository), and never otherwise.
+Nothing is resolved here, and neither Ivy nor Maven is asked. A jar is used only if its bytes are the
+locked ones, wherever they came from (our cache, the user's ~/.m2, the repository).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _TRIES = 3
 _one_at_a_time = threading.Lock()
 
 Progress = Callable[[str, int, int], None]
-"""Called with what was just done, bytes so far and bytes in all."""
+"""Called with the last action, the bytes so far and the bytes in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a repository keeps it."""
+        """The path of the jar in a Maven repository."""
         group, artifact, version = self.coordinate.split(":")
         return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
@@ -55,7 +55,7 @@ class Jar:
 
 
 def read_lock(lock: Path = LOCK) -> tuple[Jar, ...]:
-    """Every jar of the lock file, in its order."""
+    """Read every jar of the lock file, in its order."""
     rows = [
         line.split()
         for line in lock.read_text(encoding="utf-8").splitlines()
@@ -65,7 +65,7 @@ def read_lock(lock: Path = LOCK) -> tuple[Jar, ...]:
 
 
 def repository() -> str:
-    """The base URL jars are fetched from."""
+    """Return the base URL of the repository."""
     return (os.environ.get("PLAYHEAD_MAVEN_URL") or DEFAULT_REPOSITORY).rstrip("/")
 
 
@@ -74,30 +74,30 @@ def jar_dir() -> Path:
 
 
 def missing(*set_names: str) -> list[Jar]:
-    """The jars of these sets that are not in the cache with the locked bytes."""
+    """Return the jars of these sets that are not in the cache with the locked bytes."""
     return [jar for jar in _of(set_names) if not _is_whole(_cached(jar), jar)]
 
 
 def ensure(*set_names: str, progress: Progress | None = None) -> list[Path]:
-    """Paths of all jars of these sets, fetched where they are not yet here.
+    """Return the paths of all jars of these sets; fetch missing ones.
 
-    Sizes are checked on every call and checksums when a file is new or has changed since it was
-    checked, so the usual call costs one stat for each jar.
+    Sizes are checked on every call, checksums if a file is new or changed since its last check. The usual
+    call costs one stat for each jar.
     """
     _expect_own(jar_dir())
     if missing(*set_names):
-        with _one_at_a_time:  # two threads would write the same file
+        with _one_at_a_time:  # Two threads would write the same file.
             _fetch_all(missing(*set_names), progress)
     return [_cached(jar) for jar in _of(set_names)]
 
 
 def _expect_own(folder: Path) -> None:
-    """Whoever can change a jar after we have looked at it has us run what he wants."""
+    """Refuse a cache that another user could change: the changed jar would run as us."""
     reason = exposed(folder)
     if reason is not None:
         raise Refused(
-            f"the cache of jars could be changed by another user: {reason}",
-            hint="take a folder of your own: XDG_CACHE_HOME=~/.cache",
+            f"other users can change the cache of jars: {reason}",
+            hint="set a folder of your own: XDG_CACHE_HOME=~/.cache",
         )
 
 
@@ -111,7 +111,7 @@ def _cached(jar: Jar) -> Path:
 
 
 def _is_whole(file: Path, jar: Jar) -> bool:
-    """True when the file holds the locked bytes; a stamp beside it remembers the last full look."""
+    """Return whether the file has the locked bytes; a stamp beside it remembers the last full check."""
     try:
         status = file.stat()
     except OSError:
@@ -125,7 +125,7 @@ def _is_whole(file: Path, jar: Jar) -> bool:
             return True
     if _sha256(file) != jar.sha256:
         return False
-    with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
+    with contextlib.suppress(OSError):  # Without a stamp, a read-only cache is checked every time.
         private_files.write(stamp, seen)
     return True
 
@@ -136,7 +136,7 @@ def _sha256(file: Path) -> str:
 
 
 class _Tally:
-    """Adds up what all fetching threads have; by file, because a retry begins a file again."""
+    """Adds up the progress of all fetching threads, by file, because a retry starts a file again."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._total, self._progress = total, progress
@@ -145,7 +145,7 @@ class _Tally:
 
     def has(self, jar: Jar, count: int, origin: str = "") -> None:
         with self._lock:
-            self._got[jar.coordinate] = min(count, jar.size)  # a server may send too much
+            self._got[jar.coordinate] = min(count, jar.size)  # A server may send too much.
             if self._progress is not None:
                 self._progress(jar.file_name + origin, sum(self._got.values()), self._total)
 
@@ -166,8 +166,8 @@ def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
 def _fetch(jar: Jar, tally: _Tally) -> None:
     target = _cached(jar)
     local = Path("~/.m2/repository").expanduser() / jar.path
-    # Each process writes a file of its own name, so two that fetch at once cannot mix their bytes;
-    # the rename at the end is atomic and both would put the same bytes there.
+    # Each process writes a file with its own name, so two that fetch at once cannot mix their
+    # bytes; the final rename is atomic, and both rename equal bytes.
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         if local.is_file() and local.stat().st_size == jar.size and _sha256(local) == jar.sha256:
@@ -181,15 +181,15 @@ def _fetch(jar: Jar, tally: _Tally) -> None:
         part.replace(target)
     finally:
         if part.exists() and part.stat().st_size == jar.size:
-            part.unlink()  # whole, yet not what was locked: nothing to go on with
+            part.unlink()  # Complete, but not the locked bytes: nothing to continue with.
 
 
 def _adopt_abandoned_part(target: Path, part: Path) -> None:
-    """Go on with what an earlier process that died had got of this file."""
+    """Continue with the part of this file that a dead process had fetched."""
     for other in target.parent.glob(f"{target.name}.*.part"):
         pid = other.name.split(".")[-2]
         if other != part and pid.isdigit() and not _is_running(int(pid)):
-            with contextlib.suppress(OSError):  # another process may have adopted it first
+            with contextlib.suppress(OSError):  # Another process may have taken it first.
                 other.replace(part)
             return
 
@@ -215,16 +215,16 @@ def _download(jar: Jar, part: Path, tally: _Tally) -> None:
         try:
             _continue_download(url, part, jar, tally)
         except urllib.error.HTTPError as exc:
-            exc.close()  # it is the answer, and holds the connection
+            exc.close()  # The error is the response, and holds the connection.
             raise NotFetched(
                 jar.coordinate, url=url, reason=f"HTTP {exc.code} {exc.reason}"
             ) from exc
-        except (OSError, HTTPException, ValueError) as exc:  # ValueError: not a URL
+        except (OSError, HTTPException, ValueError) as exc:  # ValueError: the text is not a URL.
             reason = str(getattr(exc, "reason", exc))
             continue
         if _sha256(part) == jar.sha256:
             return
-        reason = "the bytes served are not the locked ones (SHA-256 differs)"
+        reason = "the server sent other bytes than the locked ones (SHA-256 differs)"
         part.unlink()
     raise NotFetched(jar.coordinate, url=url, reason=reason)
 
@@ -240,7 +240,7 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_tls()) as answer:  # noqa: S310
         goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
         with private_files.opened(part, "ab" if goes_on else "wb") as stream:
-            # One byte too many is enough to know that these are not the bytes that are locked.
+            # One extra byte proves that these are not the locked bytes.
             while block := answer.read(min(_BLOCK, jar.size + 1 - stream.tell())):
                 stream.write(block)
                 tally.has(jar, stream.tell())
@@ -251,5 +251,5 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
 
 
 def _tls() -> ssl.SSLContext:
-    """The system's own trust store, so that a company's proxy certificate counts."""
+    """Return a context with the system's trust store, so that a company's proxy certificate is accepted."""
     return ssl.create_default_context()

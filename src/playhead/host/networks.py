@@ -1,4 +1,4 @@
-"""Whose connections and datagrams are taken: addresses and networks, and this machine itself."""
+"""Which addresses may connect or send datagrams: the allowed networks, and this machine itself."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """Those that were allowed; an address of this machine's own loopback always is."""
+    """The allowed networks; this machine's loopback addresses are always allowed."""
 
     allowed: tuple[Network, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Networks":
-        """Of `10.1.0.0/16`, `192.0.2.7`, `2001:db8::/32`."""
+        """Parse texts such as `10.1.0.0/16`, `192.0.2.7`, `2001:db8::/32`."""
         found = []
         for text in texts:
             try:
@@ -29,12 +29,12 @@ class Networks:
         return cls(tuple(found))
 
     def admit(self, host: str) -> bool:
-        """Whether something from this address is taken."""
+        """Return whether this address is allowed."""
         return _admitted(self.allowed, host)
 
     @property
     def is_everybody(self) -> bool:
-        """Whether all addresses of a kind were named, in one network or in several."""
+        """Return whether the networks together contain all addresses of a kind."""
         older = (each for each in self.allowed if isinstance(each, ipaddress.IPv4Network))
         newer = (each for each in self.allowed if isinstance(each, ipaddress.IPv6Network))
         merged: tuple[Network, ...] = (
@@ -50,7 +50,7 @@ class Networks:
 @lru_cache(maxsize=4_096)
 def _admitted(allowed: tuple[Network, ...], host: str) -> bool:
     address = ipaddress.ip_address(host.partition("%")[0])
-    # How a socket for both kinds shows an address of the older one.
+    # A socket for both kinds shows an IPv4 address in this form.
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
         address = mapped
@@ -58,19 +58,20 @@ def _admitted(allowed: tuple[Network, ...], host: str) -> bool:
 
 
 def need_allowed(networks: Networks, *, anywhere: bool) -> None:
-    """Refuse to listen to everybody, and to name networks that nobody can come from."""
+    """Refuse to listen to everyone, and refuse networks from which no client can come."""
     if anywhere and not networks.allowed:
         raise UsageError(
-            "--listen-anywhere would take what everybody sends who reaches the port",
-            hint="--allow NETWORK says who may, as in --allow 10.1.0.0/16; repeatable",
+            "--listen-anywhere would accept data from everyone who can reach the port",
+            hint="name the clients' networks with --allow, as in --allow 10.1.0.0/16; repeatable",
         )
     if networks.allowed and not anywhere:
         raise UsageError(
-            f"--allow {networks.allowed[0]} names who may come from elsewhere, and nobody can",
-            hint="--listen-anywhere with an address that others can reach, or leave it out",
+            f"--allow {networks.allowed[0]} has no effect: without --listen-anywhere, only "
+            "this machine can connect",
+            hint="add --listen-anywhere and an address that others can reach, or leave --allow out",
         )
     if networks.is_everybody:
         raise UsageError(
-            f"--allow {networks} lets everybody in who reaches the port",
-            hint="name the networks that the clients are in, as in --allow 10.1.0.0/16; repeatable",
+            f"--allow {networks} would accept everyone who can reach the port",
+            hint="name only the clients' networks, as in --allow 10.1.0.0/16; repeatable",
         )

@@ -1,4 +1,4 @@
-"""Where Playhead keeps its files: the XDG folders of a user, the system's own for root."""
+"""Where Playhead stores its files: a user's XDG folders, or the system's folders for root."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from playhead.errors import UsageError
 
 _SANDBOX_DIR = "PLAYHEAD_SANDBOX_DIR"
-# Root's home is closed to the unprivileged user that the sandbox's servers run as.
+# The sandbox's servers of root run as an unprivileged user, who cannot enter root's home.
 _ROOT_DEFAULTS = {
     "XDG_CACHE_HOME": Path("/var/cache"),
     "XDG_STATE_HOME": Path("/var/lib"),
@@ -29,27 +29,27 @@ def _xdg(variable: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Things that can be made or fetched again: jars, the engine's start-up cache."""
+    """Return the folder for files that can be created again: jars, the engine's start-up cache."""
     return _xdg("XDG_CACHE_HOME")
 
 
 def state_dir() -> Path:
-    """Things that must last: the sandbox's data, the journal of runs, logs."""
+    """Return the folder for lasting files: the sandbox's data, the journal of runs, logs."""
     return _xdg("XDG_STATE_HOME")
 
 
 def config_file() -> Path:
-    """The user's contexts."""
+    """Return the file of the user's contexts."""
     return _xdg("XDG_CONFIG_HOME") / "config.toml"
 
 
 def standby_dir() -> Path:
-    """The user's standby replays."""
+    """Return the folder of the user's standby replays."""
     return config_file().with_name("standby")
 
 
 def sandbox_dir() -> Path:
-    """The sandbox that is meant when none is named."""
+    """Return the folder of the default sandbox."""
     value = os.environ.get(_SANDBOX_DIR)
     return at_home(value).absolute() if value else state_dir() / "sandbox"
 

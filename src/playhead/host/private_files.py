@@ -1,4 +1,4 @@
-"""Files and folders that only their owner can read, whatever the umask says."""
+"""Files and folders that only their owner can read, whatever the umask is."""
 
 import os
 import stat
@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 _OWNERS_FILE, _OWNERS_FOLDER = 0o600, 0o700
-# Root's sandbox runs as another user, who has to come through Playhead's own folders, and reads the jars.
+# Servers of root's sandbox run as another user, who must enter Playhead's folders and read the
+# jars.
 _PASSED_FOLDER, _PUBLIC_FILE = 0o711, 0o644
 
 
 def folder(path: Path, *, is_passed: bool = False) -> Path:
-    """Make a folder, with those above it; one that is there is closed to others when it is ours.
+    """Create a folder and its parents, or close our existing one to other users.
 
-    One that root's servers have to come through can be entered and not listed.
+    A folder that root's servers pass through can be entered, but not listed.
     """
     for above in reversed(path.parents):
         _make(above, is_passed=True)
@@ -25,31 +26,31 @@ def folder(path: Path, *, is_passed: bool = False) -> Path:
 
 
 def opened(file: Path, mode: str) -> Any:
-    """Open a file of our own to write; nobody else reads it, from its first instant on."""
+    """Open a file for writing; from its creation on, no other user can read it."""
     encoding = None if "b" in mode else "utf-8"
     return open(file, mode, encoding=encoding, opener=_opener)
 
 
 def write(file: Path, text: str) -> None:
-    """Have the text in a file that only its owner reads."""
+    """Write the text to a file that only its owner can read."""
     with opened(file, "w") as stream:
         stream.write(text)
 
 
 def touch(file: Path) -> None:
-    """Have the file there."""
+    """Create an empty file if it does not exist."""
     opened(file, "ab").close()
 
 
 def public_file_mode() -> int:
-    """The mode of a file that is no secret, and that root's servers have to read."""
+    """Return the mode of a file that is not secret and that root's servers must read."""
     return _PUBLIC_FILE if os.geteuid() == 0 else _OWNERS_FILE
 
 
 def _opener(name: str, flags: int) -> int:
     opened = os.open(name, flags, _OWNERS_FILE)
     status = os.fstat(opened)
-    # A terminal or a pipe that was named in a file's place stays as it is.
+    # Leave a terminal or a pipe in the file's place as it is.
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o077:
         os.fchmod(opened, _OWNERS_FILE)
     return opened
@@ -59,5 +60,5 @@ def _make(path: Path, *, is_passed: bool) -> int:
     mode = _PASSED_FOLDER if is_passed and os.geteuid() == 0 else _OWNERS_FOLDER
     if not path.is_dir():
         path.mkdir(mode=_OWNERS_FOLDER, exist_ok=True)
-        path.chmod(mode)  # which a umask may have narrowed
+        path.chmod(mode)  # The umask may have narrowed the mode.
     return mode

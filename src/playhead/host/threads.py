@@ -1,4 +1,4 @@
-"""Calls that may never return, made in threads that are left behind when they do not."""
+"""Runs calls that may never return in threads, which are left behind if they do not."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -8,7 +8,7 @@ Result = TypeVar("Result")
 
 
 def call_within(call: Callable[[], Result], seconds: float, *, name: str) -> Result:
-    """Return what the call returns, or raise what it raises; `TimeoutError` when it takes longer."""
+    """Return the result of the call or raise its error; raise `TimeoutError` if it takes longer."""
     results: list[Result] = []
     failures: list[BaseException] = []
 

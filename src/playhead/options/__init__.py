@@ -1,1 +1,1 @@
-"""Every option of the product, declared once: the command line and the reference are made of these rows."""
+"""All options of the product, declared once: the command line and the reference are made from these rows."""

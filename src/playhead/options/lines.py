@@ -1,4 +1,4 @@
-"""The options of `produce` and `consume`: which records, and how a line says one."""
+"""The options of `produce` and `consume`: which records, and the format of lines."""
 
 from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
 from playhead.options.option import Argument, Option, Options, dry_run, switch
@@ -57,7 +57,7 @@ LINES = Options(
         repeatable=True,
     ),
 )
-"""What a line is, and what all records of a run get."""
+"""The format of lines, and the values that all records of a run get."""
 DELIVERY = Options(
     "Delivery",
     Option(

@@ -1,4 +1,4 @@
-"""An option: what it is called, what it takes, what it means, and its value when nobody gives one."""
+"""An option: its name, type, meaning and default."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes
 
 Kind = Literal["text", "number", "decimal", "duration", "size", "file", "switch", "count"]
-"""What a value is: a duration becomes milliseconds, a size bytes, and a file its path."""
+"""The type of a value: a duration becomes milliseconds, a size bytes, a file its path."""
 Completion = Literal["contexts", "properties", "topics", "groups", "replays", "standbys"]
 
 _METAVARS = {"number": "N", "duration": "DURATION", "size": "SIZE", "file": "FILE"}
@@ -21,7 +21,7 @@ _NUMBERS = {"number": "a whole number", "decimal": "a number", "size": "a size"}
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What options and arguments have in common."""
+    """The common fields of options and arguments."""
 
     name: str
     help: str
@@ -36,7 +36,7 @@ class _Row:
     required: bool = False
     completes: Completion | None = None
     check: Callable[[str], None] | None = None
-    """Raises when a text that was given cannot be meant."""
+    """Raises if a given text is invalid."""
     kafka_flags: tuple[str, ...] = ()
     """How Kafka's own tools spell it: the command line takes these too, and the help leaves them out."""
 
@@ -46,13 +46,13 @@ class _Row:
 
     @property
     def unset(self) -> Any:
-        """Its value when nobody gives one."""
+        """The default value."""
         if self.repeatable:
             return []
         return None if self.default is None else self._value_of_one(self.default)
 
     def value(self, given: Any) -> Any:
-        """What was given at a face, as a value of its kind."""
+        """Parse a given text or value."""
         if given is None or (self.repeatable and not given):
             return self.unset
         if self.repeatable:
@@ -93,7 +93,7 @@ class _Row:
 
     @property
     def bounds(self) -> str:
-        """The numbers that it takes, in words; empty when it takes all."""
+        """The allowed numbers in words; empty if all are allowed."""
         if self.low is None:
             return ""
         least = f"at least {self.low:,}" if self.high is None else f"{self.low:,} to {self.high:,}"
@@ -105,13 +105,13 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Option(_Row):
-    """What is given by name: `--name value`, or `--name` alone."""
+    """An option given by name: `--name value`, or `--name` alone."""
 
     _: KW_ONLY
     flags: tuple[str, ...] = ()
-    """How the command line spells it; made of the name when empty."""
+    """The command line's spellings; derived from the name if empty."""
     off: str | None = None
-    """The flag that switches it off, where not saying it means something else."""
+    """The flag that switches it off, if its absence means something else."""
 
     @property
     def shown_value(self) -> str | None:
@@ -128,7 +128,7 @@ class Option(_Row):
 
 @dataclass(frozen=True, slots=True)
 class Argument(_Row):
-    """What is given by its position."""
+    """An argument given by position."""
 
     required: bool = field(default=True, kw_only=True)
 
@@ -138,7 +138,7 @@ class Argument(_Row):
 
 
 class Options(tuple[Option | Argument, ...]):
-    """Options that stand together in the help, under a heading; arguments have one of their own."""
+    """Options under one heading of the help; arguments have their own heading."""
 
     heading: str
 
@@ -155,24 +155,24 @@ class Options(tuple[Option | Argument, ...]):
 
 
 def switch(name: str, help: str, *flags: str) -> Option:  # noqa: A002  the field's name
-    """An option that is on when it is given."""
+    """Return an option that is on when it is given."""
     return Option(name, help, flags=flags, kind="switch", default=False)
 
 
 def setting(name: str, metavar: str, *short: str, kafka_flags: tuple[str, ...] = ()) -> Option:
-    """The option for a setting; the setting says what it is called and means."""
+    """Return the option for a setting, with the setting's name and help."""
     known = BY_NAME[name]
     flags = (*short, known.flag) if known.flag else short
     return Option(name, known.help, metavar, flags=flags, kafka_flags=kafka_flags)
 
 
 def unset(groups: Iterable[Options]) -> dict[str, Any]:
-    """The values of options that nobody gives."""
+    """Return the default values of the options."""
     return {row.name: row.unset for group in groups for row in group}
 
 
 def dry_run(help: str) -> Option:  # noqa: A002  the field's name
-    """--dry-run, where a command does more in it than to show its plan."""
+    """Return --dry-run with its own help, for commands in which it does more than show the plan."""
     return replace(DRY_RUN, help=help)
 
 

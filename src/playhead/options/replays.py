@@ -1,4 +1,4 @@
-"""The options of replays: their span, their rules, and what is done with them."""
+"""The options of replays: spans, rules and actions."""
 
 from typing import Final
 
@@ -105,12 +105,6 @@ INTO_TABLES = Options(
         "RULE",
         choices=_TOMBSTONES,
     ),
-    Option(
-        "extra_fields",
-        "Fields that no column takes: note (count them), fail, or a column of type jsonb that keeps them; "
-        "default note.",
-        "RULE",
-    ),
     switch(
         "create",
         "Create the table or topic if it does not exist; columns are inferred from a sample.",
@@ -135,7 +129,7 @@ INTO_TOPICS = Options(
     switch("typed", "Parquet: add columns for the fields of JSON values."),
 )
 RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)
-"""What is done with the records of a span."""
+"""The rules for the records of a span."""
 
 # --- replay, resume, runs, cancel
 

@@ -1,4 +1,4 @@
-"""The options of what prepares a machine and looks at it: the sandbox, the demo, doctor, contexts, config."""
+"""The options of the commands that set up and check a machine: sandbox, demo, doctor, context, config."""
 
 from playhead.options.option import DRY_RUN, YES, Argument, Option, Options, switch
 from playhead.options.shared import SANDBOX, TIME

@@ -1,4 +1,4 @@
-"""The options that commands of all kinds share: servers, Spark, the zone of times, and output."""
+"""The options that many commands share: servers, Spark, the time zone, and output."""
 
 from typing import Final
 
@@ -73,7 +73,7 @@ SEPARATORS = Options(
     Option("headers_separator", "Separator between headers; default ','.", "TEXT"),
     Option("header_separator", "Separator after a header's name; default ':'.", "TEXT"),
 )
-"""How headers stand in a line, read or written."""
+"""How headers are written in a line."""
 OPEN_TO_OTHERS = Options(
     "Options",
     switch(
@@ -85,10 +85,10 @@ OPEN_TO_OTHERS = Options(
         "allow", "Network that may connect: 10.1.0.0/16; repeatable.", "NETWORK", repeatable=True
     ),
 )
-"""Who may come to a port of ours."""
+"""Who may connect to a port that Playhead opens."""
 
 
 def need_topic(name: str) -> None:
-    """Return when it can be a topic; a `/regex/` is for the command to take or not."""
+    """Raise unless the text can be a topic's name; whether a `/regex/` is allowed depends on the command."""
     if len(name) < 2 or not name[0] == name[-1] == "/":
         check_topic(name)

@@ -92,7 +92,7 @@ SETTINGS = Options(
         repeatable=True,
     ),
 )
-"""Settings in people's words, for create and alter."""
+"""Settings in plain words, for create and alter."""
 DELETE = Options(
     _OPTIONS,
     Argument(

@@ -1,4 +1,4 @@
-"""The options of what takes in traffic and values of others: `ingest`, `capture` and `extract`."""
+"""The options of `ingest`, `capture` and `extract`."""
 
 from dataclasses import replace
 
@@ -143,4 +143,4 @@ EXTRACT = Options(
 AS_CSV = Options(
     OUTPUT.heading, *(replace(row, default="csv") for row in OUTPUT if row.name == "form")
 )
-"""What `extract` is for is CSV, on a terminal as well."""
+"""`extract` prints CSV by default, on a terminal too."""

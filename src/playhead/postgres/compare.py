@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from playhead.account import Account, ErrorRule
-from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import named
-from playhead.postgres.open_table import OpenTable, left_out
+from playhead.postgres.open_table import OpenTable
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
 from playhead.postgres.skipped_records import Skipped
@@ -90,11 +89,9 @@ class Comparison:
             fields = self._table.layout.fields
             self._session.run(make_wanted(stage.merge, fields, is_update=False))
             self._session.run(self._judged())
-            return self._found(len(decoded.tombstones), unshown, left_out(decoded, account))
+            return self._found(len(decoded.tombstones), unshown)
 
-    def _found(
-        self, tombstones: int, unshown: Sequence[int], extra_fields: ExtraFields
-    ) -> SliceComparison:
+    def _found(self, tombstones: int, unshown: Sequence[int]) -> SliceComparison:
         """Tombstones that were skipped, by a rule, leave nothing to look for."""
         run = self._session.run
         [(expected, same, different, found, wanted_sum, held_sum)] = run(_COUNTS)
@@ -115,7 +112,6 @@ class Comparison:
             different + more,
             same=same + tombstones,
             unknown=len(unshown),
-            extra_fields=extra_fields,
         )
 
     def _judged(self) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from playhead.account import Account
-from playhead.extra_fields import ExtraFields
 from playhead.postgres.errors import TableChanged
 from playhead.postgres.merge_sql import REPLACING, MergeSql, Rule
 from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_place
@@ -31,8 +30,6 @@ class WriteRules:
     version: str = ""
     tombstones: str | None = None
     decode: str = "json"
-    refuses_left_out: bool = False
-    """Whether records are refused that have fields which no column takes."""
 
     @property
     def is_ordered(self) -> bool:
@@ -69,12 +66,7 @@ class OpenTable:
                 layout.extra.name,
             )  # all that is in no column, also when that is nothing
         self._decoder = Decoder(
-            layout,
-            habits.decode,
-            always=always,
-            never_null=never_null,
-            minded=minded,
-            refuses_left_out=habits.refuses_left_out,
+            layout, habits.decode, always=always, never_null=never_null, minded=minded
         )
         self._required = [
             each.name
@@ -168,7 +160,7 @@ class OpenTable:
         }
         if found and habit in ("skip", "delete"):
             remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
-        return remarks | left_out(decoded, account).as_details()
+        return remarks
 
     def refuse_change(self, session: Session) -> None:
         """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""
@@ -193,14 +185,6 @@ class OpenTable:
         if self.habits.is_keyed and not now.has_key(self.habits.key):
             reason = f"no unique index on ({', '.join(self.habits.key)}) any more"
             raise TableChanged(str(known.place), reason=reason)
-
-
-def left_out(decoded: Decoded, account: Account) -> ExtraFields:
-    """The fields that no column takes, of the records that are not refused."""
-    refused = account.refused_offsets
-    return ExtraFields.counted(
-        names for offset, names in decoded.left_out.items() if offset not in refused
-    )
 
 
 def minded_columns(layout: Layout, habits: WriteRules) -> set[str]:

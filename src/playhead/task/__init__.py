@@ -1,1 +1,1 @@
-"""What one task does: read a slice, cut it, write it, commit it."""
+"""The work of one task: read a slice, cut it, write it, commit it."""

@@ -1,7 +1,7 @@
-"""In which order the slices of one partition may be committed, where the outcome depends on it.
+"""The order in which the slices of one partition may be committed, for targets that depend on it.
 
-Each commit begins where all that the plan has before it is committed, and nothing after it is. A task
-that was thought to be dead, or one that was started twice, is refused: it comes too late or too early.
+A slice may be committed if everything planned before it is committed, and nothing after it. A task
+that was believed dead, or was started twice, comes too early or too late and is refused.
 """
 
 from bisect import bisect_right
@@ -16,23 +16,24 @@ from playhead.target import AlreadyCommitted, OutOfOrder
 
 
 class OrderBroken(Refused):
-    """A ledger has later offsets of a partition and lacks earlier ones: what it lacks must not come last."""
+    """A ledger has later offsets of a partition without earlier ones; those must not be written last."""
 
     def __init__(self, replay_id: str, *, lacking: Slice, committed: Slice) -> None:
         self.replay_id, self.lacking, self.committed = replay_id, lacking, committed
         super().__init__(
-            f"replay {replay_id} has committed {committed} and not {lacking}, which comes before it: "
-            "an earlier version of Playhead did not keep the order on which its rule for conflicts "
-            "depends, so that rows may be older than they should be",
-            hint="replay the whole span anew under another --id: with --on-conflict update or newer into "
-            "the same table, with ignore or error into one without these rows",
+            f"replay {replay_id} has committed {committed} but not {lacking}, which comes "
+            "before it: an earlier version of Playhead did not keep the order that its "
+            "conflict rule needs, so that rows may be older than they should be",
+            hint="replay the whole span under another --id: with --on-conflict update or "
+            "newer into the same table, with ignore or error into a table without these "
+            "rows",
         )
 
 
 def refuse_wrong_order(
     replay_id: str, found: Slice, *, follows: int | None, last: Slice | None
 ) -> None:
-    """`last` is the last slice of the partition that the replay has committed."""
+    """Refuse a slice out of order; `last` is the last slice of its partition in the ledger."""
     if last is not None and found.overlaps(last):
         raise AlreadyCommitted(replay_id, found=found, committed=last)
     if last is not None and found < last:
@@ -42,7 +43,7 @@ def refuse_wrong_order(
 
 
 def refuse_wrong_order_among(replay_id: str, account: Account, entries: Iterable[Entry]) -> None:
-    """The same, of all that the replay has committed."""
+    """Refuse a slice out of order, given all ledger entries of the replay."""
     found = account.slice
     slices = [entry.slice for entry in entries]
     its = [
@@ -55,7 +56,7 @@ def refuse_wrong_order_among(replay_id: str, account: Account, entries: Iterable
 def refuse_broken_order(
     replay_id: str, planned: Iterable[Slice], committed: Sequence[Slice]
 ) -> None:
-    """Whether what is left of each partition comes after all that is committed of it."""
+    """Refuse a ledger in which uncommitted offsets precede committed ones."""
     last: dict[TopicPartition, Slice] = {}
     for slice_ in sorted(committed):
         last[slice_.topic, slice_.partition] = slice_
@@ -66,7 +67,7 @@ def refuse_broken_order(
 
 
 def follows_in(planned: Iterable[Slice]) -> Callable[[Slice], int | None]:
-    """Where the offsets end that a plan has before a slice of it; None before the first."""
+    """Return for each planned slice where the planned offsets before it end; None before the first."""
     runs: dict[TopicPartition, list[Slice]] = {}
     for slice_ in sorted(planned):
         runs.setdefault((slice_.topic, slice_.partition), []).append(slice_)

@@ -1,4 +1,4 @@
-"""Dead letters read back: whether each that the ledger counts is there, once, with what its record carries."""
+"""Reads dead letters back: checks that each one in the ledger exists once with its record's content."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,30 +15,30 @@ _SHOWN = 20
 
 
 class DeadLetterReader(Protocol):
-    """The dead letters of one replay, as they lie there now; picklable."""
+    """The present dead letters of one replay; picklable."""
 
     @property
     def where(self) -> str:
-        """In words."""
+        """The description of the topic, for messages."""
         ...
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was deleted where they lie."""
+        """Whether the dead-letter topic still has all its records."""
         ...
 
     def of(self, place: TopicPartition, /) -> Mapping[int, Sequence[int]]:
-        """By offset of their record, in order, digests of what each letter of it carries."""
+        """Return by record offset, ascending, the digests of its letters."""
         ...
 
     def digest(self, record: Record, /) -> int:
-        """That of a letter of this record."""
+        """Return the digest of a letter of this record."""
         ...
 
 
 @dataclass(slots=True)
 class LetterCheck:
-    """The dead letters of one slice against its records, which pass by on their way to be compared."""
+    """Compares the dead letters of one slice with its records while these are read for the comparison."""
 
     letters: DeadLetterReader
     entry: Entry
@@ -53,7 +53,7 @@ class LetterCheck:
         self._held = {offset: all_[offset] for offset in offsets[start:stop]}
 
     def passing(self, runs: Iterable[Records]) -> Iterator[Records]:
-        """The same runs, looked at."""
+        """Yield the same runs, and check them."""
         for records in runs:
             for index, offset in enumerate(records.offsets):
                 if offset in self._held:
@@ -61,7 +61,7 @@ class LetterCheck:
             yield records
 
     def added(self, found: SliceComparison) -> SliceComparison:
-        """Findings of the slice, with those of its dead letters."""
+        """Return the slice's comparison with the result for its dead letters."""
         missing, lost = self._missing()
         wrong = [*self._wrong(), *self._more()]
         unknown = 0 if self.letters.is_whole else missing
@@ -71,10 +71,10 @@ class LetterCheck:
             return found
         kind = "unknown" if unknown else "missing"
         where = self.letters.where
-        texts = [f"no dead letter of it in {where}"] * len(lost)
+        texts = [f"its dead letter is missing in {where}"] * len(lost)
         if missing > len(lost):
             lost = [*lost, self.entry.slice.from_offset]
-            texts.append(f"{missing:,} dead letters of {self.entry.slice} are not in {where}")
+            texts.append(f"{missing:,} dead letters of {self.entry.slice} are missing in {where}")
         place = (self.entry.slice.topic, self.entry.slice.partition)
         shown = [Difference(kind, *place, at, text) for at, text in zip(lost, texts, strict=True)]  # type: ignore[arg-type]
         return replace(
@@ -91,17 +91,17 @@ class LetterCheck:
         place, where = (self.entry.slice.topic, self.entry.slice.partition), self.letters.where
         for offset, digests in self._held.items():
             if offset not in self._right:
-                text = f"a dead letter in {where}, of a record that the replay has left out"
+                text = f"{where} has a dead letter of this record, which the replay did not reject"
                 yield Difference("extra", *place, offset, text)
             elif any(each != self._right[offset] for each in digests):
                 yield Difference(
-                    "changed", *place, offset, f"its dead letter in {where} carries something else"
+                    "changed", *place, offset, f"its dead letter in {where} has different content"
                 )
             for _ in digests[1:]:
-                yield Difference("extra", *place, offset, f"several dead letters of it in {where}")
+                yield Difference("extra", *place, offset, f"it has several dead letters in {where}")
 
     def _more(self) -> Iterator[Difference]:
-        """Letters of records that were written after all, and of which the ledger knows nothing."""
+        """Count letters of records that were written in the end, beyond those that the ledger counts."""
         known = [offset for offset in self._held if offset in self._right]
         more = len(known) - self._needed()
         text = f"{more:,} more dead letters of {self.entry.slice} than the ledger counts"
@@ -113,14 +113,14 @@ class LetterCheck:
         return self.entry.dead + int(self.entry.details.get(ALSO_BURIED, 0))
 
     def _missing(self) -> tuple[int, list[int]]:
-        """How many are not there, and which of them the ledger names."""
+        """Return how many letters are missing, and which of them the ledger names."""
         named = named_refused(self.entry) if self.entry.dead else set()
         lost = sorted(offset for offset in named if offset not in self._held)
         return max(len(lost), self._needed() - len(self._held)), lost[:_SHOWN]
 
 
 def named_refused(entry: Entry) -> set[int]:
-    """Offsets of refused records that a target has written into its entry: of very many only some."""
+    """Return the offsets of refused records in an entry, which lists only some if there are very many."""
     found: set[int] = set()
     for each in entry.details.get("refused", ()):
         if isinstance(each, int):
@@ -132,5 +132,5 @@ def named_refused(entry: Entry) -> set[int]:
 
 
 def are_counted(entries: Iterable[Entry]) -> bool:
-    """Whether a ledger has any dead letters."""
+    """Return whether a ledger has any dead letters."""
     return any(each.dead or each.details.get(ALSO_BURIED) for each in entries)

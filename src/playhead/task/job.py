@@ -1,7 +1,7 @@
-"""What one task of a run has to do, and doing it: draw, cut, wait until due, commit.
+"""The work of one task of a run: read, cut, wait until due, commit.
 
-It knows sources and targets by their contracts alone, so it is the same in a Spark task, in a thread
-of one, and in a test with lists. Everything in a `Job` is picklable, because tasks are elsewhere.
+It knows only the contracts of sources and targets, so it works equally in a Spark task, in one of its
+threads, and in a test with lists. Everything in a `Job` is picklable, because tasks run elsewhere.
 """
 
 import gc
@@ -38,8 +38,8 @@ from playhead.task.start_barrier import StartBarrier
 _MEET_WITHIN_NS = 30_000_000_000
 _MEET_EVERY_S = 0.005
 
-# Records come and go by the hundred thousand and are in no cycle: to look for cycles as often as Python
-# does of itself takes a fifth of all the time.
+# Records come and go by the hundred thousand without reference cycles; Python's default collection
+# interval would take a fifth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 PartitionWork = tuple[Slice, ...]
@@ -50,35 +50,35 @@ class DeadLetters(Protocol):
     """Where dead letters go: a picklable description."""
 
     def inspect(self) -> tuple[Note, ...]:
-        """Refuse what cannot keep them, and say what should be known of it; writes nothing."""
+        """Refuse a place that cannot store them, and return notes about it; write nothing."""
         ...
 
     def open(self, replay_id: str, /) -> AbstractContextManager[WriteDeadLetters]:
-        """Connect; what it gives buries a slice's dead letters exactly once."""
+        """Connect; the result writes a slice's dead letters exactly once."""
         ...
 
     def letters(self, replay_id: str, /) -> DeadLetterReader:
-        """Those of a replay that lie there now."""
+        """Return the reader of a replay's present dead letters."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """The pace of a run, its shared start, and what each partition gets of it."""
+    """The pace of a run, its shared start, and the share of each partition."""
 
     pace: Pace
     start_ns: int
-    """By the wall clock: all tasks count from this instant, unless they can meet."""
+    """By the wall clock: all tasks count from this time, unless they share a start barrier."""
     first_ms: int | None
     shares: Mapping[TopicPartition, Share] = field(default_factory=dict)
     silences: tuple[Silence, ...] = ()
     latest_ms: int | None = None
-    """Record times after this one are nobody's to wait for."""
+    """Record times after this one are not waited for."""
     meeting: StartBarrier | None = None
-    """Where the lanes say that they are ready; None where they see no common folder."""
+    """The barrier at which the lanes report that they are ready; None without a common folder."""
 
     def start(self, clock: Clock, is_stopped: Callable[[], bool]) -> int | None:
-        """Say that one is ready, wait for the others, and learn when it starts; None when it will not."""
+        """Report readiness, wait for the other lanes, and return the start; None if the run will not start."""
         if self.meeting is None:
             return self.start_ns
         self.meeting.arrive()
@@ -92,47 +92,47 @@ class Pacing:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run over what is left of a plan."""
+    """One run over the rest of a plan."""
 
     replay_id: str
     source: Source
     target: Target
     works: tuple[tuple[PartitionWork, ...], ...]
-    """For each task its lanes; a paced task plays them side by side."""
+    """The lanes of each task; a paced task runs them at the same time."""
     filter: Filter
     rule: ErrorRule = field(default_factory=ErrorRule)
     graveyard: DeadLetters | None = None
     decoding: Decoding | None = None
-    """When somebody looks into values: what makes them readable as they are read."""
+    """How to decode values as they are read; None if no one reads them."""
     pacing: Pacing | None = None
     limits: Limits = field(default_factory=Limits)
     stop_file: Path | None = None
-    """Where it can be seen, its presence asks to stop at the next slice boundary."""
+    """A file whose presence, where visible, requests a stop at the next slice boundary."""
     planned: tuple[Slice, ...] = ()
-    """All of the plan, of which the works are what is left: it says what must have been committed before
-    a slice, where the target keeps them in order."""
+    """The whole plan, of which `works` is the rest. It determines what must be committed before a
+    slice if the target keeps them in order.
+    """
     letters: DeadLetterReader | None = None
-    """With `compares`: the dead letters of the replay, to be compared as well."""
+    """With `compares`: the dead letters of the replay, which are compared as well."""
     compares: Mapping[Slice, Entry] | None = None
-    """With these the works are the slices of a ledger, and nothing is written: each is held against
-    what the target has."""
+    """With these, the task writes nothing: it compares the target with each slice of the ledger."""
 
     def is_stopped(self) -> bool:
-        """Whether somebody asked, or a paced task elsewhere had to give up."""
+        """Return whether a stop was requested or a paced task elsewhere gave up."""
         if self.stop_file is not None and self.stop_file.exists():
             return True
         meeting = self.pacing.meeting if self.pacing is not None else None
         return meeting is not None and meeting.is_over
 
     def tell_the_others(self) -> None:
-        """A paced task cannot go on: those elsewhere stop at their next slice boundary, too."""
+        """Stop the paced tasks elsewhere at their next slice boundary, because this one cannot continue."""
         if self.pacing is not None and self.pacing.meeting is not None:
             self.pacing.meeting.end()
 
 
 @dataclass(slots=True)
 class Report:
-    """What a task says when it ends; what was committed is said by the ledger."""
+    """What a task reports when it ends; the ledger has its commits."""
 
     index: int
     started_ns: int
@@ -143,7 +143,7 @@ class Report:
     schedule: ScheduleError = field(default_factory=ScheduleError)
     findings: list[SliceComparison] = field(default_factory=list)
     away: str | None = None
-    """Why the task gave up for now, when a server was away."""
+    """Why the task gave up for now, because a server did not answer."""
 
     def note_commit(self, account: Account) -> None:
         now = time.time_ns()
@@ -162,7 +162,7 @@ ReadSlice = Callable[[Slice], Iterable[ReadRun]]
 
 
 def play(job: Job, index: int, draw: ReadSlice | None = None) -> list[Report]:
-    """Do a task's work; `draw` gives a slice's records when they do not come straight from the source."""
+    """Do a task's work; `draw` returns a slice's records if they do not come from the source directly."""
     lanes = job.works[index]
     keep_memory()
     try:
@@ -176,7 +176,7 @@ def play(job: Job, index: int, draw: ReadSlice | None = None) -> list[Report]:
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Look for cycles less often than Python does of itself."""
+    """Run Python's cycle collector less often than by default."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:
@@ -186,10 +186,10 @@ def seldom_collecting() -> Iterator[None]:
 
 
 def _side_by_side(job: Job, index: int, lanes: tuple[PartitionWork, ...]) -> list[Report]:
-    """Paced lanes wait most of the time: a thread for each keeps them aligned in one task.
+    """Run paced lanes in threads of one task, because they wait most of the time.
 
-    When one of them cannot go on the others stop too, at their next slice boundary: they would run
-    ahead of it, for as long as the replay takes.
+    If one lane cannot continue, the others stop at their next slice boundary; otherwise they would run
+    ahead of it for the rest of the replay.
     """
     reports: list[Report] = []
     failures: list[BaseException] = []
@@ -232,10 +232,10 @@ def _play_lanes(
             for lane in lanes:
                 _play_lane(desk, lane, draw)
     except Stopped:
-        pass  # what was committed is in the ledger, and the rest is for a resume
+        pass  # The ledger has what was committed; a resume does the rest.
     except (Unavailable, AlreadyCommitted) as exc:
-        # Not raised: the other tasks may well go on, and the run tries again what is left. Committed
-        # already is what an engine meets that starts a lost task again: the ledger has moved.
+        # Not raised: the other tasks may continue, and the run retries the rest. An engine that
+        # restarts a lost task finds slices committed, because the ledger has advanced.
         report.away = exc.message
         is_over.set()
         job.tell_the_others()
@@ -265,7 +265,7 @@ class _TaskContext:
     explainer: LazyExplainer
     report: Report
     is_over: Event
-    """Set when what plays beside this has come to an end."""
+    """Set when the lanes beside this one have ended."""
     clock: Clock = field(default_factory=SystemClock)
 
     def is_stopped(self) -> bool:
@@ -317,7 +317,7 @@ def _pacer(
 
 
 def _staggered_ns(job: Job, place: TopicPartition) -> int:
-    """When a lane commits first, so that not all lanes commit at one moment."""
+    """Return when a lane first commits, so that not all lanes commit at the same moment."""
     places = sorted({(lane[0].topic, lane[0].partition) for work in job.works for lane in work})
     return COMMIT_EVERY_NS * (places.index(place) + 1) // len(places)
 
@@ -335,11 +335,11 @@ def _commit_all(
         desk.writer.commit(portion.account, without_undecoded(portion.account, release(portion)))
         abort_point("job.committed")
         desk.report.note_commit(portion.account)
-        del portion  # or it would be held while the next one is gathered
+        del portion  # Otherwise the run would be held in memory while the next one is read.
 
 
 def explain(account: Account, explainer: LazyExplainer) -> None:
-    """Look for the reasons of the offsets that gave no record."""
+    """Find the reasons of the offsets that gave no record."""
     place = (account.slice.topic, account.slice.partition)
     account.explained = explainer.explain(place, account.absent)
 
@@ -350,7 +350,7 @@ def _compare_lanes(
     draw: ReadSlice,
     entries: Mapping[Slice, Entry],
 ) -> None:
-    """Slice by slice; what is not said of one at once is said when the writer concludes."""
+    """Compare slice by slice; results that need all slices come when the writer concludes."""
     whole = replace(desk.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     cutter = Cutter(whole, desk.job.filter, lambda slice_: _like(entries[slice_]))
     read: dict[Slice, Account] = {}
@@ -375,7 +375,7 @@ def _compare_lanes(
 
 
 def _like(entry: Entry) -> Account:
-    """An account for the slice of an entry, whose checksum is made as the entry's was."""
+    """Return an account for the slice of an entry, with a checksum of the entry's kind."""
     account = Account(entry.slice)
     if isinstance(entry.checksum, int):
         account.checksum = 0
@@ -383,13 +383,13 @@ def _like(entry: Entry) -> Account:
 
 
 def _with_source(found: SliceComparison, entry: Entry, account: Account) -> SliceComparison:
-    """And whether the source still is what was read; entries of version 1 do not know."""
+    """Add whether the source still returns what was read; entries of version 1 do not say it."""
     texts = []
     if differ(entry.checksum, account.checksum):
         now = f"{account.read:,} records now, {entry.read:,} when it was read"
         if account.read == entry.read:
-            now = f"{entry.read:,} records as before, of which some have changed"
-        texts.append(f"the source is not what was read: {entry.slice} has {now}")
+            now = f"{entry.read:,} records as before, but some have changed"
+        texts.append(f"the source has changed since it was read: {entry.slice} has {now}")
     unexplained = account.explained.unexplained
     if unexplained:
         named = ", ".join(f"{start}-{end}" for start, end in unexplained[:MOST_BLANKS])

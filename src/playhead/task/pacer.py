@@ -1,4 +1,4 @@
-"""Holds records back until they are due, against one start that all tasks share."""
+"""Holds records back until they are due, relative to a start that all tasks share."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,27 +10,28 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.task.slicer import KEPT, Cutter, Filter, OpenSlice, ReadRun
 
-# What is due within so long commits together, at first and then by how long a commit takes. What comes due
-# while one is on its way is late by as long, so commits must be few; and nothing of a slice is seen before
-# it commits, so they must be many.
+# Records due within this time commit together at first; later, the time of a commit decides.
+# Records that become due during a commit are late by its duration, so commits must be few; but
+# nothing of a slice is visible before its commit, so they must be many.
 COMMIT_EVERY_NS = 500_000_000
 _LEAST_NS, MOST_NS = 200_000_000, 2_000_000_000
-# Of so much of the time commits take one part: then the records that meet one are two of a hundred.
+# Commits take one part in this many of the time; then two records of a hundred become due during
+# one.
 _PARTS = 60
-# Where nothing is due for so long, a commit is nobody's delay, and comes early.
+# If nothing is due for this long, a commit delays no record, and is made early.
 REST_NS = 100_000_000
-# A rate that is behind by more than this is not made up for.
+# A rate that is further behind than this does not catch up.
 _STANDSTILL_NS = 100_000_000
 _LOOK_EVERY_S = 0.2
 
 
 @dataclass(slots=True)
 class Pacer:
-    """The clock's side of one partition's lane.
+    """The clock of one partition's lane.
 
-    Waiting is on the monotonic clock, so that a wall clock that jumps moves nothing; the wall clock is
-    asked once, to find the shared start on it. `start` tells that by the wall clock, when all is ready
-    here, and None when there will be none.
+    It waits on the monotonic clock, so that a jump of the wall clock has no effect; the wall clock is read
+    once, to find the shared start. `start` returns that start when this lane is ready, or None if the run
+    will not start.
     """
 
     schedule: Schedule
@@ -42,7 +43,7 @@ class Pacer:
     is_stopped: Callable[[], bool]
     keeps_rate: bool = False
     first_commit_ns: int = COMMIT_EVERY_NS
-    """How much is due until the first commit; the others follow each other evenly."""
+    """The time until the first commit; later commits follow at even intervals."""
     _ordinal: int = field(default=0, init=False)
     _due_ns: dict[int, int] = field(default_factory=dict, init=False)
     _began_ns: int | None = field(default=None, init=False)
@@ -56,7 +57,7 @@ class Pacer:
     def portions(
         self, cutter: Cutter, planned: Slice, drawn: Iterable[ReadRun]
     ) -> Iterator[OpenSlice]:
-        """As the cutter's, but each is given out when its first record is due, and ends soon after."""
+        """Yield the cutter's slices, each when its first record is due and with an end soon after."""
         start = planned.from_offset
         for records, given in drawn:
             if not self._has_begun():
@@ -77,13 +78,13 @@ class Pacer:
             yield from cutter.portions(tail, [])
 
     def _has_begun(self) -> bool:
-        """Whether the run has a start; the first call learns it, when the first records are at hand."""
+        """Return whether the run has a start; the first call waits for it, with the first records ready."""
         if self._began_ns is None and (start_ns := self.start()) is not None:
             self._began_ns = self.clock.monotonic_ns() - (self.clock.now_ns() - start_ns)
         return self._began_ns is not None
 
     def release(self, portion: OpenSlice) -> Iterator[Records]:
-        """The portion's records, each not before it is due, and noted when it is given out."""
+        """Yield the slice's records, each when it is due, and note its delay."""
         for records in portion.runs:
             due = [self._due_ns.pop(offset) for offset in records.offsets]
             given = 0
@@ -100,13 +101,13 @@ class Pacer:
         self._given_ns = self._now_ns()
 
     def _note_commit(self) -> None:
-        """The last record was given out, and all is committed: how often can that be done?"""
+        """Note the end of a commit, which determines the interval of the next ones."""
         took_ns = self._now_ns() - self._given_ns
         self._commit_ns += (took_ns - self._commit_ns) // 4
         self._length_ns = min(max(_LEAST_NS, _PARTS * self._commit_ns), MOST_NS)
 
     def _stretches(self, records: Records, verdicts: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Pairs of indexes between which records are due closely enough to commit together."""
+        """Yield index pairs between which the records are due closely enough to commit together."""
         first, end_ns, before_ns = 0, None, 0
         for index in range(len(records)):
             if verdicts[index] != KEPT:
@@ -118,17 +119,18 @@ class Pacer:
                     yield first, index
                     first = index
                 due += self._put_off(due)
-                # Behind already, all that is overdue goes together: commit by commit it would fall back.
+                # If it is already behind, commit everything overdue together: one by one would fall
+                # back further.
                 end_ns = max(due, self._now_ns()) + self._length_ns
             self._due_ns[records.offsets[index]] = before_ns = due
         if first < len(records):
             yield first, len(records)
 
     def _put_off(self, due_ns: int) -> int:
-        """By how much this record, and all that follow, are put off.
+        """Return the delay for this record and all that follow.
 
-        After a standstill of the target, or of the task's own start, a rate must not be exceeded to
-        make up for it; a speed is another matter, its records have their places in time.
+        After a standstill of the target or the task's start, a rate must not be exceeded to catch up. A speed
+        may, because its records have fixed places in time.
         """
         behind_ns = self._now_ns() - due_ns
         if not self.keeps_rate or behind_ns <= _STANDSTILL_NS:
@@ -137,7 +139,7 @@ class Pacer:
         return behind_ns
 
     def _wait_until(self, due_ns: int | None) -> bool:
-        """False when the run is to stop before that."""
+        """Wait; return False if the run must stop before."""
         while due_ns is not None and (left := due_ns - self._now_ns()) > 0:
             if self.is_stopped():
                 return False
@@ -149,7 +151,7 @@ class Pacer:
 
 
 def ahead(drawn: Iterable[ReadRun]) -> Generator[ReadRun, None, None]:
-    """The same, with the next run being fetched while one is played; to close it waits for that."""
+    """Yield the same runs, reading the next one while one is processed; closing waits for that read."""
     runs = iter(drawn)
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as fetching:
         pending = fetching.submit(next, runs, None)

@@ -1,7 +1,7 @@
 """One round of a live pipeline: the slices that are due, and a task's part in writing them.
 
-A task keeps its connection to the target for the next round, which comes a moment later. It knows
-targets by their contract alone, so it is the same in a Spark task and in a test with lists.
+A task keeps its connection to the target for the next round, which follows soon. It knows only the
+contract of targets, so it works equally in a Spark task and in a test with lists.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from playhead.task.slicer import Cutter, Filter, Limits, OpenSlice, ReadRun
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is due: of each partition the offsets from the ledger's end to the round's."""
+    """The offsets of each partition from the ledger's end to the round's end."""
 
     pipeline_id: str
     run: str
-    """One start of the pipeline: what was kept open by another one is not used again."""
+    """The start of the pipeline; connections of another start are not used again."""
     target: Target
     slices: tuple[Slice, ...]
     rule: ErrorRule = field(default_factory=ErrorRule)
@@ -42,21 +42,21 @@ class Round:
     decoding: Decoding | None = None
     limits: Limits = field(default_factory=Limits)
     is_alone: bool = True
-    """Whether one task gets all records of the round, and knows by that which offsets hold none."""
+    """Whether one task gets all records of the round, and so knows which offsets hold none."""
     desk: str | None = None
-    """Who wrote last. A target that keeps the slices of a partition in order fences all others off."""
+    """The previous writer. A target that keeps the slices of a partition in order fences all others."""
     stop_file: Path | None = None
     source: Source | None = None
-    """Where to look for the reasons of offsets that gave no record, and for the ids of topics."""
+    """The source, for the reasons of absent offsets and for the topics' ids."""
 
     def is_stopped(self) -> bool:
-        """Whether somebody asked."""
+        """Return whether a stop was requested."""
         return self.stop_file is not None and self.stop_file.exists()
 
 
 @dataclass(frozen=True, slots=True)
 class RoundWritten:
-    """One commit."""
+    """The counts of one commit."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class RoundWritten:
     to_offset: int
     read: int
     kept: int
-    """Those that passed the transform: written, or dead."""
+    """The records that passed the transform: written or dead letters."""
     last_ms: int | None
 
     @property
@@ -74,15 +74,15 @@ class RoundWritten:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a task has to say of its part in a round; that it was committed the ledger says, too."""
+    """What a task reports of its part in a round; the ledger has its commits too."""
 
     desk: str | None = None
     is_new: bool = False
-    """Whether the connection was made in this round."""
+    """Whether the connection was opened in this round."""
     away: str | None = None
     """Why the task gave up for now."""
     is_whole: bool = False
-    """Whether all that was drawn is dealt with, to its end."""
+    """Whether the task processed all its records."""
     written: list[RoundWritten] = field(default_factory=list)
 
     def as_document(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _OpenWriter:
-    """An open target, and where its dead letters go."""
+    """An open target, and its dead-letter writer."""
 
     run: tuple[str, str]
     writer: Writer
@@ -110,17 +110,17 @@ class _OpenWriter:
     is_new: bool = True
 
     def close(self) -> None:
-        # Often what it would say goodbye to is gone.
+        # The server that it would disconnect from is often gone.
         with contextlib.suppress(Exception):
             self.stack.close()
 
 
 _kept: _OpenWriter | None = None
-"""What this process has open from the round before."""
+"""The connection that this process kept open after the last round."""
 
 
 def write(round_: Round, drawn: Iterable[ReadRun]) -> Outcome:
-    """Commit what is drawn, record runs of one partition after the other, as far as it is due."""
+    """Commit the records, one partition after the other, as far as they are due."""
     outcome = Outcome()
     stream = iter(drawn)
     try:
@@ -131,19 +131,19 @@ def write(round_: Round, drawn: Iterable[ReadRun]) -> Outcome:
     except Stopped:
         pass
     except (Unavailable, AlreadyCommitted) as exc:
-        # Committed already is what an engine meets that starts a lost task again.
+        # An engine that restarts a lost task finds the slice committed.
         let_go()
         outcome.away = str(exc)
     except BaseException:
         let_go()
         raise
     for _ in stream:
-        pass  # or the engine would be left with a worker that has not read what it was given
+        pass  # Read the rest, or the engine keeps a worker that has not read its input.
     return outcome
 
 
 def let_go() -> None:
-    """Close what is kept open for the next round."""
+    """Close the connection that is kept for the next round."""
     global _kept  # noqa: PLW0603 - it outlives the task that opened it
     if _kept is not None:
         _kept.close()
@@ -166,14 +166,14 @@ class _Part:
         return Account(slice_, self._round.rule, bury, is_endless=True)
 
     def _bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int | None:
-        # Looked up only now: the connection may be another one than when the account was opened.
+        # Looked up now, because the connection may have changed since the account was opened.
         return self._desk.bury(slice_, letters) if self._desk.bury is not None else None
 
     def _usable(self) -> _OpenWriter | None:
         kept, round_ = _kept, self._round
         if kept is None or kept.run != (round_.pipeline_id, round_.run):
             return None
-        # Dead letters lie in a topic, whatever the target is: a partition has one writer there.
+        # Dead letters go to a topic, whatever the target is; each partition has one writer there.
         is_ordered = round_.target.is_ordered or round_.graveyard is not None
         if is_ordered and kept.id != round_.desk:
             return None
@@ -200,7 +200,7 @@ class _Part:
         for place, same in groupby(stream, lambda each: (each[0].topic, each[0].partition)):
             slice_ = self._due.pop(place, None)
             if place in self._seen:
-                # The first time, all offsets behind its last record were taken for absent.
+                # Otherwise all offsets after its first part's last record would count as absent.
                 raise ValueError(f"drawn: found {place[0]}:{place[1]} twice, needed it in one row")
             self._seen.add(place)
             if slice_ is not None:
@@ -224,9 +224,10 @@ class _Part:
             self._note(portion.account)
 
     def _commit(self, portion: OpenSlice) -> None:
-        """Through a connection that is from an earlier round first, and then through a new one.
+        """Commit through an open connection of an earlier round first, then through a new one.
 
-        A server that was restarted in between, and a table that was altered, are no reason to stop.
+        A server that was restarted in between, or a table that was altered, does not stop the
+        pipeline.
         """
         runs = self._read(portion)
         try:
@@ -242,12 +243,14 @@ class _Part:
             self._desk.writer.commit(portion.account, runs)
 
     def _read(self, portion: OpenSlice) -> list[Records]:
-        """All that was read, and it is certain by now that it was of the topic that we began with."""
+        """Return everything read, after confirming that it came from the expected topics."""
         topic = portion.account.slice.topic
         try:
             explain(portion.account, self._desk.explainer)
         except PlayheadError:
-            self._desk.same.confirm(topic)  # says more than that its offsets cannot be read
+            self._desk.same.confirm(
+                topic
+            )  # This error says more than that the offsets cannot be read.
             raise
         runs = list(without_undecoded(portion.account, portion.runs))
         self._desk.same.confirm(topic)
@@ -261,7 +264,7 @@ class _Part:
 
 
 def _from(drawn: Iterable[ReadRun], first: int) -> Iterator[ReadRun]:
-    """Without the records that the ledger has already."""
+    """Yield the records without those that the ledger already has."""
     for records, verdicts in drawn:
         at = bisect_left(records.offsets, first)
         if at < len(records):

@@ -1,7 +1,7 @@
-"""Whether a source's topics are still those that a pipeline began with, asked after records were read.
+"""Checks, after records were read, that a source's topics are still those of the pipeline's start.
 
-Ids never come back. A topic that has the expected id after a read had it before, so what was read is
-of that topic, and not of one that was made in its place under the old offsets.
+Topic ids are never reused. A topic that has the expected id after a read also had it before, so the
+records are from that topic and not from one created in its place.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from playhead.terms import OtherTerms, differing_topics
 
 
 class SameTopics:
-    """Asks a source, and connects for the first question; one that expects no ids is never asked."""
+    """Asks a source for topic ids; connects at the first question, and never if no ids are expected."""
 
     def __init__(self, pipeline_id: str, source: Source | None) -> None:
         self._pipeline_id = pipeline_id
@@ -23,7 +23,7 @@ class SameTopics:
         self._ask: Callable[[str], str | None] | None = None
 
     def confirm(self, topic: str) -> None:
-        """Refuse a topic that was deleted, and perhaps made again."""
+        """Refuse a topic that was deleted, and perhaps created again."""
         expected = self._expected.get(topic)
         if not expected:
             return
@@ -39,11 +39,11 @@ class SameTopics:
             raise OtherTerms(self._pipeline_id, differences=told, is_endless=True)
 
     def confirm_all(self) -> None:
-        """The same of every topic that is expected."""
+        """Confirm every expected topic."""
         for topic in sorted(self._expected):
             self.confirm(topic)
 
     def close(self) -> None:
-        """Let the connection go; it may be used again."""
+        """Close the connection; the next call opens a new one."""
         self._ask = None
         self._stack.close()

@@ -1,4 +1,4 @@
-"""Cuts what is drawn from a planned slice into portions that commit as a whole, and counts on the way."""
+"""Cuts the records of a planned slice into open slices that commit as a whole, and counts them."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from playhead.source import TopicPartition
 MAX_RECORDS = 200_000
 MAX_BYTES = 64 << 20
 
-# What is kept is the one that is false, so that a run of which all is kept is known by `any`.
+# KEPT is 0, so that `any(verdicts)` is false if every record is kept.
 KEPT, FILTERED, OUTSIDE = 0, 1, 2
 ReadRun = tuple[Records, Sequence[int] | None]
-"""A run of records as read, and the verdict on each; None when the span is still to be looked at, and
-nothing else decides."""
+"""Records as read, with the verdict on each; None if only the span remains to be checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a slice is cut: whatever comes first. Counted in records read and bytes kept, so that the
-    same records give the same slices, however they come over the network."""
+    """When a slice is cut: at the first limit. Limits count records read and bytes kept, so that
+    equal records give equal slices, however they arrive.
+    """
 
     max_records: int = MAX_RECORDS
     max_bytes: int = MAX_BYTES
@@ -33,14 +33,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What lies outside the span by the record's own time."""
+    """Filters records whose own time is outside the span."""
 
     from_ms: int | None = None
     to_ms: int | None = None
     span_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def verdicts(self, records: Records) -> list[int] | None:
-        """What the span says of each record; None when all are inside."""
+        """Return the verdict on each record; None if all are inside."""
         if not len(records) or (self.from_ms is None and self.to_ms is None):
             return None
         times = records.timestamps_ms
@@ -56,17 +56,17 @@ class Filter:
 
 @dataclass(slots=True)
 class OpenSlice:
-    """What will be committed as one slice: its counts, and the records to write."""
+    """The counts and the records of a slice that will be committed."""
 
     account: Account
     runs: list[Records] = field(default_factory=list)
     size_bytes: int = 0
     reached: int = 0
-    """The offset up to which all is counted: read, or absent."""
+    """The offset up to which everything is counted as read or absent."""
 
 
 class Cutter:
-    """Turns what is drawn from one planned slice into portions, each of which is committed as a slice."""
+    """Turns the records of one planned slice into open slices."""
 
     def __init__(
         self, limits: Limits, filter_: Filter, make_account: Callable[[Slice], Account]
@@ -75,7 +75,7 @@ class Cutter:
         self._log_ms: dict[TopicPartition, int] = {}
 
     def portions(self, planned: Slice, drawn: Iterable[ReadRun]) -> Iterator[OpenSlice]:
-        """Every offset of the planned slice lies in exactly one portion, also when nothing is there."""
+        """Yield open slices that contain every offset of the planned slice exactly once, even empty ones."""
         start = reached = planned.from_offset
         portion = self._portion(planned, start)
         for records, given in drawn:
@@ -93,7 +93,7 @@ class Cutter:
             yield _ended(portion, planned.to_offset)
 
     def _portion(self, planned: Slice, start: int) -> OpenSlice:
-        # The end is not known yet; it is put right when it is.
+        # The end is not known yet, and is corrected later.
         end = max(planned.to_offset, start + 1)
         account = self._make_account(replace(planned, from_offset=start, to_offset=end))
         return OpenSlice(account, reached=start)
@@ -103,7 +103,7 @@ class Cutter:
         return portion.account.read >= limits.max_records or portion.size_bytes >= limits.max_bytes
 
     def _take(self, portion: OpenSlice, records: Records, verdicts: Sequence[int] | None) -> int:
-        """Take as many of the records as belong to the portion; returns how many."""
+        """Add as many of the records as fit into the slice; return how many."""
         head, verdicts = _start_of(
             records, verdicts, self._limits.max_records - portion.account.read
         )
@@ -148,7 +148,7 @@ class Cutter:
         reached = self._log_ms.get(place, to_ms)
         late = len(held) - held.count(OUTSIDE)
         if late:
-            # The log's time never falls, so that it stood highest at the last one.
+            # The log's time never decreases, so it was highest at the last record.
             last = next(i for i in reversed(range(len(held))) if held[i] != OUTSIDE)
             account.late += late
             highest = max(times[: last + 1])
@@ -161,7 +161,7 @@ class Cutter:
 def _followed(
     planned: Slice, reached: int, records: Records, verdicts: Sequence[int] | None
 ) -> int:
-    """Where a run ends that follows the one before; a wrong one would be committed under a wrong slice."""
+    """Return where the next run ends; refuse a run that does not follow, which would corrupt the counts."""
     if verdicts is not None and len(verdicts) != len(records):
         raise ValueError(f"drawn: found {len(verdicts)} verdicts, needed {len(records)}")
     if not len(records):
@@ -199,7 +199,7 @@ def _kept(records: Records, verdicts: Sequence[int] | None) -> Records:
 
 
 def _where_full(records: Records, verdicts: Sequence[int] | None, room: int) -> int:
-    """How many records it takes until the kept ones fill the room; at least one."""
+    """Return how many records it takes until the kept ones fill the room; at least one."""
     total = 0
     for index, size in enumerate(records.sizes_bytes()):
         if verdicts is None or verdicts[index] == KEPT:

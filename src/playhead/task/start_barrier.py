@@ -1,4 +1,4 @@
-"""Lets the paced lanes of a run, in several processes of one machine, begin together and end together."""
+"""Lets the paced lanes of a run, in several processes of one machine, start and end together."""
 
 import os
 from contextlib import suppress
@@ -8,27 +8,27 @@ from uuid import uuid4
 
 from playhead.host.clock import Clock
 
-# From the moment at which the last has come until the start: all of them must have seen it by then.
+# The time between the last arrival and the start, in which all lanes must notice the arrival.
 _SOON_NS = 100_000_000
 _START, _OVER, _HERE = "start", "over", "here-"
 
 
 @dataclass(frozen=True, slots=True)
 class StartBarrier:
-    """A folder that all lanes see; who comes last says when it starts."""
+    """A folder that all lanes can access; the last lane to arrive sets the start."""
 
     folder: Path
     lanes: int
 
     def arrive(self) -> None:
-        """One more lane has connected, has its first records, and could begin."""
-        with suppress(OSError):  # the run has ended meanwhile
+        """Report that a lane has connected, has its first records, and could start."""
+        with suppress(OSError):  # The run has ended meanwhile.
             (self.folder / f"{_HERE}{uuid4().hex}").touch()
 
     def start_ns(self, clock: Clock, *, latest_ns: int) -> int | None:
-        """The start by the wall clock, the same for all; None as long as somebody is missing.
+        """Return the common start by the wall clock; None while a lane is missing.
 
-        After `latest_ns` nobody is waited for: who comes late finds its records overdue.
+        After `latest_ns` the others start without the missing lanes, whose records will be overdue.
         """
         with suppress(OSError, ValueError):
             return int((self.folder / _START).read_text())
@@ -43,14 +43,14 @@ class StartBarrier:
         return 0
 
     def _begin(self, start_ns: int) -> None:
-        """Said once and whole: a link is there with all its content, or was there before."""
+        """Write the start once and atomically: a link appears with its full content or existed before."""
         own = self.folder / uuid4().hex
         with suppress(OSError):
             own.write_text(str(start_ns))
             os.link(own, self.folder / _START)
 
     def end(self) -> None:
-        """A lane cannot go on: the others would run ahead of it."""
+        """End the run for all lanes, because one cannot continue and the others would run ahead."""
         with suppress(OSError):
             (self.folder / _OVER).touch()
 

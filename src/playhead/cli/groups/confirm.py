@@ -1,4 +1,4 @@
-"""What the commands that change groups have in common: the cluster, the question, the write."""
+"""The common steps of commands that change groups: the cluster, the confirmation, the write."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _MOST_ASKED = 40
 
 @contextmanager
 def desk(run: Run) -> Iterator[GroupAdmin]:
-    """The groups of the cluster that the options name."""
+    """Return the groups of the cluster that the options name."""
     configuration = run.configuration()
     with Admin(configuration.kafka()) as admin:
         consent = answer(yes=is_meant(run))
@@ -26,30 +26,30 @@ def desk(run: Run) -> Iterator[GroupAdmin]:
 
 
 def is_meant(run: Run) -> bool:
-    """Whether the options say yes already."""
+    """Return whether the options already give the consent."""
     return bool(run.values["yes"] or run.values.get("execute"))
 
 
 def cloned(here: GroupAdmin, group: str, scope: Scope) -> dict[TopicPartition, CommittedOffset]:
-    """What the group has committed of what is meant."""
+    """Return the group's committed offsets in the scope."""
     return within(group, here.committed(group), scope)
 
 
 def within(
     group: str, held: Mapping[TopicPartition, CommittedOffset], scope: Scope
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The offsets that are meant; none at all is an error."""
+    """Return the offsets in the scope; raise an error if there are none."""
     found = {place: at for place, at in held.items() if scope.is_empty or scope.holds(place)}
     if not found:
-        what = "no offsets" if scope.is_empty else "no offsets for what --topic names"
+        what = "no offsets" if scope.is_empty else "no offsets for the topics of --topic"
         raise UsageError(
-            f"group {group} has committed {what}", hint="`playhead groups list` names the groups"
+            f"group {group} has committed {what}", hint="`playhead groups list` lists the groups"
         )
     return found
 
 
 def confirm(run: Run, here: GroupAdmin, plans: Sequence[GroupPlan], action: str) -> None:
-    """Ask for all of the plans at once, with the table before the eyes of who is asked."""
+    """Ask once for all plans, after showing the table."""
     if not is_meant(run) and sum(len(plan.moves) for plan in plans) <= _MOST_ASKED:
         table(run, plans)
     groups = [plan.group for plan in plans]
@@ -57,13 +57,13 @@ def confirm(run: Run, here: GroupAdmin, plans: Sequence[GroupPlan], action: str)
 
 
 def write_all(run: Run, here: GroupAdmin, plans: Sequence[GroupPlan], *, wait_s: float) -> None:
-    """Nobody reads, somebody said yes: save, write, read back; one group after the other."""
+    """With consent and no members: save, write, and read back, group by group."""
     for plan in plans:
         here.need_idle(plan.group, wait_s=wait_s)
     confirm(run, here, plans, "writing the offsets of")
     for plan in plans:
         here.write(plan)
         run.output.say(
-            f"group {plan.group}: written, and read back the same in {len(plan.moves)} partitions; "
-            f"take it back with: playhead groups undo {plan.group}"
+            f"group {plan.group}: wrote {len(plan.moves)} partitions and read back the same "
+            f"offsets; undo it with: playhead groups undo {plan.group}"
         )

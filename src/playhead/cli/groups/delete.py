@@ -1,4 +1,4 @@
-"""`playhead groups delete`: with a snapshot first, so that undo brings them back."""
+"""`playhead groups delete`: takes a snapshot first, so that undo can restore the offsets."""
 
 from playhead.cli.groups.options import scope_of, wait_s
 from playhead.cli.groups.render import report, show_plans
@@ -18,7 +18,7 @@ def delete(run: Run, group: list[str]) -> None:
     from playhead.cli.groups.confirm import confirm, desk
 
     if not group:
-        raise UsageError("no group is named", hint="`playhead groups list` names them")
+        raise UsageError("no group was given", hint="`playhead groups list` names them")
     if run.values["topic"]:
         if run.values["wait"] is not None:
             raise UsageError("--wait and --topic contradict each other")
@@ -33,7 +33,7 @@ def delete(run: Run, group: list[str]) -> None:
             confirm(run, here, plans, "deleting")
             for plan in plans:
                 here.delete(plan)
-                run.output.say(f"group {plan.group} is deleted")
+                run.output.say(f"group {plan.group} was deleted")
         report(run, plans, is_done=not run.values["dry_run"])
 
 
@@ -48,7 +48,7 @@ def _delete_offsets(run: Run, groups: list[str]) -> None:
 
     scope = scope_of(run)
     if scope.is_empty:
-        raise UsageError("it is not said which topics", hint="--topic TOPIC, or TOPIC:0,2")
+        raise UsageError("no topics were given", hint="--topic TOPIC, or TOPIC:0,2")
     with desk(run) as here:
         plans = [here.plan_forget(each, scope) for each in dict.fromkeys(groups)]
         show_plans(run, plans)
@@ -56,5 +56,5 @@ def _delete_offsets(run: Run, groups: list[str]) -> None:
             confirm(run, here, plans, "deleting offsets of")
             for plan in plans:
                 here.write(plan)
-                run.output.say(f"group {plan.group}: deleted, and read back so")
+                run.output.say(f"group {plan.group}: offsets deleted, as read back")
         report(run, plans, is_done=not run.values["dry_run"])

@@ -1,4 +1,4 @@
-"""`playhead groups`: what reads which topics, how far it is, and where it goes on."""
+"""`playhead groups`: list and describe consumer groups, and the commands that change them."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,9 @@ def list_(run: Run, state: str | None, kind: str | None) -> None:
         if (states is None or each.state in states) and (kinds is None or each.kind in kinds)
     ]
     if not rows:
-        run.output.say(f"no such groups; {len(found)} in all" if found else "no consumer groups")
+        run.output.say(
+            f"no group matches; there are {len(found)} in all" if found else "no consumer groups"
+        )
     run.output.emit({"groups": rows}, rows)
 
 
@@ -69,7 +71,7 @@ def describe(run: Run, group: list[str], all_groups: bool, members: bool, no_tim
             for remark in seen.remarks:
                 run.output.say(remark)
             if not found[name].members:
-                run.output.say(f"group {name} is {found[name].state}: nobody reads for it now")
+                run.output.say(f"group {name} is {found[name].state}: it has no active consumers")
             documents.append(_described(found[name], seen.behind))
     rows = [{"group": d["group"]} | row for d in documents for row in d["partitions"]]
     is_read_by_people = run.output.form in ("table", "csv")
@@ -106,7 +108,7 @@ def _members_of(
         need_groups(admin, [group])
     lasting = sessions(admin, connection, found)
     if not found.members:
-        run.output.say(f"group {group} is {found.state}: nobody reads for it now")
+        run.output.say(f"group {group} is {found.state}: it has no active consumers")
     rows = [
         {
             "member": each.member_id,
@@ -128,7 +130,7 @@ def _named(given: list[str] | None, every: list[str] | None) -> list[str]:
     if every is not None:
         return every
     if not given:
-        raise UsageError("no group is named", hint="name some, or --all-groups")
+        raise UsageError("no group was given", hint="name some, or --all-groups")
     return list(dict.fromkeys(given))
 
 
@@ -180,7 +182,7 @@ def _shown_ms(at_ms: int | None) -> str | None:
 
 
 def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    """Times as people read them, in the forms that are rows."""
+    """Return times as text, for formats of rows."""
     lag_ms = row["lag_ms"]
     shown = None if lag_ms is None else show_duration_ms(lag_ms - lag_ms % 1000)
     text = {"time_lag" if name == "lag_ms" else name: value for name, value in row.items()}

@@ -1,4 +1,4 @@
-"""What the options of `playhead groups` say together."""
+"""Parses the combined options of `playhead groups`."""
 
 import time
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from playhead.options.groups import MODE
 
 
 def scope_of(run: Run) -> Scope:
-    """Which partitions are meant."""
+    """Return the partitions in scope."""
     values = run.values
     return Scope.of(values["topic"] or (), all_topics=bool(values.get("all_topics")))
 
 
 def wait_s(run: Run) -> float:
-    """How long to wait for members to go."""
+    """Return how long to wait until the members have left."""
     return float(run.values["wait"] or 0) / 1000
 
 
 class Modes:
-    """The mode of each group: the same for all, unless a file says it."""
+    """The position for each group: the same for all, unless a file gives them."""
 
     def __init__(self, run: Run, groups: Sequence[str]) -> None:
         values = run.values
@@ -39,7 +39,7 @@ class Modes:
 
     @property
     def named(self) -> list[str]:
-        """The groups that the file names; none without a file."""
+        """Return the groups that the file names; none without a file."""
         return sorted(self._offsets or ())
 
     def of(self, group: str) -> Position:

@@ -1,4 +1,4 @@
-"""Plans of groups as lines for people and as data."""
+"""Plans for groups as lines for people and as data."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 def show_plans(run: Run, plans: "Sequence[GroupPlan]") -> None:
-    """What will be done, in a few lines each; the table is the data."""
+    """Print a plan in a few lines; the table is the data."""
     for plan in plans:
-        makes = "" if plan.is_there else ", which is not there yet and will be made"
+        makes = "" if plan.is_there else ", which does not exist yet and will be created"
         run.output.say(f"group {plan.group}{makes}: {plan.does}")
         run.output.say(f"  blast radius: {plan.blast()}")
 
 
 def report(run: Run, plans: "Sequence[GroupPlan]", *, is_done: bool) -> None:
-    """The table of before and after."""
+    """Print the table of before and after."""
     rows = [{"group": plan.group} | row for plan in plans for row in _rows(plan)]
     document = {"done": is_done, "groups": [plan.as_document() for plan in plans]}
     run.output.emit(document, rows)
 
 
 def table(run: Run, plans: "Sequence[GroupPlan]") -> None:
-    """Before and after as lines for somebody who is about to be asked."""
+    """Print before and after as lines, before the user is asked."""
     for plan in plans:
         for row in _rows(plan):
             before = "-" if row["before"] is None else row["before"]

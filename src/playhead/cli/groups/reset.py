@@ -1,4 +1,4 @@
-"""`playhead groups reset` and `clone`: the plan, the question, the snapshot, the write, the look back."""
+"""`playhead groups reset` and `clone`: plan, confirmation, snapshot, write, check."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,9 @@ def reset(run: Run, group: list[str]) -> None:
     named = list(dict.fromkeys(group or ()))
     modes, scope = Modes(run, named), scope_of(run)
     if scope.is_empty and not values["from_file"]:
-        raise UsageError("it is not said which topics", hint="--topic TOPIC, or --all-topics")
+        raise UsageError("no topics were given", hint="--topic TOPIC, or --all-topics")
     if values["from_file"] and not scope.is_empty:
-        run.output.say("--topic and --all-topics do not count here: the file names the partitions")
+        run.output.say("--topic and --all-topics have no effect: the file names the partitions")
     from playhead.cli.groups.confirm import desk
     from playhead.kafka.groups.changes import Reset
 
@@ -65,34 +65,34 @@ def clone(run: Run, group: str, other: str, through: str | None) -> None:
 
 
 def _groups(run: Run, named: list[str], modes: Modes, here: "GroupAdmin") -> list[str]:
-    """Those that are named, all, or those of a file."""
+    """Return the groups that are named, all, or those of a file."""
     if named and run.values["all_groups"]:
         raise UsageError("groups by name and --all-groups contradict each other")
     if run.values["all_groups"]:
         every = here.names()
         if run.values["from_file"]:
             for left in sorted(set(every) - set(modes.named)):
-                run.output.say(f"group {left} is left out: the file has no offsets for it")
+                run.output.say(f"skipping group {left}: the file has no offsets for it")
             return [each for each in every if each in modes.named]
         if run.values["all_topics"]:
             return [each for each in every if _has_offsets(run, each, here)]
         return every
     if named or modes.named:
         return named or modes.named
-    raise UsageError("no group is named", hint="name some, or --all-groups")
+    raise UsageError("no group was given", hint="name some, or --all-groups")
 
 
 def _has_offsets(run: Run, group: str, here: "GroupAdmin") -> bool:
     found = bool(here.committed(group))
     if not found:
-        run.output.say(f"group {group} is left out: it has committed no offsets")
+        run.output.say(f"skipping group {group}: it has no committed offsets")
     return found
 
 
 def _need_one_target(to_group: str | None, groups: list[str]) -> None:
     if to_group is not None and len(groups) != 1:
         raise UsageError(
-            f"--to-group takes the offsets of one group, and there are {len(groups)}",
+            f"--to-group takes the offsets of one group, but found {len(groups)}",
             hint="name one group",
         )
 
@@ -108,7 +108,7 @@ def _carry_out(run: Run, here: "GroupAdmin", plans: list[Any], *, is_single: boo
     if is_dry:
         for plan in plans:
             if not here.is_idle(plan.group):
-                run.output.say(f"group {plan.group} has members now; a reset would be refused")
+                run.output.say(f"group {plan.group} has members now; a reset would fail")
     else:
         write_all(run, here, plans, wait_s=wait_s(run))
     if is_export:

@@ -1,4 +1,4 @@
-"""A group's offsets in the copy that a replay made, on whatever cluster that is."""
+"""Translates a group's offsets to the copy that a replay made, on any cluster."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ from playhead.source import TopicPartition
 def through_replay(
     run: Run, replay_id: str, group: str, scope: Scope
 ) -> Iterator[tuple[GroupAdmin, Mapping[TopicPartition, CommittedOffset]]]:
-    """The groups of the copy's cluster, and the offsets there."""
+    """Return the groups of the copy's cluster, and the translated offsets."""
     saved = Journal().find(replay_id)
     request = saved.plan.request
     source, target = request.source_endpoint, request.target_endpoint
     if source.system != "kafka" or target.system != "kafka":
         raise UsageError(
-            f"replay {saved.replay_id} goes from {source.shown()} to {target.shown()}; offsets go "
-            "only through a replay of topics into topics"
+            f"replay {saved.replay_id} goes from {source.shown()} to {target.shown()}; "
+            "offsets can be translated only for a replay of topics into topics"
         )
     if saved.state != DONE:
         run.output.say(f"replay {saved.replay_id} is {saved.state}: the copy may not be whole")

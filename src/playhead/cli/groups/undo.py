@@ -1,4 +1,4 @@
-"""`playhead groups undo`: offsets as they were before the last change, exactly."""
+"""`playhead groups undo`: restores the offsets from before the last change."""
 
 from typing import Any
 
@@ -30,10 +30,10 @@ def undo(run: Run, group: str, snapshot_id: str | None, list_: bool) -> None:
         show_plans(run, [plan])
         if not run.values["dry_run"]:
             here.need_idle(group, wait_s=wait_s(run))
-            confirm(run, here, [plan], "putting back the offsets of")
+            confirm(run, here, [plan], "restoring the offsets of")
             here.undo(plan, snapshot)
             run.output.say(
-                f"group {group} is as it was before {show_ms(snapshot.made_at_ms)}, and read back so"
+                f"group {group} has its offsets from before {show_ms(snapshot.made_at_ms)} again, as read back"
             )
         report(run, [plan], is_done=not run.values["dry_run"])
 

@@ -1,1 +1,1 @@
-"""The command that takes datagrams."""
+"""The command that receives datagrams."""

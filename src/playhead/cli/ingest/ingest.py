@@ -1,4 +1,4 @@
-"""`playhead ingest`: datagrams into a topic, by one small process without an engine."""
+"""`playhead ingest`: writes datagrams to a topic, in one small process without an engine."""
 
 import time
 from contextlib import suppress
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playhead.kafka.produce.nonblocking_sender import NonBlockingSender
 
 _LOOK_EVERY_S = 0.2
-# Dead letters are few, but the largest of them has to fit.
+# Dead letters are few, but the largest must fit.
 _LETTERS_SHARE = 4
 
 
@@ -41,16 +41,16 @@ def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
 
     asked, endpoint = understood(run), topic_of(target)
     if asked.graveyard == endpoint.name:
-        raise UsageError(f"{endpoint.name} cannot be its own topic for dead letters")
+        raise UsageError(f"{endpoint.name} cannot be its own dead-letter topic")
     listen = Address.parse(address)
     networks = Networks.parse(run.values["allow"] or ())
     need_allowed(networks, anywhere=run.values["anywhere"])
     need_loopback(listen, anywhere=run.values["anywhere"])
     guard = Guard(guards_of([endpoint], run.configuration()), answer(yes=True))
     if not dry_run:
-        # To write what arrives is what was asked for; read-only and production can object.
-        guard.agree(f"writing what arrives at {listen} to {endpoint.name}", endpoint.name)
-    # Before the broker is asked anything: what arrives from here on waits for us.
+        # The command itself is the consent to write; only read-only and production can refuse it.
+        guard.agree(f"writing datagrams from {listen} to {endpoint.name}", endpoint.name)
+    # Before the broker is asked anything: datagrams are buffered from now on.
     with Listener(
         listen,
         buffer_bytes=asked.buffer_bytes,
@@ -86,15 +86,15 @@ def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: En
     room = f"receive buffer {show_size(given)}"
     if given < asked.buffer_bytes:
         wanted = asked.buffer_bytes
-        room += f" and not {show_size(wanted)}: sysctl -w net.core.rmem_max={wanted} allows more"
-    say(f"{room}; memory for records that wait {show_size(asked.memory_bytes)}")
+        room += f", not {show_size(wanted)}: sysctl -w net.core.rmem_max={wanted} allows more"
+    say(f"{room}; memory for waiting records {show_size(asked.memory_bytes)}")
     say(f"acks {asked.acks}: {ACKS[asked.acks]}")
 
 
 def _outlets(
     run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool
 ) -> "tuple[NonBlockingSender, NonBlockingSender | None] | None":
-    """Where records go, and dead letters; None when nothing is to be sent."""
+    """Return the senders for records and for dead letters; None if nothing is to be sent."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.errors import Need, needing
     from playhead.kafka.admin.offsets import describe
@@ -108,7 +108,7 @@ def _outlets(
         found = look_up(admin, [endpoint.name])[endpoint.name]
         if found.sets_log_append_time:
             run.output.say(
-                f"topic {endpoint.name} sets each record's time itself (LogAppendTime); ours is lost"
+                f"topic {endpoint.name} sets each record's time itself (LogAppendTime); --timestamp has no effect"
             )
         if dry_run:
             return None
@@ -133,9 +133,9 @@ def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
     began = time.monotonic()
     with first_signal(lambda _: ingest.stop()):
         try:
-            # It never speaks: a terminal that takes no more must not stop the receiving.
+            # Print nothing here: a blocked terminal must not stop the receiver.
             receiving = Thread(target=ingest.run, name="ingest", daemon=True)
-            _say(run, "receiving; Ctrl-C ends")
+            _say(run, "receiving; Ctrl-C ends the command")
             receiving.start()
             _watch(run, asked, ingest)
         finally:
@@ -158,8 +158,8 @@ def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
         counts, now_s = ingest.counts(), time.monotonic()
         if ingest.is_stopping and not was_stopping:
             was_stopping = True
-            left = f"{counts.waiting:,} records are on their way, for at most {asked.flush_s:g} s"
-            _say(run, f"ending: {left}; Ctrl-C ends at once")
+            left = f"{counts.waiting:,} records are not confirmed yet; waiting at most {asked.flush_s:g} s"
+            _say(run, f"ending: {left}; Ctrl-C ends immediately")
         lines = teller.lines(counts, now_s, ingest.heard())
         if run.output.progress_form != "none":
             for line in lines:
@@ -169,13 +169,13 @@ def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
 
 
 def _say(run: Run, text: str) -> None:
-    # Whoever kept our words may be gone, and datagrams come all the same.
+    # The reader of our output may be gone, but datagrams keep coming.
     with suppress(BrokenPipeError):
         run.output.say(text)
 
 
 def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
-    """The last figures, whatever ended the run."""
+    """Print the final figures, whatever ended the run."""
     counts = ingest.counts()
     _say(run, counts.shown())
     row = {

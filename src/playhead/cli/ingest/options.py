@@ -1,4 +1,4 @@
-"""What `playhead ingest` can be told, and what it then means."""
+"""The options of `playhead ingest`, parsed."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -17,7 +17,7 @@ _OFTEN_ENOUGH_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options, understood."""
+    """The parsed options."""
 
     shape: RecordShape
     rule: "Rule"
@@ -33,7 +33,7 @@ class Asked:
 
 
 def understood(run: Run) -> Asked:
-    """What the options say, or an error about the first that says nothing."""
+    """Parse the options; raise an error about the first invalid one."""
     values = run.values
     rule, colon, graveyard = values["on_bad"].partition(":")
     if rule not in ("skip", "fail", "dlq") or (rule == "dlq") != bool(graveyard or colon):
@@ -58,10 +58,10 @@ def understood(run: Run) -> Asked:
 
 
 def topic_of(text: str) -> Endpoint:
-    """The one topic that a target names."""
+    """Return the one topic that a target names."""
     endpoint = Endpoint.parse(text)
     if endpoint.system != "kafka":
-        raise BadEndpoint(text, reason="datagrams go to a topic", hint="written kafka:TOPIC")
+        raise BadEndpoint(text, reason="datagrams go to a topic", hint="write kafka:TOPIC")
     if not endpoint.name or endpoint.is_pattern or set(endpoint.name) & set(",{}"):
-        raise BadEndpoint(text, reason="it has to name one topic", hint="written kafka:TOPIC")
+        raise BadEndpoint(text, reason="it must name one topic", hint="write kafka:TOPIC")
     return endpoint

@@ -1,1 +1,1 @@
-"""Records in and out of the terminal."""
+"""The commands that print records and write lines as records."""

@@ -51,7 +51,7 @@ def consume(
     if partition:
         found = _only(found, partition)
     scan = Scan(source.connection, found, source.patience_s)
-    planned = "and what comes" if scan.planned is None else f"{scan.planned:,} offsets"
+    planned = "and new ones" if scan.planned is None else f"{scan.planned:,} offsets"
     told = _told_start(run) or _told_span(resolved)
     run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
     if scan.planned is not None and resolved.to_ms is None and not resolved.offsets:
@@ -85,17 +85,17 @@ def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:
         why = "interrupted"
         raise
     except (BrokenPipeError, ReaderGone):
-        why = "whoever read the output has closed it"
+        why = "the reader of the output has closed it"
         raise ReaderGone from None
     finally:
         took_s = time.monotonic() - began
-        if why != "whoever read the output has closed it":
+        if why != "the reader of the output has closed it":
             shown.end(scan.scanned, why)
         _tell(run, scan, picked, shown, f"stopped: {why} ({took_s:.1f} s)")
 
 
 def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
-    """The rest of the run was read, and not looked at."""
+    """Set the position: the rest of the run was read, but not filtered or printed."""
     for each in scan.stretches:
         if each.place == (topic, partition):
             each.at = offset + 1
@@ -107,7 +107,7 @@ def _tell(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer, stopped:
     if picked.outside:
         told.append(f"{picked.outside:,} with times outside of the span left out")
     if picked.unlike:
-        told.append(f"{picked.unlike:,} did not fit")
+        told.append(f"{picked.unlike:,} did not match")
     if shown.decoded.failed:
         told.append(f"{shown.decoded.failed:,} could not be decoded")
     run.output.say(f"{'; '.join(told)}; {stopped}")
@@ -121,7 +121,7 @@ def _source(run: Run, topics: list[str]) -> "KafkaSource":
     if not patterns:
         return KafkaSource(connection, topics=tuple(dict.fromkeys(topics)))
     if len(topics) > 1:
-        raise UsageError("a /regex/ of topics stands alone")
+        raise UsageError("a /regex/ of topics must be the only topic")
     return KafkaSource(connection, pattern=patterns[0][1:-1])
 
 
@@ -135,7 +135,7 @@ def _resolved(run: Run) -> "Resolved":
         values["from_"] = "start"
     asked = span(run)
     if values["follow"] and (values["to"] or values["for_"]):
-        raise UsageError("--follow has no end, and --to or --for says one")
+        raise UsageError("--follow never ends, but --to or --for sets an end")
     return asked.resolve(time.time_ns())
 
 
@@ -208,7 +208,7 @@ def _told_span(resolved: "Resolved") -> str:
 
 
 def _pattern(flag: str, text: str | None) -> "Pattern | None":
-    """By RE2: what somebody writes into a topic cannot make the search take for ever."""
+    """Compile an RE2 pattern, so that no record can make the search take exponential time."""
     if text is None:
         return None
     from playhead.traffic.filter.regex import BadPattern, Pattern

@@ -1,4 +1,4 @@
-"""What keys and values are, as the options say it, and records decoded by it."""
+"""Decodes keys and values of records as the options say."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Fits = Callable[[bytes | None, bytes | None], bool]
 
 
 class NotDecoded(PlayheadError):
-    """A record whose key or value is not what it was said to be."""
+    """A record's key or value cannot be decoded."""
 
     def __init__(
         self, topic: str, place: tuple[int, int], part: str, *, reason: PlayheadError
@@ -27,27 +27,27 @@ class NotDecoded(PlayheadError):
         super().__init__(
             f"{topic}:{self.partition} offset {self.offset}: its {part} {reason.message}",
             hint=reason.hint
-            or "--on-error skip leaves such records out, --on-error raw shows their bytes",
+            or "--on-error skip leaves such records out, --on-error raw prints their bytes",
         )
 
 
 @dataclass(slots=True)
 class Decoded:
-    """The decoders of keys and values, and what they made of the records taken last."""
+    """Decodes keys and values, and keeps the result of the last records."""
 
     key: "Decoder | None" = None
     value: "Decoder | None" = None
     rule: str = "fail"
     failed: int = 0
     trouble: NotDecoded | None = None
-    """Where it ends, by the rule `fail`: those before are taken and shown first."""
+    """The error that ends the output (rule `fail`); the records before it are printed first."""
     _keys: list[Any] = field(default_factory=list)
     _values: list[Any] = field(default_factory=list)
 
     def take(
         self, records: Records, indexes: Sequence[int], most: int | None, fits: Fits | None = None
     ) -> list[int]:
-        """Indexes of those that fit and can be decoded, so many at most."""
+        """Return the indexes of records that match and can be decoded, at most `most`."""
         if not (self.key or self.value or fits):
             return list(indexes if most is None else indexes[:most])
         found: list[int] = []
@@ -80,13 +80,13 @@ class Decoded:
             return (key, value) if self.rule == "raw" else None
 
     def as_bytes(self, records: Records) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-        """Keys and values of the records taken last as they are shown in lines."""
+        """Return keys and values of the last records in the form for lines."""
         keys = [_shown(each) for each in self._keys] if self.key else records.keys
         values = [_shown(each) for each in self._values] if self.value else records.values
         return keys, values
 
     def as_json(self) -> dict[str, Sequence[Any]]:
-        """What was decoded of the records taken last; bytes that could not be are null."""
+        """Return the decoded values of the last records; null if they could not be decoded."""
         found: dict[str, Sequence[Any]] = {}
         for name, decoder, held in (
             ("decoded_key", self.key, self._keys),
@@ -106,7 +106,7 @@ def _decode(
 
 
 def _is_about_bytes(exc: PlayheadError) -> bool:
-    """Not about a server that is away, or lets nobody in: no other record would fare better."""
+    """Return whether the error is about a record's bytes, and not about an unavailable server."""
     from playhead.schemas.errors import Undecodable
     from playhead.schemas.registry import UnknownSchema
 
@@ -122,7 +122,7 @@ def _shown(decoded: Any) -> bytes | None:
 
 
 def decoders(run: Run) -> Decoded:
-    """The decoders that the options name."""
+    """Return the decoders that the options choose."""
     return Decoded(
         _decoder(run, "--decode-key", run.values["decode_key"]),
         _decoder(run, "--decode", run.values["decode"]),

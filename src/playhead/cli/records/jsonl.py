@@ -1,4 +1,4 @@
-"""JSON Lines of whole records, as archives have them: what `consume` writes, `produce` reads back."""
+"""JSON Lines of whole records, as in archives: `consume` writes them, `produce` reads them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _FORM = 'a text, null, or {"base64": "…"}'
 
 
 def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """One JSON object for each; `decoded` adds fields that a person reads and `produce` does not."""
+    """Return one JSON object for each record; `decoded` adds fields for people, which `produce` ignores."""
     place = f'{{"topic":{json.dumps(records.topic)},"partition":{records.partition}'
     shown = shown_times(records.timestamps_ms)
     for index, offset in enumerate(records.offsets):
@@ -40,17 +40,17 @@ def _dumped(decoded: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Half a character, which JSON can spell and UTF-8 cannot.
+        # JSON can contain a lone surrogate, UTF-8 cannot.
         return json.dumps(decoded)
     return text
 
 
 def read_document(line: bytes, number: int) -> dict[str, Any]:
-    """A line as an object whose fields are all known ones."""
+    """Parse a line into an object with known fields only."""
     try:
         document = json.loads(line)
     except ValueError as exc:
-        raise BadLine(number, reason=f"no JSON: {exc}") from exc
+        raise BadLine(number, reason=f"not JSON: {exc}") from exc
     except RecursionError as exc:
         raise BadLine(number, reason="nested too deeply") from exc
     if not isinstance(document, dict):
@@ -58,20 +58,20 @@ def read_document(line: bytes, number: int) -> dict[str, Any]:
     for name in document:
         if name not in _KNOWN:
             near = get_close_matches(name, _KNOWN, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
+            hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(_KNOWN)}"
             raise BadLine(number, reason=f"unknown field {name!r}", hint=hint)
     if "value" not in document:
-        raise BadLine(number, reason='no field "value"', hint="a tombstone says null")
+        raise BadLine(number, reason='no field "value"', hint="write null for a tombstone")
     return document
 
 
 def body(document: Mapping[str, Any], name: str, number: int) -> bytes | None:
-    """The bytes that a key or a value spells."""
+    """Return the bytes of a key or a value."""
     return _bytes(document.get(name), name, number)
 
 
 def headers(document: Mapping[str, Any], number: int) -> Headers:
-    """Pairs of name and value, in their order."""
+    """Return pairs of name and value, in their order."""
     said = document.get("headers") or []
     if not isinstance(said, list):
         raise BadLine(number, reason=f"headers: found {_kind(said)}, needed [[name, value], …]")
@@ -84,7 +84,7 @@ def headers(document: Mapping[str, Any], number: int) -> Headers:
 
 
 def timestamp_ms(document: Mapping[str, Any], number: int) -> int | None:
-    """`timestamp_ms` counts; a `timestamp` alone is read as people write times."""
+    """Return `timestamp_ms`, or else parse `timestamp` as a time."""
     exact = document.get("timestamp_ms")
     if exact is not None:
         return _whole(exact, "timestamp_ms", number)
@@ -96,7 +96,7 @@ def timestamp_ms(document: Mapping[str, Any], number: int) -> int | None:
     except NotUnderstood as exc:
         raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
     if not isinstance(point, Instant):
-        raise BadLine(number, reason=f"timestamp {said!r} is no instant")
+        raise BadLine(number, reason=f"timestamp {said!r} is not a time")
     return -(-point.ns // 1_000_000)
 
 
@@ -119,7 +119,7 @@ def _bytes(said: Any, name: str, number: int) -> bytes | None:
     try:
         return bytes_from_json(said)
     except (ValueError, TypeError) as exc:
-        raise BadLine(number, reason=f"{name}: no base64: {exc}") from exc
+        raise BadLine(number, reason=f"{name}: not base64: {exc}") from exc
 
 
 def _kind(said: object) -> str:

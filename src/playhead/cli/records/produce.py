@@ -30,7 +30,7 @@ def produce(run: Run, topic: str, file: Path | None, on_error: str, dry_run: boo
     lines = reading(run)
     configuration = run.configuration()
     delivery = _delivery(run)
-    # To send what is piped here is what was asked for; read-only and production can object.
+    # The command itself is the consent to write; only read-only and production can refuse it.
     guard = Guard(configuration, answer(yes=True))
     if not dry_run:
         guard.agree(f"producing to {topic}", topic)
@@ -108,7 +108,7 @@ def _tell(run: Run, topic: str, lines: Reading, sender: "Sender | None", took_s:
 def _opened(run: Run, file: Path | None) -> Iterator[BinaryIO]:
     if file is None or str(file) == "-":
         if sys.stdin.isatty():
-            run.output.say("each line is a record; Ctrl-D ends")
+            run.output.say("each line becomes a record; end with Ctrl-D")
         yield sys.stdin.buffer
         return
     try:
@@ -131,7 +131,9 @@ def _delivery(run: Run) -> "Delivery":
     if name is not None and not in_transactions:
         raise UsageError("--transactional-id without --transaction or --transaction-records")
     if values["transaction"] and values["transaction_records"] is not None:
-        raise UsageError("--transaction is one for all, --transaction-records one for so many")
+        raise UsageError(
+            "--transaction makes one transaction, --transaction-records many; use one of them"
+        )
     if in_transactions and acks != "all":
         raise UsageError(f"a transaction needs acks all, not {acks}")
     return Delivery(

@@ -1,4 +1,4 @@
-"""Lines of `produce` as records: what the options say a line is, and what each line then says."""
+"""The lines of `produce` as records: the format that the options choose, and the content of each line."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from playhead.record import Headers
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 _STAMP = re.compile(rb"(CreateTime:|LogAppendTime:)?(-?[0-9]+)")
 _MS_DIGITS = 13
-_MOST_DIGITS = 19  # of what Kafka counts
+_MOST_DIGITS = 19  # Kafka's types that count something.
 _UNITS = {10: "seconds", 16: "microseconds", 19: "nanoseconds"}
 _SHOWN_COMPLAINTS = 5
 _PARSE = re.compile(r"parse\.(key|headers)=(true|false)")
@@ -38,7 +38,7 @@ _PROPERTIES = {
 
 @dataclass(slots=True)
 class Reading:
-    """Makes records of lines, and counts."""
+    """Converts lines to records, and counts them."""
 
     lines: LineReader | None
     """None for JSON Lines."""
@@ -48,7 +48,7 @@ class Reading:
     timestamp_ms: int | None = None
     partition: int | None = None
     by_key: bool = False
-    """Whatever a record says of its partition does not count."""
+    """Ignore the partition in the line, and choose it by key."""
     timezone: str = "UTC"
     partitions: int = 1
     read: int = 0
@@ -57,28 +57,28 @@ class Reading:
     _units: set[str] = field(default_factory=set)
 
     def record(self, line: bytes, number: int) -> Outgoing:
-        """The record that a line is."""
+        """Return the record of a line."""
         self.read = number
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         found = self._of_line(line, number) if self.lines else self._of_json(line, number)
         if found.partition is not None and not 0 <= found.partition < self.partitions:
             raise BadLine(
                 number,
-                reason=f"partition {found.partition}, and the topic has 0 to {self.partitions - 1}",
-                hint="--partition auto takes that of the key",
+                reason=f"partition {found.partition} is outside the topic's 0 to {self.partitions - 1}",
+                hint="--partition auto chooses it by key",
             )
         return found
 
     def skip(self, exc: PlayheadError) -> None:
-        """Go on without a line."""
+        """Count a line that is skipped."""
         self.bad += 1
         if len(self.complaints) < _SHOWN_COMPLAINTS:
             self.complaints.append(exc.message)
 
     def notes(self) -> list[str]:
-        """What a person should know of how lines were read."""
+        """Yield notes about how the lines were read."""
         return [
-            f"times of {unit} were among the timestamps, by their digits; they became milliseconds"
+            f"some timestamps were in {unit}, judging by their digits; they were converted to milliseconds"
             for unit in sorted(self._units)
         ]
 
@@ -125,7 +125,7 @@ class Reading:
         except NotUnderstood as exc:
             raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
         if not isinstance(point, Instant):
-            raise BadLine(number, reason=f"timestamp {said!r} is no instant")
+            raise BadLine(number, reason=f"timestamp {said!r} is not a time")
         if exact:
             self._units.add(_UNITS.get(len(said), "other units"))
         return -(-point.ns // MS)
@@ -134,13 +134,13 @@ class Reading:
         digits = text.removeprefix(b"Partition:")
         if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
             raise BadLine(
-                number, reason=f"partition {text.decode('utf-8', 'replace')!r:.60} is no number"
+                number, reason=f"partition {text.decode('utf-8', 'replace')!r:.60} is not a number"
             )
         return int(digits)
 
 
 def reading(run: Run) -> Reading:
-    """What the options say of lines."""
+    """Return the line format of the options."""
     values = run.values
     form = values["format_"]
     _take_properties(run)
@@ -190,7 +190,7 @@ def _refuse_line_options(run: Run) -> None:
     for name in about_lines:
         if run.values[name] is not None:
             flag = f"--{name.strip('_').replace('_', '-')}"
-            raise UsageError(f"{flag} is about lines, and these are JSON Lines")
+            raise UsageError(f"{flag} applies to lines, and this input is JSON Lines")
 
 
 def _line_reader(run: Run) -> LineReader:
@@ -201,7 +201,7 @@ def _line_reader(run: Run) -> LineReader:
 
 
 def separators(run: Run, *, null: bytes | None = None) -> Separators:
-    """What stands between the parts of a line."""
+    """Return the separators between the parts of a line."""
     values, usual = run.values, Separators()
 
     def said(option: str, otherwise: bytes) -> bytes:
@@ -219,7 +219,7 @@ def separators(run: Run, *, null: bytes | None = None) -> Separators:
 
 
 def fields(flag: str, text: str | None, known: Sequence[str]) -> list[str]:
-    """Names by commas."""
+    """Parse comma-separated names."""
     found = [each.strip() for each in (text or "").split(",") if each.strip()]
     for each in found:
         if each not in known:
@@ -228,7 +228,7 @@ def fields(flag: str, text: str | None, known: Sequence[str]) -> list[str]:
 
 
 def unescaped(text: str) -> bytes:
-    """With tabs and the like as people type them in a shell."""
+    r"""Resolve escapes such as \\t, as typed in a shell."""
     said = re.sub(
         r"\\(x[0-9a-fA-F]{2}|[tnr0\\])",
         lambda found: chr(int(found[1][1:], 16)) if found[1][0] == "x" else _ESCAPES[found[1]],

@@ -1,4 +1,4 @@
-"""Records of `consume`: which are wanted, and how they are printed."""
+"""The records that `consume` prints: filters and output formats."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _PROPERTIES = {
 
 @dataclass(slots=True)
 class RecordFilter:
-    """Which records are wanted, and how many were not, and why."""
+    """Filters records, and counts those left out by reason."""
 
     value: "Pattern | None" = None
     key: "Pattern | None" = None
@@ -44,7 +44,7 @@ class RecordFilter:
     unlike: int = 0
 
     def pick(self, records: Records, decoded: Decoded) -> tuple[list[int], bool]:
-        """Indexes of those that are wanted, and whether that is as many as there are to be."""
+        """Return the indexes of wanted records, and whether the maximum is reached."""
         indexes = self._in_time(records)
         left = None if self.most is None else self.most - self.found
         if self.value is None and self.key is None:
@@ -64,7 +64,9 @@ class RecordFilter:
         return inside
 
     def _fits(self, key: bytes | None, value: bytes | None) -> bool:
-        """Null fits nothing; bytes that are no text are searched as well as can be."""
+        """Return whether both patterns match; null never matches, and bytes that are not text are
+        searched leniently.
+        """
         for pattern, held in ((self.key, key), (self.value, value)):
             if pattern is not None and (held is None or not pattern.fits(held)):
                 self.unlike += 1
@@ -73,7 +75,7 @@ class RecordFilter:
 
 
 class Printer(Protocol):
-    """A form of output; `count` is how many records it has shown."""
+    """An output format; `count` is how many records it has printed."""
 
     count: int
     decoded: Decoded
@@ -87,7 +89,7 @@ class Printer(Protocol):
 
 @dataclass(slots=True)
 class LinePrinter:
-    """As Kafka's console consumer prints them."""
+    """Prints records like Kafka's console consumer."""
 
     writer: "LineWriter | FormatWriter"
     decoded: Decoded
@@ -134,7 +136,7 @@ class CsvPrinter:
 
 @dataclass(slots=True)
 class JsonPrinter:
-    """Whole records: as JSON Lines, or in one document that also says why it ends."""
+    """Prints whole records: as JSON Lines, or in one document that also says why it ends."""
 
     decoded: Decoded
     is_document: bool = False
@@ -162,12 +164,12 @@ class JsonPrinter:
 
 
 def _write(text: str) -> None:
-    """As UTF-8, whatever the terminal's own encoding: JSON has no other."""
+    """Write UTF-8, whatever the terminal's encoding is, because JSON requires it."""
     write_bytes(text.encode())
 
 
 def printer(run: Run, decoded: Decoded) -> Printer:
-    """The form that the options ask for."""
+    """Return the printer for the options."""
     _take_properties(run)
     if run.output.form == "table":
         return LinePrinter(_line_writer(run), decoded)
@@ -197,7 +199,7 @@ def _line_writer(run: Run) -> "LineWriter | FormatWriter":
 
 
 def _take_properties(run: Run) -> None:
-    """Kafka's own spelling of the same options."""
+    """Apply Kafka's own spelling of the same options."""
     values = run.values
     asked = (values["show"] or "").split(",") if values["show"] else []
     shown = {"value"} if not asked else set(asked)

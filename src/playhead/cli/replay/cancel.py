@@ -19,16 +19,16 @@ def cancel(run: Run, replay_id: str, wait: float) -> None:
     found = journal.find(replay_id)
     if not journal.ask_to_stop(found.replay_id):
         raise UsageError(
-            f"replay {found.replay_id} does not run on this machine; it is {found.state}",
-            hint="`playhead runs` lists those that do",
+            f"replay {found.replay_id} is not running on this machine; it is {found.state}",
+            hint="`playhead runs` lists the running replays",
         )
     has_ended = wait_until(
         lambda: not journal.is_held(found.replay_id), deadline_s=wait, every_s=_LOOK_EVERY_S
     )
     if not has_ended:
         raise PlayheadError(
-            f"replay {found.replay_id} was asked to stop and has not within {wait:g} s",
-            hint="it stops when its slice is committed; look again with `playhead runs`",
+            f"replay {found.replay_id} did not stop within {wait:g} s",
+            hint="it stops after its current slice; check with `playhead runs`",
         )
     state = journal.find(found.replay_id).state
     run.output.emit(

@@ -1,4 +1,4 @@
-"""A timeline on the terminal, or in a file: what the terminal can show, and where the picture goes."""
+"""Timeline charts: their size for a terminal, and the file of the picture."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ _BLOCKS = "▁█░│"
 
 
 def paper_for(stream: TextIO, *, has_colour: bool | None = None) -> ChartSize:
-    """As wide as the terminal is, in characters that the stream can take."""
+    """Return a chart size that fits the terminal, with characters that the stream supports."""
     width = shutil.get_terminal_size().columns
     colour = colour_is_wanted() if has_colour is None else has_colour
     return ChartSize(width, has_blocks=_takes_blocks(stream), has_colour=colour)
@@ -35,5 +35,5 @@ def save_picture(text: str, file: Path) -> None:
 
 
 def paper_for_talk() -> ChartSize:
-    """For what is said beside the data; without colour, as all of that is."""
+    """Return the chart size for stderr, without colour."""
     return paper_for(sys.stderr, has_colour=False)

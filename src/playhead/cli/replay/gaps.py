@@ -1,4 +1,4 @@
-"""`playhead gaps`: which offsets of a topic are not in the target, and a replay of exactly those."""
+"""`playhead gaps`: finds the offsets of a topic that a target lacks, and replays exactly these."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _BUCKETS = 120
-# Exactly what is missing is replayed, so that nothing is read on for; and there is a table already.
+# The replay is exactly of the missing offsets, so nothing is read past them; and the table exists.
 _SPAN = SPAN.without("lateness")
 _RULES = [group.without("create", "redrive", "typed") for group in RULES]
 _UNSAID = unset((SPAN, *RULES))
@@ -60,7 +60,8 @@ def _question(run: Run, asked: Any) -> Any:
     values = run.values
     if values["dry_run"] and not values["replay"]:
         raise UsageError(
-            "--dry-run shows the plan of a replay", hint="add --replay, or leave it out"
+            "--dry-run shows the plan of a replay, but --replay is missing",
+            hint="add --replay, or remove --dry-run",
         )
     settle = values["settle"]
     return GapQuery(
@@ -74,7 +75,7 @@ def _question(run: Run, asked: Any) -> Any:
 
 
 def _tell(run: Run, found: Gaps) -> None:
-    """The verdict and what belongs to it; the gaps themselves are data."""
+    """Print the verdict and the notes; the gaps themselves are data."""
     run.output.say(f"{found.verdict()}, by {found.by}")
     for note in found.notes:
         run.output.say(f"  {note.weight:<8} {note.text}")
@@ -85,11 +86,11 @@ def _emit(run: Run, found: Gaps) -> None:
         run.output.emit(found.as_document(), found.rows())
 
 
-# --- closing them
+# --- filling them
 
 
 def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
-    """Plan, show, ask, replay, prove, and look again at the very same offsets."""
+    """Plan, show, ask, replay, prove, and check the same offsets again."""
     from playhead.replay import api
 
     for each in before.of("missing")[:_SHOWN]:
@@ -119,9 +120,9 @@ def _look_again(run: Run, search: "GapFinder", before: Gaps, proof: "Proof") -> 
     )
     if left := [each for each in after.of("missing") if was_missing(each.slice)]:
         run.output.say(
-            f"  warn     {sum(each.count for each in left):,} of them were replayed, and no row says their "
-            "offset: rows of the same key stand for them, or the rule left them out; --key COLS "
-            "looks for those"
+            f"  warn     {sum(each.count for each in left):,} of them were replayed, but no "
+            "row has their offset: rows of the same key hide them, or the rule left them "
+            "out; --key COLS compares those"
         )
     document = {
         "before": before.as_document(),
@@ -156,7 +157,7 @@ def _draw(run: Run, search: "GapFinder", found: Gaps) -> None:
     bars = over.buckets(found.missing_slices())
     drawn = picture(over.title, over.caption(), bars, absent_from=found.target)
     save_picture(drawn, run.values["picture"])
-    run.output.say(f"the picture is in {run.values['picture']}")
+    run.output.say(f"the chart is saved in {run.values['picture']}")
     _say_histogram(run, found, over)
 
 

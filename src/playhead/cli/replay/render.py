@@ -21,7 +21,7 @@ _MOST_WIDE = 160
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """What will be done, and why it may be."""
+    """Return the lines of a plan: what will be done, and why it is safe."""
     request, estimate = plan.request, plan.estimate
     ends = f"{request.source_endpoint.shown()} → {request.target_endpoint.shown()}"
     lines = [
@@ -48,7 +48,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _rule_lines(request: Request) -> list[str]:
-    """Every rule that was asked for; who agrees to a plan that somebody else has made sees all of it."""
+    """Return every option of the request, so that a person who confirms another one's plan sees all of them."""
     return [
         f"  {name.replace('_', '-'):<8} {_rule(value)}"
         for name, value in request.said().items()
@@ -80,11 +80,11 @@ def _partition_lines(plan: Plan) -> list[str]:
         for each in shown
     ]
     hidden = len(plan.partitions) - len(shown)
-    return [*lines, f"           and {hidden} more, or empty"] if hidden else lines
+    return [*lines, f"           and {hidden} more partitions, or empty ones"] if hidden else lines
 
 
 def sample_lines(plan: Plan) -> list[str]:
-    """The first and last records as the target will have them."""
+    """Return the first and last records as the target will store them."""
     if not plan.samples:
         return ["  samples  none: the span has no records"]
     texts = [json.dumps(dict(row), default=str, ensure_ascii=False) for row in plan.samples]
@@ -122,7 +122,7 @@ def _estimate(records: int, size_bytes: int | None, seconds: float | None) -> st
 
 
 def proof_lines(proof: Proof) -> list[str]:
-    """The verdict, and what a person should know beside it."""
+    """Return the verdict and the lines beside it."""
     lines = [proof.verdict()]
     if proof.details:
         told = ", ".join(
@@ -152,7 +152,7 @@ def proof_lines(proof: Proof) -> list[str]:
 
 
 class ProgressText:
-    """Progress in records, with the rate of the last while and the record time that was reached."""
+    """Progress in records, with the recent rate and the record time reached."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -171,7 +171,7 @@ class ProgressText:
 
 
 def run_row(run: ListedRun) -> dict[str, Any]:
-    """One line of `playhead runs`."""
+    """Return one row of `playhead runs`."""
     return {
         "id": run.replay_id,
         "made": show_ms(run.made_at_ms),

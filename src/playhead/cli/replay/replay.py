@@ -56,14 +56,14 @@ def _checked(replay_id: str | None) -> str | None:
 
 
 def _need_same(asked: Request, planned: Request, where: str) -> None:
-    """A saved plan runs unchanged; options that say something else would silently not count."""
+    """Refuse options that differ from a saved plan, because the plan runs unchanged."""
     was, now = planned.from_anywhere().as_document(), asked.from_anywhere().as_document()
     different = sorted(name for name in now if _plain(now[name]) != _plain(was[name]))
     if different:
         told = ", ".join(f"{name} {was[name]!r}, now {now[name]!r}" for name in different[:3])
         raise UsageError(
-            f"{where} is another replay than this command's: {told}",
-            hint="run it with the options it was made with, or choose another --id or --plan",
+            f"{where} has the plan of another replay: {told}",
+            hint="use the options of that plan, or choose another --id or --plan",
         )
 
 

@@ -1,4 +1,4 @@
-"""The request that the options of a replay make."""
+"""Builds the request from the options of a replay."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%|(0?\.[0-9]+|1(?:\.0*)?)")
 
 
 def share(run: Run, target: Endpoint) -> float | None:
-    """How much of this machine a replay may have; None for all of it."""
+    """Return the share of this machine's cores for a replay; None for all."""
     text = run.values["max_share"]
     if text is None:
         live = Pipelines().running_into(str(target))
@@ -34,7 +34,7 @@ def share(run: Run, target: Endpoint) -> float | None:
 
 
 def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
-    """What the options say; a word that an option does not know is refused here."""
+    """Return the request; refuse invalid values."""
     values = run.values
     rules: dict[str, Any] = {
         "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
@@ -58,33 +58,24 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         )
         if value is not None
     }
-    same = (
-        "where",
-        "select",
-        "version_column",
-        "create",
-        "extra_fields",
-        "provenance",
-        "redrive",
-        "typed",
-    )
+    same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
     rules |= {name: values[name] for name in same if name in values}
-    if "to" in values:  # a live pipeline has no span
+    if "to" in values:  # A live pipeline has no span.
         rules["span"] = str(span(run))
     asked = Request(source=str(source), target=str(target), **rules)
-    _ = asked.spec  # refused before anybody is asked
+    _ = asked.spec  # Refuse it before the user is asked anything.
     return asked
 
 
 def read_on(run: Run) -> str:
-    """How far is read behind the end of a span, in the form of a request."""
+    """Return how far to read past the end of a span, in the form of a request."""
     text = run.values.get("read_on")
     if text is None:
         return "auto"
     if ReadOn.parse(text).fixed_ms is not None and run.values.get("lateness") is not None:
         raise UsageError(
             "--read-on and --lateness contradict each other",
-            hint="--read-on says how far is read, --lateness how far at least",
+            hint="--read-on sets how far to read, --lateness only a minimum",
         )
     return str(text)
 
@@ -103,6 +94,6 @@ def span(run: Run) -> Span:
 
 
 def lateness_ms(run: Run) -> int:
-    """How far is read at least for late records."""
+    """Return how far to read at least for late records."""
     given: int | None = run.values.get("lateness")
     return LATENESS_MS if given is None else given

@@ -1,4 +1,4 @@
-"""`playhead resume`: what the ledger does not have yet of a replay that stopped."""
+"""`playhead resume`: completes a stopped replay with what its ledger lacks."""
 
 from playhead.cli.options import Run, command
 from playhead.cli.replay.run_replay import resume_from_ledger, resume_saved

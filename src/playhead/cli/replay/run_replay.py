@@ -1,4 +1,4 @@
-"""What the commands that run a replay have in common: show, ask, play, take Ctrl-C, prove."""
+"""The common steps of commands that run a replay: show, ask, run, handle Ctrl-C, prove."""
 
 import json
 import signal
@@ -32,13 +32,13 @@ from playhead.replay.journal import JournalEntry as JournalRun
 from playhead.secrets import without_password
 from playhead.standby.runner import held_for
 
-# What was asked to stop in good order is ended after this time: before whoever manages services kills it.
+# End an orderly stop after this time, before a service manager would kill the process.
 STOPS_WITHIN_S = 20.0
 _NAME_KAFKA = ("context", "bootstrap_servers", "kafka_config", "assignment")
 
 
 def with_servers(run: Run, saved: dict[str, str]) -> Run:
-    """The invocation with the servers of an earlier one where it names none itself."""
+    """Add the servers of an earlier run where the command names none."""
     taken = {name: value for name, value in saved.items() if not run.values.get(name)}
     if "bootstrap_servers" in taken and _names_brokers(run, saved):
         del taken["bootstrap_servers"]
@@ -52,7 +52,7 @@ def with_servers(run: Run, saved: dict[str, str]) -> Run:
 
 
 def _names_brokers(run: Run, saved: dict[str, str]) -> bool:
-    """Whether the command line names brokers: by a context, where one was saved, a file or -X, too."""
+    """Return whether the command names brokers, also by a context, a file or -X."""
     if run.values.get("context") and "context" in saved:
         return True
     alone = Run(run.output, run.values | {"context": saved.get("context")})
@@ -60,7 +60,7 @@ def _names_brokers(run: Run, saved: dict[str, str]) -> bool:
 
 
 def show(run: Run, planned: Planned) -> None:
-    """The dry run: the whole plan, as data, and as lines for people."""
+    """Print a dry run: the whole plan as data, and lines for people."""
     plan = planned.plan
     for line in (*plan_lines(plan), *_servers(planned), *sample_lines(plan)):
         run.output.say(line)
@@ -68,12 +68,12 @@ def show(run: Run, planned: Planned) -> None:
 
 
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
-    """Show, ask, run, prove; ends with the exit code that the proof deserves."""
+    """Show, ask, run, prove; end with the proof's exit code."""
     report(run, run_shown(run, planned, yes=yes))
 
 
 def _servers(planned: Planned) -> Iterator[str]:
-    """Which servers the names of a plan mean here: the plan says no address, or somebody else's."""
+    """Print the servers that the plan's names mean here; a plan contains no addresses, or another user's."""
     if servers := planned.servers:
         told = ", ".join(f"{name} {without_password(value)}" for name, value in servers.items())
         yield f"  servers  {told}"
@@ -83,19 +83,17 @@ def run_shown(run: Run, planned: Planned, *, yes: bool) -> Proof:
     """Show the plan, ask, and run it with its progress; the first Ctrl-C stops at a slice boundary."""
     if planned.is_begun:
         replay_id = planned.plan.replay_id
-        run.output.say(
-            f"the target's ledger has {replay_id} already, with this plan; going on with it"
-        )
+        run.output.say(f"the target's ledger already has {replay_id} with this plan; resuming it")
     for line in (*plan_lines(planned.plan), *_servers(planned)):
         run.output.say(line)
     planned.agree(answer(yes=yes))
-    told = "stopping at the next slice boundary; once more to stop at once"
+    told = "stopping at the next slice boundary; press again to stop immediately"
     with stopping(run, planned.journal, planned.plan.replay_id, told):
         return run_aloud(run, planned)
 
 
 def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: None) -> Proof:
-    """Run it, telling how far it is; `heed` is called now and then."""
+    """Run the plan with progress output; `heed` is called regularly."""
     progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), ProgressText()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
@@ -118,7 +116,7 @@ def report(run: Run, proof: Proof) -> None:
 
 @contextmanager
 def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[None]:
-    """The first signal asks what runs under an id to stop; the second is as everywhere."""
+    """Let the first signal request a stop of the run; the second has its usual effect."""
 
     def stop(number: int) -> None:
         run.output.say(told if journal.ask_to_stop(replay_id) else "stopping")
@@ -135,20 +133,24 @@ def load_plan(file: Path) -> Plan:
     except OSError as exc:
         raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise UsageError(f"{file} is not a plan: it is no text in UTF-8") from exc
+        raise UsageError(f"{file} is not a plan: it is not UTF-8 text") from exc
     return Plan.from_file(text, where=str(file))
 
 
 def save_plan(run: Run, plan: Plan, file: Path) -> None:
     try:
-        private_files.write(file, plan.as_json() + "\n")  # it names servers, and shows records
+        private_files.write(
+            file, plan.as_json() + "\n"
+        )  # The file names servers and contains records.
     except OSError as exc:
         raise UsageError(f"cannot write the plan to {file}: {exc.strerror}") from exc
-    run.output.say(f"the plan is in {file}; the same command with --plan {file} runs exactly it")
+    run.output.say(
+        f"the plan is saved in {file}; the same command with --plan {file} runs exactly this plan"
+    )
 
 
 def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool = False) -> None:
-    """Go on with a replay of the journal; a finished one reads and writes nothing."""
+    """Resume a replay of the journal; a finished one reads and writes nothing."""
     with_saved = with_servers(run, dict(saved.servers))
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
@@ -166,7 +168,7 @@ def resume_from_ledger(
     yes: bool,
     trusts_ledger: bool = False,
 ) -> None:
-    """Go on with a replay that another machine began, by the plan in the ledger of its target."""
+    """Resume a replay that another machine began, with the plan in its target's ledger."""
     part = share(run, target.from_anywhere())
     planned = api.resumed(replay_id, target, run.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
@@ -175,18 +177,18 @@ def resume_from_ledger(
 
 
 def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
-    """Return when who runs this knows what is read: whoever may write to the ledger could say anything."""
+    """Refuse a ledger's source that the user has not named: anyone who can write the ledger can change it."""
     reads = plan.request.source_endpoint
     if named is not None and named.from_anywhere() != reads:
         raise UsageError(
-            f"replay {plan.replay_id} reads {reads.shown()}, and {named.shown()} was named",
-            hint=f"--source {reads.shown()}, if that is meant",
+            f"replay {plan.replay_id} reads {reads.shown()}, but --source is {named.shown()}",
+            hint=f"use --source {reads.shown()} if you trust it",
         )
     known = Journal().get(plan.replay_id)
     is_known = known is not None and known.plan.digest() == plan.digest()
     if not will_ask and named is None and not is_known:
         raise Refused(
-            f"only the ledger says what replay {plan.replay_id} reads, and others may write there: "
-            f"{reads.shown()}",
-            hint=f"add --source {reads.shown()}, if that is meant",
+            f"replay {plan.replay_id} would read {reads.shown()}; only the ledger says so, "
+            "and others may have written there",
+            hint=f"add --source {reads.shown()} if you trust it",
         )

@@ -46,11 +46,11 @@ def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: s
 
 def _list(run: Run, journal: History, limit: int, since: str | None, kind: str | None) -> None:
     since_ms = None if since is None else instant_ms("--since", since, run.configuration())
-    # One more than is shown tells whether there are more.
-    most = min(limit + 1, sys.maxsize) if limit else -1  # SQLite's integers end there
+    # Ask for one more than is shown, to know whether there are more.
+    most = min(limit + 1, sys.maxsize) if limit else -1  # The limit of SQLite's integers.
     found = journal.listed(most=most, since_ms=since_ms, kind=kind)
     if not found and since is None and kind is None:
-        run.output.say("no replay has run here yet; begin with: playhead replay --help")
+        run.output.say("no replay has run here yet; see playhead replay --help")
     if limit and len(found) > limit:
         found.pop()
         run.output.say(f"showing the latest {limit:,} runs; for all: playhead runs --limit 0")
@@ -59,7 +59,7 @@ def _list(run: Run, journal: History, limit: int, since: str | None, kind: str |
 
 
 def _reached(run: Run, one: JournalRun) -> dict[str, Any]:
-    """How far the ledger says it is, if the target can be reached by what is configured here and now."""
+    """Print how far the ledger is, if the target can be reached with the present configuration."""
     from playhead.cli.replay.run_replay import with_servers
     from playhead.replay.assemble import ends
     from playhead.replay.ledger_watch import one_look
@@ -69,7 +69,7 @@ def _reached(run: Run, one: JournalRun) -> dict[str, Any]:
         target = ends(one.plan.request, configuration).target
         entries = one_look(target, one.replay_id, within_s=_ANSWERS_WITHIN_S)
     except PlayheadError as exc:
-        run.output.say(f"how far it is cannot be told, its target was not reached: {exc}")
+        run.output.say(f"the progress is unknown, because its target was not reached: {exc}")
         if exc.hint:
             run.output.say(f"hint: {exc.hint}")
         return {}

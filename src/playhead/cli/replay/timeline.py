@@ -1,4 +1,4 @@
-"""`playhead timeline`: how many records a topic has of each stretch of time, without reading them all."""
+"""`playhead timeline`: counts the records of a topic over time without reading them all."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ def timeline(run: Run, topic: str, buckets: int | None, picture: Path | None) ->
         from playhead.timeline.svg_chart import picture as drawn
 
         save_picture(drawn(found.title, found.caption(), found.buckets()), picture)
-        run.output.say(f"the picture is in {picture}")
+        run.output.say(f"the chart is saved in {picture}")
 
 
 def _asked(run: Run, end: Endpoint, buckets: int) -> Timeline:
@@ -57,7 +57,7 @@ def _show(run: Run, found: Timeline) -> None:
 
 
 def _endpoint(text: str) -> Endpoint:
-    """A topic, by its name alone as well."""
+    """Return the endpoint of a topic, also if only its name is given."""
     return Endpoint.parse(text if ":" in text else f"kafka:{text}")
 
 

@@ -13,7 +13,7 @@ from playhead.replay.journal import Journal
 from playhead.replay.verify import Verification
 
 _SHOWN = 10
-# What says which row is a record's, and how it looks; the other rules are for writing.
+# The options that identify and format rows; other rules are only for writing.
 _OF_TABLES = INTO_TABLES.without("create")
 _UNSAID = unset(RULES)
 
@@ -40,8 +40,8 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
     elif ":" in replay_id:
         source = Endpoint.parse(replay_id).shown()
         raise UsageError(
-            f"{source} is a source, and needs a TARGET",
-            hint=f"playhead verify {source} TARGET; a run goes by its id: playhead verify ID",
+            f"{source} is a source; its TARGET is missing",
+            hint=f"playhead verify {source} TARGET; for a run: playhead verify ID",
         )
     elif target is not None:
         _need_no_span(run)
@@ -73,8 +73,6 @@ def _report(run: Run, found: Verification) -> None:
         run.output.say(f"  {each['kind']:<8} {place}: {each['text']}")
     if len(found.differences) > _SHOWN:
         run.output.say("  -o json has more of them")
-    for note in found.notes():
-        run.output.say(f"  {note.weight:<8} {note.text}")
     document = found.as_document()
     run.output.emit(document, document["partitions"])
     if not found.agrees:

@@ -1,4 +1,4 @@
-"""`playhead config`: which project's file is trusted; and the Kafka client properties that are known."""
+"""`playhead config`: the trusted project files, and the known Kafka client properties."""
 
 import re
 from pathlib import Path
@@ -43,17 +43,17 @@ def trust(run: Run, folder: Path | None, shared: bool, remove: bool, list_: bool
     if seen.not_ours is not None and not shared:
         raise Refused(
             f"{file} was not trusted: {seen.not_ours}",
-            hint="make it yours alone, or add --shared: what it says now counts, and nothing later",
+            hint="make yourself the only writer, or add --shared to trust only the present content",
         )
     said = of_project(seen)
     rows = _rows(said, str(file))
     trusting.trust(seen)
     run.output.emit({"trusted": seen.key, "sha256": seen.digest, "settings": rows}, rows)
-    run.output.say(f"{seen.key} is trusted as long as it says just this")
+    run.output.say(f"{seen.key} is trusted with its present content")
 
 
 def _rows(said: Configuration, file: str) -> list[dict[str, str]]:
-    """What the file says; of what is hidden, whence it is read: that is what one has to know."""
+    """Return the settings in the file; for hidden ones, where their values are read from."""
     raw = {name: found.value for name, found in said.settings.items()}
     raw |= {f"kafka.{key}": found.value for key, found in said.kafka_properties.items()}
     rows = [{"setting": "context", "value": said.context}] if said.context is not None else []
@@ -71,7 +71,7 @@ def _remove_trust(run: Run, place: Path) -> None:
     key = trusting.key_of(found)
     if not trusting.forget(key):
         raise UsageError(f"{key} is not trusted", hint="playhead config trust --list")
-    run.output.say(f"{key} is not trusted any more")
+    run.output.say(f"{key} is no longer trusted")
 
 
 def _list_trusted(run: Run) -> None:
@@ -86,7 +86,7 @@ def _list_trusted(run: Run) -> None:
 
 
 def list_properties() -> int:
-    """`-X list`: the Kafka client properties that are understood, in all spellings."""
+    """Print the supported Kafka client properties in all spellings (`-X list`)."""
     from playhead.config.kafka_properties import KNOWN_PROPERTIES
 
     rows = [

@@ -57,8 +57,8 @@ def show(run: Run, name: str | None, origin: bool) -> None:
     ]
     if given:
         raise UsageError(
-            f"{given[0]} does not change what context {name} says",
-            hint=f"leave {name} out to see every setting as a command would see it",
+            f"{given[0]} does not change the settings of context {name}",
+            hint=f"leave out {name} to see every setting as a command would use it",
         )
     rows = [
         row for row in alone(name, "the command line").rows() if row["origin"] == f"context {name}"
@@ -84,25 +84,26 @@ def use(run: Run, name: str) -> None:
     file = current_context_file()
     private_files.folder(file.parent)
     private_files.write(file, name + "\n")
-    run.output.say(f"context {name} counts from now on")
+    run.output.say(f"context {name} is the default from now on")
 
 
 @command(CONTEXT_ADD, CONNECTION)
 def add(run: Run, name: str, read_only: bool, production: bool) -> None:
     """Add a context at the end of the user's config.toml; write secrets as ${ENV} or file:."""
     if not set(name) <= _BARE_KEY or not name:
-        raise UsageError(f"{name!r} cannot be a context's name", hint="letters, digits, - and _")
+        raise UsageError(f"{name!r} is not a valid context name", hint="letters, digits, - and _")
     if name == SANDBOX:
         raise UsageError(
-            f"{SANDBOX} is reserved for what playhead sandbox up starts", hint="choose another name"
+            f"{SANDBOX} is reserved for the servers of playhead sandbox up",
+            hint="choose another name",
         )
     if name in contexts():
-        raise Refused(f"context {name} is there already", hint="playhead context edit")
+        raise Refused(f"context {name} already exists", hint="playhead context edit")
     lines = [f"\n[contexts.{name}]"]
     said = dict(run.values)
     if said["kafka_config"] is not None:
         said["kafka_config"] = str(paths.at_home(said["kafka_config"]).absolute())
-    configuration = run.configuration()  # refuses what could not be read back
+    configuration = run.configuration()  # Refuses what could not be read back.
     if said["database"] is not None:
         said["database"] = with_whole_paths("database", configuration.settings["database"])
     for key in ("bootstrap_servers", "kafka_config", "database"):
@@ -121,7 +122,7 @@ def add(run: Run, name: str, read_only: bool, production: bool) -> None:
     private_files.folder(file.parent)
     with private_files.opened(file, "a") as stream:
         stream.write("\n".join(lines) + "\n")
-    run.output.say(f"context {name} is in {file}; try it: playhead doctor -c {name}")
+    run.output.say(f"context {name} is saved in {file}; test it: playhead doctor -c {name}")
 
 
 @command()
@@ -139,14 +140,16 @@ def edit(run: Run) -> None:
         raise PlayheadError(f"{editor[0]} ended with status {code}")
     known = contexts()
     current = current_context()
-    run.output.say(f"{file} holds {len(known)} contexts and can be read")
+    run.output.say(f"{file} is valid and has {len(known)} contexts")
     if current is not None and current not in known:
-        run.output.say(f"but the chosen context {current} is gone; playhead context use NAME")
+        run.output.say(
+            f"the chosen context {current} no longer exists; choose another: playhead context use NAME"
+        )
         raise end(EXIT_FAILED)
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return a TOML basic string."""
     import json
 
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`playhead demo`: the afternoon on which a database loses power, on real servers, from the gap to the proof."""
+"""`playhead demo`: a database loses power on real servers; the demo finds the gap, fills it and proves it."""
 
 import select
 import sys
@@ -19,7 +19,7 @@ from playhead.sandbox import Sandbox
 if TYPE_CHECKING:
     from playhead.demo.afternoon import Outcome, Script
 
-# A person may read on, and nobody waits for one who has gone.
+# A person may keep reading, but the demo does not wait forever.
 _READS_FOR_S, _LOOKS_FOR_S = 30.0, 600.0
 Tell = Callable[[str], None]
 
@@ -62,11 +62,11 @@ def _script(run: Run, *, reads_for_s: float) -> "Script":
 
 @contextmanager
 def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
-    """The story's folder, and a voice whose every word is also written there."""
+    """Create the demo's folder, and a function that prints and also writes the transcript."""
     place = run.values["folder"] or sandbox.directory / "afternoons" / time.strftime(
         "%Y%m%dT%H%M%S"
     )
-    if not place.is_dir():  # one that the user has keeps its mode
+    if not place.is_dir():  # Keep the mode of a user's existing folder.
         private_files.folder(place)
     began = time.monotonic()
     with private_files.opened(place / "transcript.txt", "w") as transcript:
@@ -77,15 +77,15 @@ def _written(run: Run, sandbox: Sandbox) -> Iterator[tuple[Path, Tell]]:
             transcript.write(spoken(seconds + text).rstrip() + "\n")
             transcript.flush()
 
-        tell(f"all that is said from here on is kept in {place.absolute()}")
+        tell(f"the transcript is written to {place.absolute()}")
         yield place.absolute(), tell
 
 
 def _finish(run: Run, sandbox: Sandbox, outcome: "Outcome") -> None:
     say = run.output.say
     say("")
-    say(f"transcript and pictures, before and after, are in {outcome.folder}")
-    say(f"the data stay: playhead sandbox up --dir {sandbox.directory}")
+    say(f"transcript and charts are in {outcome.folder}")
+    say(f"the servers' data are kept: playhead sandbox up --dir {sandbox.directory}")
     run.output.emit(outcome.as_document(), [outcome.row()])
 
 
@@ -94,8 +94,8 @@ def _wait(_what: str, seconds: float) -> None:
 
 
 def _ask_for_enter(what: str, seconds: float) -> None:
-    """Let a person do it, or let it be done when the time is over."""
-    prompt(f">>>  Enter: {what} (by itself in {seconds:.0f} s) ")
+    """Wait for Enter, or for the time to pass."""
+    prompt(f">>>  press Enter: {what} (automatically in {seconds:.0f} s) ")
     if select.select([sys.stdin], [], [], seconds)[0]:
         sys.stdin.readline()
     else:

@@ -1,4 +1,4 @@
-"""`playhead doctor`: looks at everything that has to work, and says what to do where it does not."""
+"""`playhead doctor`: checks the installation and the servers, with a hint for each failure."""
 
 import os
 import shutil
@@ -24,17 +24,19 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 _LOW_DISK_GB, _NO_DISK_GB = 5.0, 1.0
 _CLOCK_TOLERATED_MS = 2_000.0
 _BROKER_WITHIN_S = 5.0
-# Their own hints are to ask the doctor.
+# The errors' own hints are to run the doctor.
 _HINTS = {
-    BrokerUnavailable: "check the address, or start a broker here: playhead sandbox up",
-    DatabaseUnavailable: "check DATABASE_URL or the context's `database`, or start a database here: "
-    "playhead sandbox up",
+    BrokerUnavailable: "check the address, or start a local broker: playhead sandbox up",
+    DatabaseUnavailable: (
+        "check DATABASE_URL or the context's `database`, or start a local "
+        "database: playhead sandbox up"
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw."""
+    """The result of one check."""
 
     check: str
     state: str
@@ -43,7 +45,7 @@ class Finding:
 
 
 def check_runtime() -> Finding:
-    """Python, Java and Spark."""
+    """Check Python, Java and Spark."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -60,7 +62,7 @@ def check_runtime() -> Finding:
 
 
 def check_jars() -> Finding:
-    """Every locked jar is in the cache with the locked bytes."""
+    """Check that every locked jar is in the cache with the locked bytes."""
     needed = ("engine", "broker")
     lacking = jars.missing(*needed)
     total = sum(jar.set_name in needed for jar in jars.read_lock())
@@ -75,12 +77,12 @@ def check_jars() -> Finding:
 
 
 def check_cache() -> Finding:
-    """The engine's start-up cache."""
+    """Check the engine's start-up cache."""
     from playhead.spark import jvm, jvm_cache
     from playhead.spark.session import DEFAULT_MEMORY
 
     if jars.missing("engine"):
-        return Finding("cache", OK, "none yet; made by itself once the jars are here")
+        return Finding("cache", OK, "none yet; it is made when the jars are here")
     cache = jvm_cache.cache_for(jvm.blueprint_for(DEFAULT_MEMORY))
     if cache is None:
         return Finding("cache", OK, f"not used: Java older than 25, or {jvm_cache.SWITCH}=off")
@@ -94,7 +96,7 @@ def check_cache() -> Finding:
 
 
 def check_disk() -> Finding:
-    """Room where state and cache live."""
+    """Check the disk space for state and cache."""
     folder = paths.state_dir()
     while not folder.exists():
         folder = folder.parent
@@ -102,12 +104,16 @@ def check_disk() -> Finding:
     if not os.access(folder, os.W_OK):
         return Finding("disk", FAIL, f"{folder} cannot be written", "set XDG_STATE_HOME")
     state = FAIL if free_gb < _NO_DISK_GB else WARN if free_gb < _LOW_DISK_GB else OK
-    hint = None if state == OK else "free some room, or set XDG_STATE_HOME to another disk"
+    hint = (
+        None
+        if state == OK
+        else "free some space, or set XDG_STATE_HOME to a folder on another disk"
+    )
     return Finding("disk", state, f"{free_gb:.1f} GB free in {folder}", hint)
 
 
 def check_broker(configuration: Configuration) -> Finding:
-    """A broker answers."""
+    """Check that a broker answers."""
     from playhead.kafka.admin.client import Admin
 
     connection = configuration.kafka()
@@ -121,7 +127,7 @@ def check_broker(configuration: Configuration) -> Finding:
 
 
 def check_database(configuration: Configuration) -> list[Finding]:
-    """The database lets us in, and its clock is ours."""
+    """Check that the database accepts the login, and that its clock agrees with ours."""
     from playhead.postgres.server import ask
 
     url = configuration.need("database", needed_for="looking at the database")
@@ -129,14 +135,18 @@ def check_database(configuration: Configuration) -> list[Finding]:
     found = f"PostgreSQL {server.version}, database {server.database} as {server.user}"
     off_ms = server.clock_ahead_ms
     state = OK if abs(off_ms) <= _CLOCK_TOLERATED_MS else WARN
-    hint = None if state == OK else "set both clocks by NTP: spans given as times are cut by them"
+    hint = (
+        None
+        if state == OK
+        else ("synchronise both clocks by NTP: times of spans are compared with record times")
+    )
     year = time.gmtime().tm_year
     clock = f"{off_ms:+.0f} ms between the database and here, year {year}"
     return [Finding("database", OK, found), Finding("clock", state, clock, hint)]
 
 
 def check_topic(configuration: Configuration, topic: str) -> Finding:
-    """The topic is there for these credentials."""
+    """Check that the topic is visible with these credentials."""
     from playhead.kafka.admin.client import Admin
 
     with Admin(configuration.kafka(), timeout_s=_BROKER_WITHIN_S) as admin:
@@ -148,7 +158,7 @@ def check_topic(configuration: Configuration, topic: str) -> Finding:
 
 
 def check_group(configuration: Configuration, group: str) -> Finding:
-    """The consumer group is there for these credentials."""
+    """Check that the consumer group is visible with these credentials."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.groups.describe import committed, listed
 
@@ -181,7 +191,7 @@ def doctor(run: Run, topic: str | None, group: str | None) -> None:
 
 
 def _examine(name: str, check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
-    """Run one check; an error of ours is its finding."""
+    """Run one check; turn an expected error into its result."""
     try:
         seen = check()
     except MissingPiece as exc:

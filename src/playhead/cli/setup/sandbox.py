@@ -15,13 +15,13 @@ from playhead.sandbox import Sandbox, Status
 
 
 def chosen(run: Run) -> Sandbox:
-    """The sandbox that --dir or PLAYHEAD_SANDBOX_DIR names, or the user's own."""
+    """Return the sandbox of --dir or PLAYHEAD_SANDBOX_DIR, or the user's default one."""
     named = run.values["directory"]
     return Sandbox(paths.at_home(named).absolute() if named else paths.sandbox_dir())
 
 
 def fetch_jars(run: Run) -> None:
-    """Have all jars at hand before a server or an engine asks for them."""
+    """Fetch all jars before a server or an engine needs them."""
     progress = run.output.progress("fetching jars")
     try:
         jars.ensure("broker", "engine", progress=progress)
@@ -90,7 +90,7 @@ def env(run: Run) -> None:
     found = chosen(run).status()
     if found.endpoints is None or not found.is_up:
         raise SandboxError(
-            f"the sandbox in {found.directory} is not up", hint="start it: playhead sandbox up"
+            f"the sandbox in {found.directory} is not running", hint="start it: playhead sandbox up"
         )
     variables = found.endpoints.environment()
     if run.output.form == "table":

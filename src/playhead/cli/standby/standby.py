@@ -1,4 +1,4 @@
-"""`playhead standby`: replays that lie ready under a name until somebody says a span."""
+"""`playhead standby`: replays saved under a name, which run when they get a span."""
 
 from collections import Counter
 from typing import Any
@@ -51,13 +51,13 @@ def add(
     try:
         made = create.make(name, asked, configuration, check=not no_check)
     except Unavailable as exc:
-        exc.hint = f"{exc.hint or 'try again'}; to keep it unchecked: --no-check"
+        exc.hint = f"{exc.hint or 'try again'}; to save it without a check: --no-check"
         raise
     for setting in not_kept(configuration, made.servers):
-        run.output.say(f"{setting} is not kept, for it holds a secret: each run needs it set")
+        run.output.say(f"{setting} contains a secret and is not saved: set it for each run")
     if not dry_run:
         standbys.add(made, replace=replace)
-        run.output.say(f"standby {name} lies ready: playhead standby run {name} --last 2h")
+        run.output.say(f"standby {name} is saved; run it: playhead standby run {name} --last 2h")
     row = _row(made, 0)
     run.output.emit(made.as_document(), [{each: row[each] for each in _COLUMNS[:5]}])
 
@@ -118,7 +118,7 @@ def history(run: Run, name: str) -> None:
     """List the runs of a standby, the latest first: trigger, span and outcome of each."""
     found = History().of(name)
     if not found:
-        Standbys().get(name)  # one that was removed still has its history
+        Standbys().get(name)  # A removed standby still has its history.
         run.output.say(f"standby {name} has not run yet")
     rows = [each.as_row() for each in found]
     run.output.emit({"standby": name, "runs": rows}, rows)
@@ -129,12 +129,12 @@ def remove(run: Run, name: str, dry_run: bool, yes: bool) -> None:
     """Remove a standby; its history stays, and its runs can be resumed."""
     standbys = Standbys()
     if name not in standbys.names():
-        standbys.get(name)  # says which there are
+        standbys.get(name)  # Raises an error with the known names if it does not exist.
     if not dry_run:
         if not yes:
             ask_plainly(f"remove standby {name}")
         standbys.remove(name)
-        run.output.say(f"standby {name} is gone")
+        run.output.say(f"standby {name} is removed")
     run.output.emit({"removed": name, "dry_run": dry_run}, [{"removed": name}])
 
 
@@ -156,7 +156,7 @@ def _row(standby: SavedStandby, runs: int) -> dict[str, Any]:
 
 
 standby = group(
-    "Replays that lie ready under a name, triggered with a span.",
+    "Replays that are saved under a name, and run when they get a span.",
     add,
     list_,
     show_,

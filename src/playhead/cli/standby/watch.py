@@ -43,10 +43,10 @@ def watch(run: Run, folder: Path, once: bool, dry_run: bool, yes: bool) -> None:
         folder, say=run.output.say, tell=lambda outcome: _tell(run, told, outcome), warm=True
     )
     watcher.play = lambda planned: run_aloud(run, planned, heed=watcher.heed)
-    run.output.say(f"watching {folder}; Ctrl-C ends it")
+    run.output.say(f"watching {folder}; Ctrl-C ends the watch")
 
     def stop(_: int) -> None:
-        run.output.say("stopping at the next slice boundary; once more to stop at once")
+        run.output.say("stopping at the next slice boundary; press again to stop immediately")
         watcher.stop()
 
     try:
@@ -60,7 +60,7 @@ def watch(run: Run, folder: Path, once: bool, dry_run: bool, yes: bool) -> None:
 
 
 def _tell(run: Run, told: list[Mapping[str, Any]], outcome: Mapping[str, Any]) -> None:
-    """At once on the way that can be read line by line; a watcher may never end."""
+    """Print an outcome at once if the format can be read line by line; a watcher may never end."""
     row = _row(outcome)
     run.output.say(f"{outcome['file']}: {outcome['outcome']}{_because(outcome)}")
     if run.output.form == "jsonl":
@@ -80,7 +80,7 @@ def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meant(file: Path) -> dict[str, Any]:
-    """What a file would trigger, or why it would not."""
+    """Return what a file would trigger, or why it would not."""
     row: dict[str, Any] = {"file": file.name, "standby": None, "span": None, "error": None}
     standbys = Standbys()
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.topics import NewShape
 
-# Of Kafka's own numbers; it refuses those that have more.
+# The size of Kafka's number type; the broker refuses larger values.
 _MOST_DIGITS = 19
 _NO_LIMIT = "-1"
 
@@ -37,7 +37,7 @@ def create(
 
     shape = NewShape(topic, partitions, replication, settings_of(run))
     configuration = run.configuration()
-    # Nothing that is there changes: read-only and production contexts are all that can object.
+    # Existing topics do not change, so only read-only and production contexts can refuse.
     guard = Guard(configuration, answer(yes=True))
     _warn_of_collisions(run, topic)
     with Admin(configuration.kafka()) as admin:
@@ -67,15 +67,15 @@ def _tell_differences(run: Run, admin: "Admin", shape: "NewShape") -> None:
     (now,) = describe_topics(admin, [shape.name])
     for row in Alteration(shape.name, shape.partitions, shape.settings).rows(now):
         run.output.say(
-            f"topic {shape.name} is there already, and its {row['what']} is {row['before']}, "
-            f"not {row['after']}; it was left so"
+            f"topic {shape.name} already exists, and its {row['what']} is {row['before']}, "
+            f"not {row['after']}; it was not changed"
         )
 
 
 def _warn_of_collisions(run: Run, topic: str) -> None:
     if "." in topic or "_" in topic:
         run.output.say(
-            "Kafka's names of metrics mix up '.' and '_': use one of them in all topics, not both"
+            "Kafka's metric names do not distinguish '.' and '_': use only one of them in topic names"
         )
 
 
@@ -102,7 +102,9 @@ def alter(
     if partitions is None and not wanted.settings and not wanted.reset:
         raise UsageError(f"nothing to alter of topic {topic}", hint="playhead topics alter --help")
     if twice := set(wanted.settings) & set(wanted.reset):
-        raise UsageError(f"{', '.join(sorted(twice))} cannot be set and reset at once")
+        raise UsageError(
+            f"{', '.join(sorted(twice))}: found both a new value and --reset, needed one of them"
+        )
     configuration = run.configuration()
     with Admin(configuration.kafka()) as admin:
         try:
@@ -118,7 +120,7 @@ def alter(
             check_alteration(admin, wanted, now)
         run.output.emit({"topic": topic, "changes": rows, "dry_run": dry_run}, rows)
         if not rows:
-            run.output.say(f"topic {topic} is so already; nothing was changed")
+            run.output.say(f"topic {topic} already has these settings; nothing was changed")
         elif not dry_run:
             change(admin, wanted, now, Guard(configuration, answer(yes=yes)))
 
@@ -157,19 +159,19 @@ def delete(run: Run, topics: list[str], if_exists: bool, dry_run: bool, yes: boo
         for row in () if dry_run else rows:
             name = str(row["topic"])
             remove(admin, name, Guard(configuration, answer(yes=yes)))
-            run.output.say(f"topic {name} is gone")
+            run.output.say(f"topic {name} was deleted")
 
 
-# --- settings in people's words -----------------------------------------------------------------
+# --- settings in plain words
 
 
 def settings_of(run: Run) -> dict[str, str]:
-    """What the options say as Kafka's settings; the same said twice must say the same."""
+    """Return Kafka's settings for the options; one setting given twice must have the same value."""
     values = run.values
     if "=" in (values["kafka_config"] or ""):
         raise UsageError(
-            f"--config {values['kafka_config']}: --config is the file of client properties here",
-            hint=f"a setting of the topic is --set {values['kafka_config']}",
+            f"--config {values['kafka_config']}: --config is the file of client properties",
+            hint=f"set a topic's setting with --set {values['kafka_config']}",
         )
     found: dict[str, str] = {}
     for entry in values["config"] or ():
@@ -190,7 +192,7 @@ def settings_of(run: Run) -> dict[str, str]:
 
 def _put(found: dict[str, str], key: str, value: str, flag: str) -> None:
     if found.setdefault(key, value) != value:
-        raise UsageError(f"{flag} says {key}={value}, and --set says {key}={found[key]}")
+        raise UsageError(f"{flag} sets {key}={value}, but --set sets {key}={found[key]}")
 
 
 def _retain_ms(text: str) -> str:
@@ -219,13 +221,13 @@ def _tell_meaning(run: Run, settings: dict[str, str]) -> None:
     told: Sequence[str] = [
         text
         for key, text in (
-            ("retention.bytes", "retention.bytes bounds each partition, not the topic"),
+            ("retention.bytes", "retention.bytes limits each partition, not the topic"),
             ("cleanup.policy", f"cleanup.policy is {settings.get('cleanup.policy')}"),
         )
         if key in settings
     ]
     retention = settings.get("retention.ms", _NO_LIMIT)
     if retention != _NO_LIMIT and retention.isdecimal() and len(retention) <= _MOST_DIGITS:
-        told = [f"records go after {show_duration_ms(int(retention))}", *told]
+        told = [f"records are deleted after {show_duration_ms(int(retention))}", *told]
     for line in told:
         run.output.say(line)

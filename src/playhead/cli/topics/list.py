@@ -1,4 +1,4 @@
-"""`playhead topics`: what topics there are and what they hold, and the commands that change them."""
+"""`playhead topics`: list and describe topics, and the commands that change them."""
 
 from playhead.cli.options import Run, command, group
 from playhead.cli.topics.change import alter, create, delete
@@ -30,7 +30,7 @@ def list_(run: Run, pattern: str | None, internal: bool) -> None:
     run.output.emit({"topics": rows}, rows)
     if not rows:
         run.output.say(
-            f"no topic's name fits {pattern!r}" if pattern else "the cluster has no topics"
+            f"no topic name matches {pattern!r}" if pattern else "the cluster has no topics"
         )
 
 
@@ -58,7 +58,7 @@ def describe(run: Run, topics: list[str]) -> None:
     if len(kinds) > 1:
         raise UsageError(f"{kinds[0]} and {kinds[1]} contradict each other")
     if values["by"] is not None and not values["sizes"]:
-        raise UsageError("--by says what a row of --sizes is", hint="add --sizes")
+        raise UsageError("--by groups the rows of --sizes", hint="add --sizes")
     if values["sizes"]:
         _show_sizes(run, topics, values["by"] or "replica")
     elif values["offsets"] or values["at"] is not None:
@@ -107,8 +107,8 @@ def _show_partitions(run: Run, topics: list[str], *, configs: bool) -> None:
     for each in found:
         if each.settings is None:
             run.output.say(
-                f"the settings of {each.name} may not be read: the ACL that is missing is "
-                f"DescribeConfigs on topic {each.name}"
+                f"not authorized to read the settings of {each.name}: the ACL DescribeConfigs "
+                f"on topic {each.name} is missing"
             )
 
 
@@ -211,7 +211,7 @@ def _show_offsets(run: Run, topics: list[str], at: str | None) -> None:
 
 
 topics = group(
-    "Topics: what there is and what it holds; create, alter, trim, delete.",
+    "Topics: list, describe, create, alter, trim and delete them.",
     list_,
     describe,
     sizes,

@@ -1,4 +1,4 @@
-"""`playhead topics trim`: delete the oldest records of a topic, after a look at which."""
+"""`playhead topics trim`: show the oldest records of a topic, then delete them."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ def trim(
     from playhead.kafka.admin.trim import carry_out
 
     if (to is None) == (offsets is None):
-        raise UsageError("a trim needs --to or --offsets, and not both", hint="--to now-7d")
+        raise UsageError("a trim needs either --to or --offsets", hint="--to now-7d")
     configuration = run.configuration()
     connection = configuration.kafka()
     with Admin(connection) as admin:
@@ -43,12 +43,14 @@ def trim(
         deleted = sum(each.deleted for each in trims)
         run.output.emit({"topic": topic, "deleted": deleted, "partitions": rows}, rows)
         if not deleted:
-            run.output.say("nothing stands before that; nothing was deleted")
+            run.output.say("no record is before that position; nothing was deleted")
         elif dry_run:
-            run.output.say(f"{deleted:,} offsets would go; nothing was deleted")
+            run.output.say(f"{deleted:,} offsets would be deleted; nothing was deleted")
         else:
             carry_out(admin, trims, Guard(configuration, answer(yes=yes)))
-            run.output.say(f"{deleted:,} offsets are gone, and the log begins where it should")
+            run.output.say(
+                f"{deleted:,} offsets were deleted, and the log starts at the expected offsets"
+            )
 
 
 def _by_offsets(topic: str, text: str, held: "dict[TopicPartition, Bounds]") -> "list[Trim]":
@@ -58,7 +60,7 @@ def _by_offsets(topic: str, text: str, held: "dict[TopicPartition, Bounds]") -> 
     spans = Span.of(offsets=text).offsets
     named = {span.topic for span in spans} - {None, topic}
     if named:
-        raise UsageError(f"--offsets names topic {named.pop()}, and {topic} is to be trimmed")
+        raise UsageError(f"--offsets names topic {named.pop()}, but the command trims {topic}")
     return by_offsets(spans, held)
 
 

@@ -1,4 +1,4 @@
-"""`playhead capture`: a proxy between clients and brokers, and a snapshot of what passed."""
+"""`playhead capture`: a proxy between clients and brokers that writes a snapshot of the traffic."""
 
 import json
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.2
 _OFTEN_ENOUGH_S = 0.2
-# Of all figures, what a person asks first; the other forms have all.
+# The most useful figures for a person; the other formats have all.
 _IN_A_TABLE = (
     "out", "seconds", "pairs", "written", "left_out", "dropped", "unreadable", "lost", "records",
     "files",
@@ -69,8 +69,8 @@ def _setting(run: Run) -> "Setting":
         raise OpenToOthers(str(listen))
     if listen.is_every_address and not values["advertise"]:
         raise UsageError(
-            f"{listen} is every address, and clients have to be told one",
-            hint="--advertise names the host that they use",
+            f"{listen} is every address, but clients need one host name",
+            hint="name the host that clients use with --advertise",
         )
     rules = [parse_rule(text).text for text in values["redact"] or ()]
     topics = [name.strip() for name in (values["topics"] or "").split(",") if name.strip()]
@@ -89,7 +89,7 @@ def _setting(run: Run) -> "Setting":
 
 
 def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]:
-    """A size and a duration, each at most once; a text is one of the two."""
+    """Parse a size and a duration, each given at most once."""
     most_bytes: int | None = None
     seconds: float | None = None
     for text in texts:
@@ -106,9 +106,9 @@ def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]
 def _say_what_will_be(run: Run, setting: "Setting", proxy: "Proxy") -> None:
     say, here = run.output.say, next(iter(proxy.doors.known().values()))
     say(f"listening at {here} for {setting.upstream}; clients use {here} as their broker")
-    full = "takes no further requests" if setting.on_slow == "block" else "leaves pairs out"
-    say(f"memory for pairs {show_size(setting.memory_bytes)}; when it is full it {full}")
-    say("without TLS on both sides; logins pass through, and are not written down")
+    full = "stops taking requests" if setting.on_slow == "block" else "leaves pairs out"
+    say(f"memory for pairs {show_size(setting.memory_bytes)}; when full, the proxy {full}")
+    say("no TLS on either side; logins pass through and are not recorded")
 
 
 def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
@@ -116,7 +116,7 @@ def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
     with first_signal(lambda _: proxy.stop()):
         try:
             proxy.start()
-            _say(run, f"writing to {setting.order.folder}; Ctrl-C ends")
+            _say(run, f"writing to {setting.order.folder}; Ctrl-C ends the capture")
             _watch(run, proxy)
         finally:
             _report(run, setting, proxy, time.monotonic() - began)
@@ -147,13 +147,13 @@ def _watch(run: Run, proxy: "Proxy") -> None:
 
 
 def _say(run: Run, text: str) -> None:
-    # Whoever kept our words may be gone, and traffic passes all the same.
+    # The reader of our output may be gone, but traffic keeps coming.
     with suppress(BrokenPipeError):
         run.output.say(text)
 
 
 def _report(run: Run, setting: "Setting", proxy: "Proxy", took_s: float) -> None:
-    """The last figures, whatever ended the run."""
+    """Print the final figures, whatever ended the run."""
     counts = proxy.counts()
     _say(run, counts.shown())
     for what, times in {**counts.undecodable, **counts.troubles}.items():

@@ -1,4 +1,4 @@
-"""`playhead extract`: values out of the pairs of a snapshot as CSV, or whole records."""
+"""`playhead extract`: prints values of a snapshot's pairs as CSV, or whole records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1_000
 # People know `extract data SNAPSHOT`.
 _LEADING_WORD = "data"
-# What it is for is CSV, in a terminal as well.
+# The purpose is CSV, on a terminal too.
 
 
 @command(EXTRACT, AS_CSV, leading_word=_LEADING_WORD)
@@ -42,7 +42,7 @@ def extract(
     else:
         if not path:
             raise UsageError(
-                "nothing to extract was named",
+                "found neither --path nor --all-records, needed one of them",
                 hint="--path kafka.request.ProduceRequest.topics.0.name, or --all-records",
             )
         _values(run, name, path, filter_)
@@ -52,7 +52,7 @@ def _one_snapshot(given: str | None, named: str | None) -> str:
     if given == _LEADING_WORD and named is not None:
         given = None
     if (given is None) == (named is None):
-        raise UsageError("name one snapshot", hint="playhead extract SNAPSHOT --path …")
+        raise UsageError("found no snapshot, or two", hint="playhead extract SNAPSHOT --path …")
     return given or named or ""
 
 
@@ -95,7 +95,7 @@ def _emit(run: Run, asked: "Extract", found: Iterable[list[str]]) -> None:
 
 
 def _csv(*parts: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows as CSV, many at a time."""
+    """Format rows as CSV, many at a time."""
     for part in parts:
         rest = iter(part)
         while rows := [*islice(rest, _AT_ONCE)]:
@@ -118,13 +118,13 @@ def _records(run: Run, name: str, filter_: str | None) -> None:
 
 
 def _written(run: Run, source: "TrafficSource") -> Iterator[tuple[str, int]]:
-    """As archives have them: the columns of their CSV, or their JSON Lines."""
+    """Return records as in archives: in the columns of their CSV, or as JSON Lines."""
     from playhead.cli.records.jsonl import lines
     from playhead.files.formats.csv_format import HEADER, rows_of
     from playhead.record import Slice
 
     if run.output.form not in ("csv", "jsonl"):
-        raise UsageError("records are written as csv or jsonl", hint="-o jsonl")
+        raise UsageError("records are written only as csv or jsonl", hint="-o jsonl")
     if run.output.form == "csv":
         yield ",".join(HEADER), 0
     held = sorted((p, b) for p, b in source.bounds().items() if b.earliest < b.stable_end)
