@@ -108,7 +108,7 @@ def _refuse_password(text: str) -> None:
     for password in {*secrets.passwords_in(text), *secrets.passwords_in(rest)}:
         if not secrets.has_reference(password):
             secrets.remember(password)
-            reason = "it contains a password, which the plan and the shell's history would store"
+            reason = "it has a password, which the plan and the shell's history would store"
             hint = "write ${NAME_OF_A_VARIABLE} in its place (in single quotes), or leave the password out"
             raise BadEndpoint(text, reason=reason, hint=hint)
 

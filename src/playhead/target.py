@@ -57,7 +57,7 @@ class InUse(Refused):
     def __init__(self, replay_id: str, *, where: str) -> None:
         self.replay_id, self.where = replay_id, where
         super().__init__(
-            f"replay {replay_id} is already running ({where})",
+            f"replay {replay_id} is running already ({where})",
             hint=f"`playhead runs {replay_id}` shows its progress",
         )
 

@@ -271,7 +271,7 @@ def test_what_cannot_be_told_is_refused(
     other = servers.laps(4)
     with pytest.raises(Refused, match="would look the same"):
         look(store, f"{tape},{other}", store.table("_partition int, _offset bigint", "b"))
-    with pytest.raises(Refused, match="no replay of"):
+    with pytest.raises(Refused, match="no ledger of a replay of"):
         look(store, tape, store.table(COLUMNS, "c"), by="ledger")
     monkeypatch.setattr(offsets_held, "_MOST_RUNS", 3)
     table = store.table(COLUMNS, "d")

@@ -185,7 +185,7 @@ def test_two_cannot_have_one_port(start_ingest: Start, on_sandbox: RunBytes, top
     first = start_ingest(topic)
     where = f"udp://127.0.0.1:{first.port}"
     second = on_sandbox("ingest", where, f"kafka:{topic}", code=1)
-    assert b"the port is in use" in second.stderr
+    assert b"another process uses the port" in second.stderr
     first.stop()
 
 

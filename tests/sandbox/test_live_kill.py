@@ -71,7 +71,7 @@ def test_started_stopped_and_asked_how_it_is(show: MakeShow, playhead: Playhead)
         **it.environment(),
     )
     assert again.returncode == 6
-    assert "is at work already" in again.stderr
+    assert "is already running" in again.stderr
     stopped = playhead("live", "--stop", it.replay_id, **it.environment())
     assert stopped.returncode == 0, stopped.stderr
     done = ended(command)
@@ -87,7 +87,7 @@ def test_started_stopped_and_asked_how_it_is(show: MakeShow, playhead: Playhead)
     it.has(command, 130)
     done = it.stopped(command)
     assert done.code == 0, done.err
-    assert "going on from the ledger" in done.err
+    assert "continuing from the ledger" in done.err
     it.are_gone()
 
 

@@ -84,7 +84,7 @@ class Rehearsal:
 
     @property
     def went_on(self) -> bool:
-        return any("going on from the ledger" in each for each in self.said)
+        return any("continuing from the ledger" in each for each in self.said)
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_one_process_dies(perform: Perform, long_tape: str, kind: str, point: st
     if first.code != -signal.SIGKILL:
         assert not point.startswith(OF_THE_DRIVER), f"{point} was not passed: {first.err}"
         assert first.code == 0, first.err
-        assert "going on from the ledger" in first.err, f"nobody has died at {point}: {first.err}"
+        assert "continuing from the ledger" in first.err, f"nobody has died at {point}: {first.err}"
         assert "Traceback" not in first.err
         assert "at org.apache.spark" not in first.err
         assert it.end.numbers() == [*range(LONG_TAPE)]
@@ -186,7 +186,7 @@ def test_what_the_driver_needs_dies_in_the_middle(
     first = ended(command)
     assert first.code == 0, first.err
     # Workers that are at work outlive their daemon, and the next one gets a new daemon.
-    assert ("going on from the ledger" in first.err) == (victim is not daemon)
+    assert ("continuing from the ledger" in first.err) == (victim is not daemon)
     assert "Traceback" not in first.err
     assert "at org.apache.spark" not in first.err
     assert it.end.numbers() == [*range(LONG_TAPE)]

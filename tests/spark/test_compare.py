@@ -60,17 +60,17 @@ def test_a_copy_is_compared_by_counts_and_a_checksum(
     [check] = found.partitions
     assert (found.agrees, check.partition, check.expected, check.found) == (False, None, 60, 59)
     assert found.verdict() == (
-        "DIFFERENT: 60 records read back, 1 differences, 59 of which it cannot be told"
+        "DIFFERENT: 60 records read back, 1 differences, 59 that could not be compared"
     )
 
 
 def test_what_a_copy_cannot_tell_is_refused(deck: Deck, laps: str) -> None:
     copy, stamped = deck.topic("copy", 3), deck.topic("s", message_timestamp_type="LogAppendTime")
-    with pytest.raises(UsageError, match="mean nothing in a copy"):
+    with pytest.raises(UsageError, match="do not apply to a copy"):
         compared(deck, f"kafka:{laps}", f"kafka:{copy}", span=f"{laps}:0:3-5")
     with pytest.raises(Refused, match="sets the times of its records itself"):
         compared(deck, f"kafka:{laps}", f"kafka:{stamped}")
-    with pytest.raises(UsageError, match="only their run can tell"):
+    with pytest.raises(UsageError, match="compared only with their run"):
         compared(deck, f"kafka:{laps}", f"kafka:{copy}", where="offset > 3")
     with pytest.raises(PlayheadError):
         compared(deck, f"kafka:{laps}", "kafka:there-is-no-such-topic")

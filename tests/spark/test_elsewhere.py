@@ -58,7 +58,7 @@ def run(where: str, address: str, kafka: KafkaConnection, topic: str) -> list[st
     assert done.returncode == 0, done.stderr
     assert done.stdout, done.stderr
     # These servers ask nobody who he is; of a cluster that is known, of Spark Connect it is not.
-    assert done.stderr.count("authenticates nobody") == (where == "master")
+    assert done.stderr.count("has no authentication") == (where == "master")
     return done.stdout.split()
 
 
@@ -105,7 +105,7 @@ def test_executors_of_this_machine_share_a_secret_that_no_command_line_has(
         env=os.environ | {"JAVA_HOME": str(java_home), "SPARK_HOME": str(find_spark_home())},
     )
     assert done.returncode == 0, done.stderr
-    assert "authenticates nobody" not in done.stderr
+    assert "has no authentication" not in done.stderr
 
 
 def test_through_spark_connect(connect_server: str, kafka: KafkaConnection, filled: str) -> None:

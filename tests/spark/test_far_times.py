@@ -65,7 +65,7 @@ def test_a_pipeline_writes_them_exactly_and_those_beyond_the_table_by_the_rule(
     [entry] = it.entries()
     assert (entry.written, entry.dead) == (len(WRITTEN), len(DEAD))
     assert whole(it.entries()) == {(far, 0): (0, len(TIMES))}
-    assert it.has_said("out of Spark's reach")
+    assert it.has_said("out of Spark's range")
 
 
 def are_dead(deck: Deck, dead: str) -> bool:

@@ -63,7 +63,7 @@ def test_what_comes_in_is_there_once_over_stops_and_starts(deck: Deck, live: Liv
     more(deck, topic, 60, 80)
     again = live(f"kafka:{topic}", f"postgres:{table}", name=first.name).start().reads()
     come(deck, table, 80)
-    assert again.has_said("going on from the ledger")
+    assert again.has_said("continuing from the ledger")
     again.stop()
     assert numbers(deck, table) == [*range(80)]
     assert whole(again.entries()) == {(topic, 0): (0, 40), (topic, 1): (0, 40)}
@@ -177,8 +177,8 @@ def test_whose_folder_it_is_and_what_is_lost_of_it(deck: Deck, live: Live, tmp_p
         more(deck, topic, start, start + 6)
         again = live(*ends_, name=first.name, trigger="available-now", start="latest").start()
         again.ended()
-        assert again.has_said("going on from the ledger")
-        assert again.has_said("Spark's own notes are lost")
+        assert again.has_said("continuing from the ledger")
+        assert again.has_said("Spark's checkpoint is missing")
         assert numbers(deck, table) == [*range(start + 6)]
 
 
@@ -261,7 +261,7 @@ def test_while_the_database_is_away_it_waits_and_then_catches_up(
     come(deck, table, 40)
     is_in(it, RUNNING)
     it.stop()
-    assert it.has_said("its place is kept")
+    assert it.has_said("no progress is lost")
     assert it.has_said("writing again after")
     assert numbers(deck, table) == [*range(40)]
     assert whole(it.entries()) == {(topic, 0): (0, 20), (topic, 1): (0, 20)}
@@ -284,7 +284,7 @@ def test_told_to_drop_it_loses_what_comes_meanwhile_and_says_so(
     come(deck, table, 20)
     done = it.stop()
     assert (done["lost_offsets"], done["lost"]) == (20, [f"{topic}:0:10-30"])
-    assert it.has_said("DROPPING what comes in")
+    assert it.has_said("DROPPING records that arrive")
     assert it.has_said("20 offsets are lost")
     assert numbers(deck, table) == [*range(10), *range(30, 40)]
     assert [(e.slice.from_offset, e.slice.to_offset) for e in it.entries()] == [(0, 10), (30, 40)]

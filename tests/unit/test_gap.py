@@ -153,7 +153,7 @@ def test_what_has_expired_is_missing_for_good():
     found = gaps(Gap(Slice("laps", 0, 0, 10), "expired"), duplicates=None)
     assert not found.is_whole
     assert found.missing_slices() == []
-    assert "10 offsets neither there nor in the log any more" in found.verdict()
+    assert "10 offsets neither in the target nor in the log" in found.verdict()
 
 
 def test_what_nobody_looked_at_is_counted_in_offsets():

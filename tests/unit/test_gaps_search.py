@@ -172,7 +172,7 @@ def test_a_way_that_is_none_is_refused():
 
 
 def test_rows_are_known_by_columns_that_somebody_names():
-    with pytest.raises(UsageError, match="needs to know which columns"):
+    with pytest.raises(UsageError, match="needs the columns that identify"):
         lacking.columns_of(request(), "ts")
     assert lacking.columns_of(request(key=("car",)), "ts") == ("car", "ts")
     assert lacking.columns_of(request(key=("car", "seq")), None) == ("car", "seq")
@@ -308,8 +308,8 @@ def test_too_many_gaps_to_replay_one_by_one_are_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"on_conflict": "update"}, "over rows of later ones"),
-        ({"on_conflict": "update", "tombstones": "delete"}, "over rows of later ones"),
+        ({"on_conflict": "update"}, "replace later records' rows"),
+        ({"on_conflict": "update", "tombstones": "delete"}, "replace later records' rows"),
         ({"on_conflict": "ignore", "tombstones": "delete"}, "delete rows of later records"),
         ({"tombstones": "delete"}, "delete rows of later records"),
     ],

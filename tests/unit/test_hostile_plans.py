@@ -92,7 +92,7 @@ def test_a_plan_of_other_work_than_its_ledger_says_is_not_taken(
 def test_what_is_no_plan_in_a_ledger_is_an_error_of_ours(ledger: Ledger, change: Any) -> None:
     plan = plan_of(partition_plan(0, 5))
     ledger(replace(plan.terms(), plan=plan.as_document() | change))
-    with pytest.raises(PlanNotKept, match="what is there is none"):
+    with pytest.raises(PlanNotKept, match="the stored plan is invalid"):
         resumed(plan)
 
 
@@ -118,7 +118,7 @@ def test_records_go_where_was_named_and_nowhere_else(
 def test_a_plan_of_a_ledger_refers_to_nothing_of_this_machine(ledger: Ledger) -> None:
     plan = plan_of(partition_plan(0, 5), request=request(source="har:/tmp/${AWS_SECRET}"))
     ledger(plan.terms())
-    with pytest.raises(PlanNotKept, match="keeps to itself"):
+    with pytest.raises(PlanNotKept, match="a secret of this machine"):
         resumed(plan)
 
 

@@ -38,13 +38,13 @@ def test_lost_is_what_reached_the_port_and_is_in_no_topic() -> None:
         "100 records = 90 delivered + 4 dead letters + 1 refused + 2 dropped (memory full) + 3 failed; "
         "dropped by the kernel: 0"
     )
-    assert "not known here" in Counts().shown()
+    assert "does not report its drops here" in Counts().shown()
 
 
 @pytest.mark.parametrize(
     ("found", "said", "hint"),
     [
-        (counts(delivered=1, dropped=2), "2 dropped here", "--max-memory"),
+        (counts(delivered=1, dropped=2), "2 dropped because", "--max-memory"),
         (counts(kernel_drops=3), "3 dropped by the kernel", "--receive-buffer"),
         (replace(counts(refused=4), refusals={"no JSON": 4}), "4 refused (no JSON: 4)", "dlq"),
         (counts(failed=5), "5 failed (too large)", None),
@@ -80,7 +80,7 @@ def test_drops_are_said_when_they_begin_and_when_they_are_over() -> None:
     assert told.lines(counts(waiting=1_000, dropped=50), 0.4) == []
     assert told.lines(counts(delivered=900, waiting=100, dropped=50), 0.6) == []
     (over,) = told.lines(counts(delivered=1_000, dropped=50), 1.5)
-    assert over == "there is room again: 50 records were dropped in 0.2 s"
+    assert over == "memory is available again:  50 records were dropped in 0.2 s"
     (again,) = told.lines(counts(delivered=1_000, waiting=9, dropped=51), 1.7)
     assert again.startswith("warning")
 

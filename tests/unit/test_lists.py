@@ -246,7 +246,7 @@ def test_comparing_tells_what_is_missing_extra_and_changed():
 
 def test_one_run_of_a_replay_holds_the_target():
     target = ListTarget()
-    refused = pytest.raises(InUse, match=r"replay r is already running \(this process\)")
+    refused = pytest.raises(InUse, match=r"replay r is running already \(this process\)")
     with target.hold("r"), target.hold("s"), refused, target.hold("r"):
         pass
     with target.hold("r"):

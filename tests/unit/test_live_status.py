@@ -45,7 +45,7 @@ def test_all_are_listed_also_when_one_is_refused(run):
     assert found.keys() == {"own", "plain", "damaged", "newer"}
     assert "sasl.password of -X belongs to 127.0.0.1:9" in found["own"]["error"]
     assert (found["own"]["state"], found["own"]["source"]) == ("stopped", "kafka:own")
-    assert "pipeline.json does not say" in found["damaged"]["error"]
+    assert "cannot identify the pipeline of " in found["damaged"]["error"]
     assert "unknown option_of_a_later_version" in found["newer"]["error"]
     assert "error" not in found["plain"]
     assert "own: error: sasl.password of -X" in err

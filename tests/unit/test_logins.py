@@ -495,7 +495,7 @@ def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
     monkeypatch.setattr(
         begun_replays, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept")
     )
-    with pytest.raises(begun_replays.PlanNotKept, match="which nobody named"):
+    with pytest.raises(begun_replays.PlanNotKept, match="which this command does not name"):
         begun_replays.plan_from_ledger("r", Endpoint.parse("kafka:t"), configure({}))
 
 

@@ -222,7 +222,7 @@ def test_what_is_not_there_is_named(span, reason):
 
 def test_a_partition_of_several_topics_needs_its_topic():
     source = ListSource([*TEN, replace(TEN[0], topic="other")])
-    with pytest.raises(NothingThere, match="without a topic, and the source has 2 topics"):
+    with pytest.raises(NothingThere, match="without a topic, but the source has 2 topics"):
         planned(source, "0:0-1")
 
 
@@ -240,14 +240,14 @@ def test_offsets_beyond_an_end_of_the_log_are_refused(span):
     asked = span.removeprefix("0:")
     with pytest.raises(Refused, match=f"laps:0 offsets {asked} were asked for") as caught:
         planned(source, span)
-    assert caught.value.hint == "what is there: --offsets laps:0:4-10"
+    assert caught.value.hint == "use existing offsets: --offsets laps:0:4-10"
 
 
 def test_offsets_of_an_empty_partition_have_no_other_to_name():
     source = ListSource([], bounds={(TOPIC, 0): Bounds(4, 4, 4)})
     with pytest.raises(Refused) as caught:
         planned(source, "0:0-9")
-    assert caught.value.hint == "nothing is there that can be read"
+    assert caught.value.hint == "the partition has no records that can be read"
     assert planned(source, "0:4-").planned == planned(source, "0:-4").planned == 0
 
 
@@ -330,7 +330,7 @@ def test_what_stands_behind_the_end_is_looked_at():
 
 def test_a_record_of_the_future_is_said_where_times_are_played():
     [note] = [n for n in planned(with_one_of_the_future(3), pace="1x").notes if n.code == "future"]
-    assert "laps:0 offset 3 has a time of the future, 2100-01-01" in note.text
+    assert "laps:0 offset 3 has a time in the future, 2100-01-01" in note.text
     assert "future" not in codes(planned(with_one_of_the_future(3), pace="5/s"))
     assert "future" not in codes(planned(ListSource(TEN), pace="1x"))
     all_of_it = ListSource([record(offset, FAR + offset) for offset in range(3)])
@@ -380,7 +380,7 @@ def test_the_brokers_time_is_said_where_the_span_is_by_time():
 
 def test_times_of_two_kinds_in_one_topic_are_refused_where_they_would_matter():
     source = ListSource([*TEN[:5], *by_broker(TEN[5:])])
-    with pytest.raises(MixedTimes, match="topic laps has times set by producers and"):
+    with pytest.raises(MixedTimes, match="topic laps has both producers'"):
         planned(source, SPAN)
     assert planned(source).planned == planned(source, "0:0-10").planned == 10
 

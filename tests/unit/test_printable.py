@@ -134,7 +134,7 @@ def test_talk_on_a_terminal(monkeypatch):
         terminal = on_terminal(monkeypatch)
         Output().say(text)
         tell(f"found {text}")
-        prompt(f"type {text} to go on: ")
+        prompt(f"type {text} to continue: ")
         Output().text(text)
         Progress(text, "plain")(text, 1, 2)
         Progress(text, "plain").count(text, 1, 2)

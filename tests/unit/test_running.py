@@ -269,7 +269,7 @@ def test_a_target_that_is_not_the_planned_one_is_left_alone(tmp_path):
     """All would be written there again, and the proof would say that it is the first time."""
     source, target = ListSource(TEN), ListTarget()
     plan = replace(whole_plan(source), target=Inspection("elsewhere"))
-    with pytest.raises(TargetReplaced, match="planned into elsewhere; the target is lists now"):
+    with pytest.raises(TargetReplaced, match="planned into elsewhere; found the target lists"):
         runner(plan, source, target, tmp_path).run()
     with pytest.raises(TargetReplaced):
         refuse_another_target(target, plan)
@@ -455,7 +455,7 @@ def test_paced_works_all_play_at_once(tmp_path, where, slots):
 def test_too_few_tasks_for_a_paced_transform_are_refused(tmp_path):
     source = ListSource([replace(each, partition=p) for p in range(3) for each in TEN])
     plan = whole_plan(source, request=request(pace="100x", select="key"))
-    with pytest.raises(TooFewSlots, match="needs 3 tasks at once, .* the engine runs 2"):
+    with pytest.raises(TooFewSlots, match="needs 3 tasks at once, .* found 2 slots"):
         runner(plan, source, ListTarget(), tmp_path, paced_slots=lambda: 2).run()
 
 

@@ -132,7 +132,7 @@ def test_a_name_that_cannot_be_one(name):
 
 def test_a_name_that_is_taken_is_refused_unless_it_is_meant():
     Standbys().add(standby(source_identity="one"))
-    with pytest.raises(StandbyExists, match="laps is there already") as caught:
+    with pytest.raises(StandbyExists, match="laps already exists") as caught:
         Standbys().add(standby(source_identity="two"))
     assert caught.value.exit_code == 6
     assert Standbys().get("laps").source_identity == "one"
@@ -160,7 +160,7 @@ GOOD = standby().as_document()
         (b"[]", "indices must be"),
         (b"null", "not subscriptable"),
         (b"[" * 100_000, "recursion"),
-        ({"version": 2}, "version 2, and this Playhead knows 1"),
+        ({"version": 2}, "version 2; this Playhead knows 1"),
         ({"version": "1"}, "version '1'"),
         ({"name": "other"}, "it is of 'other'"),
         ({"name": 1}, "expected string"),
@@ -171,7 +171,7 @@ GOOD = standby().as_document()
         ({"source_identity": 3}, "a text or null"),
         ({"request": {"source": "kafka:a"}}, "target"),
         ({"request": {"source": "kafka:a", "target": "b"}}, "names no system"),
-        ({"request": GOOD["request"] | {"span": "a..b"}}, "waits for one"),
+        ({"request": GOOD["request"] | {"span": "a..b"}}, "must not have one"),
         ({"request": GOOD["request"] | {"lateness_ms": -1}}, "a number of milliseconds"),
         ({"request": 5}, "not iterable|argument"),
     ],
@@ -266,7 +266,7 @@ def test_a_folder_is_kept_by_its_whole_path(room, tmp_path):
     [
         ({"where": "value:a ="}, None),
         ({"where": "(value:a"}, "is not closed"),
-        ({"select": "value:a,"}, "followed by no expression"),
+        ({"select": "value:a,"}, "no expression follows"),
         ({"pace": "fast"}, "pace"),
         ({"on_error": "ignore"}, "error"),
         ({"target": "json:tape"}, "into itself"),

@@ -196,7 +196,7 @@ def test_a_standby_that_cannot_be_read_is_listed_with_the_reason(laps):
 
 
 def test_a_run_needs_a_span_and_its_turn(laps):
-    assert "none was said" in laps("run", "laps", "--yes").err
+    assert "none was given" in laps("run", "laps", "--yes").err
     with held("laps"):
         busy = laps("run", "laps", "--last", "1h", "--yes")
     assert (busy.code, "--wait" in busy.err) == (6, True)

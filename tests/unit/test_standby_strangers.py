@@ -48,7 +48,7 @@ def test_a_link_in_the_place_of_a_folder_ends_the_watcher(room, tmp_path, place)
     outside.mkdir()
     (room.folder / place).symlink_to(outside)
     room.drop("laps.json", REQUEST)
-    with pytest.raises(FolderLost, match=f"{place} is to be a folder, and no link"):
+    with pytest.raises(FolderLost, match=f"{place} must be a folder, not a link"):
         room.watch()
     assert list(outside.iterdir()) == []
     assert room.names() == ["laps.json"]

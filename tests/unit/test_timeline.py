@@ -59,8 +59,8 @@ def test_records_that_are_older_than_their_bucket_are_told():
     found = timeline.disorder_in(PLACES[0], [16, 46, 47], [T + 600_000, T + 60_000, T])
     assert (found.looked_at, found.earlier) == (3, 2)
     assert found.text() == (
-        "clocks disagree: of 3 records that were looked at 2 are older than the bucket in which they "
-        "count, first laps:0 offset 46 of 2021-08-04T12:31:00.000Z"
+        "clocks disagree: 2 of 3 sampled records are older than their bucket, "
+        "first laps:0 offset 46 from 2021-08-04T12:31:00.000Z"
     )
 
 

@@ -287,9 +287,12 @@ def test_a_topic_that_is_mapped_goes_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (make("kafka:t", filter="(command IS Fetch)"), "--filter goes with captured traffic"),
-        (make("parquet:x", times="pair"), "--times goes with captured traffic"),
-        (make("rrpair:x", "postgres:t", topic_map=("a=b",)), "--topic-map names topics"),
+        (make("kafka:t", filter="(command IS Fetch)"), "--filter applies to captured traffic"),
+        (make("parquet:x", times="pair"), "--times applies to captured traffic"),
+        (
+            make("rrpair:x", "postgres:t", topic_map=("a=b",)),
+            "--topic-map applies to a Kafka target",
+        ),
         (make("kafka:t", "rrpair:x"), "rrpair cannot be a target"),
         (make("rrpair:x", filter="(command"), "--filter cannot be understood"),
         (make("har:x", filter="(command IS x)"), "goes with RRPairs"),

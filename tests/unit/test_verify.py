@@ -70,14 +70,14 @@ class TestTheVerdict:
         found = self.verified(same=9, different=1, unknown=2)
         assert not found.agrees
         assert found.verdict() == (
-            "DIFFERENT: 12 records read back, 1 differences, 2 of which it cannot be told"
+            "DIFFERENT: 12 records read back, 1 differences, 2 that could not be compared"
         )
 
     def test_it_never_agrees_with_something_excused(self):
         found = self.verified(same=9, unknown=1)
         assert not found.agrees
         assert found.verdict() == (
-            "CANNOT BE TOLD: 10 records read back, 0 differences, 1 of which it cannot be told"
+            "CANNOT BE TOLD: 10 records read back, 0 differences, 1 that could not be compared"
         )
         counts = {name: found.as_document()[name] for name in ("same", "different", "unknown")}
         assert counts == {"same": 9, "different": 0, "unknown": 1}

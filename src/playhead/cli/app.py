@@ -105,7 +105,7 @@ def _run(words: list[str], ending: Ending) -> int:
             return _fail(exc.message, exc.hint, exc.exit_code, words)
         if (told := _of_the_machine(exc)) is not None:
             return _fail(*told, EXIT_FAILED, words)
-        hint = "this is an error in Playhead; -vv shows the traceback to report"
+        hint = "this is a fault of Playhead's; -vv shows the traceback to report"
         return _fail(f"{type(exc).__name__}: {exc}", hint, EXIT_FAILED, words)
 
 

@@ -1,1 +1,1 @@
-"""What a target does not have of a topic."""
+"""Gaps: what a target lacks of a topic."""

@@ -1,4 +1,4 @@
-"""Gaps: offsets of the topic that are not in the target, and what is known of each of them."""
+"""Gaps: offsets of the topic that the target lacks, and what the log says of them."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -15,23 +15,23 @@ Kind = Literal["missing", "settling", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A run of offsets that are not in the target.
+    """A run of offsets that the target lacks.
 
-    `missing` ones are in the log, and could be replayed; `settling` ones are so young that they may be
-    on their way; `expired` ones are not in the log any more.
+    `missing` records are in the log and can be replayed; `settling` ones are so young that they may still
+    arrive; `expired` ones are no longer in the log.
     """
 
     slice: Slice
     kind: Kind = "missing"
     records: int | None = None
-    """How many of the offsets hold a record; None when the log was not asked."""
+    """How many of the offsets hold a record; None if the log was not read."""
     first_ms: int | None = None
-    """The earliest and the latest of their times."""
+    """The earliest and the latest record time."""
     last_ms: int | None = None
 
     @property
     def count(self) -> int:
-        """Records where they were counted, else offsets."""
+        """The number of records if they were counted, else of offsets."""
         return len(self.slice) if self.records is None else self.records
 
     def row(self, planned: int) -> dict[str, Any]:
@@ -51,19 +51,19 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """A span of a source held against a target."""
+    """The result of comparing a span of a source with a target."""
 
     source: str
     target: str
     spans: tuple[Slice, ...]
-    """The offsets that were looked at."""
+    """The offsets that were compared."""
     found: tuple[Gap, ...]
     by: str
     """What was compared, for people: offsets, columns, a ledger."""
     absent: int | None = 0
-    """Offsets that are not in the target because they hold no record; None when the log was not asked."""
+    """Offsets that hold no record; None if the log was not read."""
     duplicates: int | None = None
-    """Rows beyond the first of their offset; None when nobody could tell."""
+    """Rows beyond the first of each offset; None if unknown."""
     notes: tuple[Note, ...] = field(default=())
 
     @property
@@ -75,15 +75,15 @@ class Gaps:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing; what settles is not missing yet."""
+        """Whether nothing is missing; settling records are not missing yet."""
         return all(each.kind == "settling" for each in self.found)
 
     def missing_slices(self) -> list[Slice]:
-        """What a replay would have to bring."""
+        """The offsets that a replay would write."""
         return [each.slice for each in self.of("missing")]
 
     def verdict(self) -> str:
-        """One line: what a person reads first."""
+        """One line with the result, for people."""
         missing, expired = self.of("missing"), self.of("expired")
         lost = sum(each.count for each in missing)
         texts = [f"{lost:,} missing" if not missing else self._told(missing, lost)]
@@ -91,7 +91,7 @@ class Gaps:
             texts.append(f"{self.duplicates:,} duplicates")
         if expired:
             gone = sum(each.count for each in expired)
-            texts.append(f"{gone:,} offsets neither there nor in the log any more")
+            texts.append(f"{gone:,} offsets neither in the target nor in the log")
         if settling := sum(each.count for each in self.of("settling")):
             texts.append(f"{settling:,} settling")
         return f"{', '.join(texts)} of {self.planned:,} offsets in {self.target}"
@@ -123,7 +123,7 @@ class Gaps:
 
 
 def share(count: int, whole: int) -> str:
-    """A part of a whole; what is there at all is never told as nothing, nor what is less as all."""
+    """Format a share: some is never shown as 0 %, and not all never as 100 %."""
     if not whole or not count:
         return "0 %"
     percent = 100 * count / whole
@@ -133,7 +133,7 @@ def share(count: int, whole: int) -> str:
 
 
 def touching(slices: Iterable[Slice]) -> Callable[[Slice], bool]:
-    """Whether a slice has an offset in one of these, which are apart."""
+    """Return whether a slice shares an offset with one of these, which are apart."""
     held: dict[tuple[str, int], list[Slice]] = {}
     for each in sorted(slices):
         held.setdefault((each.topic, each.partition), []).append(each)
@@ -146,12 +146,12 @@ def touching(slices: Iterable[Slice]) -> Callable[[Slice], bool]:
     return touches
 
 
-# --- what the log says of offsets that are not in the target
+# --- what the log says of missing offsets
 
 
 @dataclass(frozen=True, slots=True)
 class GracePeriod:
-    """Which records may still be on their way: those of a time not longer ago, and all behind them."""
+    """The records that may still arrive: those younger than the grace period, and all after them."""
 
     now_ms: int
     settle_ms: int
@@ -161,32 +161,32 @@ class GracePeriod:
         return self.now_ms - self.settle_ms
 
     def is_young(self, time_ms: int) -> bool:
-        """A time of the future says nothing, unless clocks differ by less than what is waited for."""
+        """Return whether a time is young; a future time counts only if the clocks differ little."""
         return self.since_ms < time_ms <= self.now_ms + self.settle_ms
 
     def first_young(self, records: Records) -> int | None:
-        """The first offset of which that is so."""
+        """Return the first offset with a young record."""
         pairs = zip(records.offsets, records.timestamps_ms, strict=True)
         return next((offset for offset, time in pairs if self.is_young(time)), None)
 
 
 @dataclass(slots=True)
 class GapScan:
-    """One missing run, as its records are seen in the log."""
+    """Scans the records of one missing run in the log."""
 
     slice: Slice
     young_from: int | None = None
-    """From this offset on records may still be on their way."""
+    """Records from this offset on may still arrive."""
     outside: int = 0
-    """Records in it that are not of the span, by their own time."""
+    """Records of the run that are outside the span by their own time."""
     _parts: list[tuple[Kind, "_Part"]] = field(default_factory=list)
     _is_broken: bool = False
-    """Whether one outside of the span came last, which is not to be replayed with the others."""
+    """Whether the last record was outside the span, so that the next one begins a new gap."""
 
     def see(self, records: Records, outside: Sequence[int] | None = None) -> None:
-        """Records of the partition, in order; those beside the run do not count.
+        """Add records of the partition in order; those outside the run are ignored.
 
-        `outside` says of each whether it is not of the span; None when all are.
+        `outside` tells for each record whether it is outside the span; None if all are inside.
         """
         start = bisect_left(records.offsets, self.slice.from_offset)
         stop = bisect_left(records.offsets, self.slice.to_offset)
@@ -226,7 +226,7 @@ class GapScan:
         self._is_broken = False
 
     def gaps(self) -> list[Gap]:
-        """From its first record to its last; what holds none at its edges is no part of it."""
+        """Return the gaps from the first record to the last; offsets without records at the edges are left out."""
         place = (self.slice.topic, self.slice.partition)
         return [
             Gap(

@@ -1,4 +1,4 @@
-"""Looks into the log for offsets that a target does not have: what stood there, and when."""
+"""Reads the log at missing offsets: which records are there, and their times."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from playhead.records import Records
 from playhead.source import LazyExplainer, Reader, Source, TopicPartition
 from playhead.task.slicer import Filter
 
-# To go elsewhere in a log costs as much as to read on over so many offsets.
+# A seek costs as much as reading this many offsets.
 _READ_OVER = 5_000
 
 
@@ -27,12 +27,12 @@ class ScanResult:
     absent: dict[str, int] = field(default_factory=dict)
     """Offsets without a record, by topic."""
     absences: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By topic and reason."""
+    """Offsets without a record, by topic and reason."""
     unexplained: dict[TopicPartition, list[Blank]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
     def note(self, place: TopicPartition, blanks: Sequence[Blank], found: Explained) -> None:
-        """Offsets that hold no record, and the reasons that were found."""
+        """Add offsets without a record, with their reasons."""
         if not blanks:
             return
         topic = place[0]
@@ -44,7 +44,7 @@ class ScanResult:
             self.unexplained.setdefault(place, []).extend(found.unexplained)
 
     def absent_notes(self) -> list[Note]:
-        """What a person should know of them."""
+        """Yield notes about offsets without a record."""
         known = [absent_note(topic, held) for topic, held in sorted(self.absences.items()) if held]
         return known + [
             unexplained_note(place, total(blanks), blanks)
@@ -58,9 +58,12 @@ def seen(
     settling: GracePeriod,
     in_time: Filter | None = None,
 ) -> ScanResult:
-    """Of each missing run its records: how many there are, when they were written, whether they may be on
-    their way. Only these runs are read, and what stands closely between them. Records outside of the span
-    by their own time are no gap."""
+    """Scan the log at the missing runs: number and times of records, and whether they may still
+    arrive.
+
+    Only these runs are read, and what lies closely between them. Records outside the span by their own
+    time are not a gap.
+    """
     found = ScanResult()
     if not missing:
         return found
@@ -79,13 +82,13 @@ def seen(
 
 @dataclass(slots=True)
 class _GraceScan:
-    """From where on records of one partition may be on their way; known, or found out while reading."""
+    """Finds from which offset on the records of a partition may still arrive."""
 
     place: TopicPartition
     settling: GracePeriod
     since: int | None = None
     doubtful_from: int | None = None
-    """Here stands a record from too far in the future to be believed."""
+    """The offset of a record whose time is too far in the future to be believed."""
     doubtful_ms: int = 0
 
     def look_at(self, records: Records) -> None:
@@ -100,8 +103,8 @@ class _GraceScan:
             return None
         place = f"{self.place[0]}:{self.place[1]}"
         text = (
-            f"{place} offset {self.doubtful_from} has a time of the future, "
-            f"{show_ms(self.doubtful_ms)}: what stands behind it may be late rather than missing"
+            f"{place} offset {self.doubtful_from} has a time in the future, "
+            f"{show_ms(self.doubtful_ms)}: records after it may be late rather than missing"
         )
         return Note("future", text)
 
@@ -130,7 +133,7 @@ def _young(
 
 
 def _covers(missing: Sequence[Slice]) -> Iterator[tuple[Slice, list[Slice]]]:
-    """Runs of offsets to read, and the missing ones in each."""
+    """Return runs of offsets to read, with the missing ones in each."""
     parts: list[Slice] = []
     for each in sorted(missing):
         last = parts[-1] if parts else each
@@ -149,7 +152,7 @@ def _whole(parts: Sequence[Slice]) -> Slice:
 
 
 class _Looked:
-    """What was read of a run of the log: the missing parts in it, and the offsets without a record."""
+    """The result of reading one run: its missing parts, and the offsets without a record."""
 
     def __init__(self, cover: Slice, parts: Sequence[Slice], in_time: Filter) -> None:
         self._cover, self._parts, self._in_time = cover, parts, in_time
@@ -172,7 +175,7 @@ class _Looked:
             self._reached = records.offsets[-1] + 1
 
     def blanks(self) -> list[Blank]:
-        """Those of the missing parts; in between nobody asks for a reason."""
+        """The blanks inside the missing parts; the others do not matter."""
         end = self._cover.to_offset
         absent = [*self._absent, *([(self._reached, end)] if self._reached < end else [])]
         return [

@@ -1,4 +1,4 @@
-"""Finds the offsets of a span that a target does not have: by its offsets, by its rows, or by its ledger."""
+"""Finds the offsets of a span that a target lacks: by its offsets, its rows, or its ledger."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -30,41 +30,42 @@ _MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED = 1_000, 20
 
 
 class OtherLedger(Refused):
-    """A ledger is of another source or target than those that are compared."""
+    """A ledger belongs to another source or target than the compared ones."""
 
     def __init__(self, replay_id: str, differences: Sequence[str]) -> None:
         self.replay_id, self.differences = replay_id, tuple(differences)
         super().__init__(
-            f"the ledger of {replay_id} cannot tell what is there: {'; '.join(differences)}",
-            hint="name a ledger of these ends: --ledger ID (`playhead runs` lists them); or compare a "
-            "table itself: --by offsets, or --by key --key COLS",
+            f"the ledger of {replay_id} does not apply: {'; '.join(differences)}",
+            hint="name a ledger of this source and target: --ledger ID (`playhead runs` "
+            "lists them); or compare a table itself: --by offsets, or --by key --key "
+            "COLS",
         )
 
 
 @dataclass(slots=True)
 class MissingOffsets:
-    """Offsets that the target does not have, in order, whether or not the log has a record there."""
+    """Offsets that the target lacks, in order, whether or not the log has a record there."""
 
     slices: list[Slice]
     by: str
     duplicates: int | None = None
     notes: list[Note] = field(default_factory=list)
     records: dict[Slice, int] | None = None
-    """How many records are lacking in each, where a transform decides that and not the log."""
+    """How many records are missing in each run, if a transform decides that."""
 
 
 def inventory_of(target: Target) -> Inventory:
-    """The target as one that knows what it has; refuses another."""
+    """Return the target as an `Inventory`; refuse others."""
     if not isinstance(target, Inventory):
         raise Refused(
-            f"a {type(target).__name__} cannot tell which records it has",
-            hint="compare by what was committed: --by ledger",
+            f"a {type(target).__name__} does not know which records it has",
+            hint="compare by the ledger: --by ledger",
         )
     return target
 
 
 def by_offsets(target: Target, spans: Sequence[Slice]) -> MissingOffsets:
-    """By the columns `_partition` and `_offset` of a table."""
+    """Compare the columns `_partition` and `_offset` of a table."""
     held = inventory_of(target).held_offsets(spans)
     by_place: dict[TopicPartition, list[Slice]] = {}
     for span in spans:
@@ -73,7 +74,11 @@ def by_offsets(target: Target, spans: Sequence[Slice]) -> MissingOffsets:
         gap for place, its in by_place.items() for gap in missing(its, held.words.get(place, ()))
     ]
     notes = [
-        Note("untold", f"{table} has no _topic: all of its rows are taken for this topic's", "info")
+        Note(
+            "untold",
+            f"{table} has no column _topic: all of its rows are counted for this topic",
+            "info",
+        )
         for table in held.untold
     ]
     if slices:
@@ -82,13 +87,15 @@ def by_offsets(target: Target, spans: Sequence[Slice]) -> MissingOffsets:
 
 
 def _unplaced(table: str) -> Note:
-    text = f"{table} has rows without _partition or _offset: some of them may be what seems missing"
-    return Note("unplaced", f"{text}; --by key --key COLS compares by the rows themselves")
+    text = (
+        f"{table} has rows without _partition or _offset: some of them may be the missing records"
+    )
+    return Note("unplaced", f"{text}; --by key --key COLS compares the rows themselves")
 
 
 @dataclass(frozen=True, slots=True)
 class RowLookup:
-    """What it takes to look for records by the rows of a table."""
+    """Looks for records by the rows of a table."""
 
     ends: Wiring
     facts: SourceFacts
@@ -97,10 +104,10 @@ class RowLookup:
     table: str
     is_transformed: bool = False
     in_time: Filter = field(default_factory=Filter)
-    """Which records are of the span, by their own times."""
+    """Filters records of the span by their own times."""
 
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
-        """The engine reads and decodes the records of the spans, and the database looks for each."""
+        """Read and decode the records of the spans, and look for a row of each in the database."""
         target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
         source = expecting(self.ends.source, self.facts)
         pieces = [piece for span in spans for piece in _pieces(span)]
@@ -132,20 +139,20 @@ def _pieces(span: Slice) -> Iterable[Slice]:
 
 def _need_all(pieces: Sequence[Slice], looked_at: Sequence[Slice]) -> None:
     if left := sum(map(len, remaining(pieces, looked_at))):
-        raise Unavailable(f"{left:,} offsets were not looked at", hint="try again")
+        raise Unavailable(f"{left:,} offsets were not compared", hint="try again")
 
 
 def _unlike(count: int, table: str) -> Note:
-    text = f"{count:,} records of the span can be no rows of {table}: tombstones, or not as it needs them"
+    text = f"{count:,} records of the span cannot be rows of {table}: tombstones, or values that do not fit"
     return Note("unlike", f"{text}; they were not looked for")
 
 
 def by_ledger(
     request: Request, ends: Wiring, facts: SourceFacts, spans: Sequence[Slice], ids: Sequence[str]
 ) -> MissingOffsets:
-    """By what was committed: all of an archive's ledgers; else those of named replays, or this machine's.
+    """Compare the ledger: all of an archive's; else those of named replays, or of this machine's.
 
-    A ledger of other ends tells nothing: it is refused when it was named, and else left out.
+    A ledger of other ends is refused if it was named, and ignored otherwise.
     """
     is_archive = system_of(request.target_endpoint).kind == "archive"
     known = ids or _known_ledgers(request, ends, facts, is_archive=is_archive)
@@ -174,9 +181,9 @@ def _known_ledgers(
     found = [run.replay_id for run in Journal().runs() if _is_theirs(run, request, facts)]
     if not found:
         raise Refused(
-            f"no replay of {request.source_endpoint.shown()} into "
-            f"{request.target_endpoint.shown()} is known here, whose ledger could tell",
-            hint="name one: --ledger ID; or compare the table itself, by offsets or --by key",
+            f"found no ledger of a replay of {request.source_endpoint.shown()} into "
+            f"{request.target_endpoint.shown()} on this machine",
+            hint="name a ledger: --ledger ID; or compare the table itself, by offsets or --by key",
         )
     return found
 
@@ -184,9 +191,9 @@ def _known_ledgers(
 def _known_terms(
     ids: Sequence[str], target: Target, facts: SourceFacts, *, are_named: bool
 ) -> tuple[dict[str, Terms | None], dict[str, list[str]]]:
-    """The terms of ledgers that are of these ends, or cannot tell; and why the others are of other ones.
+    """Return the terms of the ledgers that belong to these ends, and why the others do not.
 
-    That it is of other topics is worth saying only of one that was named: an archive holds many.
+    Other topics are mentioned only for a named ledger, because an archive has ledgers of many.
     """
     topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
     now = Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
@@ -202,7 +209,7 @@ def _known_terms(
             known[replay_id] = None
         elif kept.topics and kept.topics.keys().isdisjoint(topics):
             if are_named:
-                said = f"it is of {', '.join(sorted(kept.topics))}, and not of {', '.join(topics)}"
+                said = f"it is of {', '.join(sorted(kept.topics))}, not of {', '.join(topics)}"
                 others[replay_id] = [said]
         elif told := differing_ends(kept, now):
             others[replay_id] = told
@@ -212,25 +219,25 @@ def _known_terms(
 
 
 def _old(replay_id: str) -> Note:
-    text = f"the ledger of {replay_id} has no terms, as an earlier version began it: that it is of this"
-    return Note(NO_TERMS, f"{text} source and target cannot be told")
+    text = f"the ledger of {replay_id} has no terms, because an earlier version began it: whether it is of this"
+    return Note(NO_TERMS, f"{text} source and target is unknown")
 
 
 def _left(replay_id: str, differences: Sequence[str]) -> Note:
-    text = f"the ledger of {replay_id} was left out, which is of something else: {differences[0]}"
+    text = f"ignoring the ledger of {replay_id}, which has other terms: {differences[0]}"
     return Note("other-ledger", text)
 
 
 _ONLY_LEDGER = Note(
     "only-ledger",
-    "a ledger says what was committed: what others wrote it does not know, nor what was deleted since",
+    "a ledger knows only what its replay committed, not what others wrote or deleted since",
 )
 
 
 def committed_before(
     request: Request, ends: Wiring, facts: SourceFacts, gaps: Sequence[Slice]
 ) -> list[Note]:
-    """Which of the gaps a run of this machine has committed all the same: that is another kind of loss."""
+    """Return notes on gaps that a run of this machine has committed: data lost later."""
     if not gaps or len(gaps) > _MOST_GAPS_EXPLAINED:
         return []
     notes = []
@@ -247,16 +254,19 @@ def committed_before(
 
 def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
     unwritten = sum(e.read - e.written for e in entries)
-    text = f"{count:,} of these offsets were committed by replay {replay_id}"
+    text = f"replay {replay_id} committed {count:,} of these offsets"
     if unwritten:
-        return Note("committed", f"{text}, whose slices there left {unwritten:,} records unwritten")
+        return Note(
+            "committed", f"{text}, but left {unwritten:,} records of their slices unwritten"
+        )
     return Note(
-        "committed", f"{text}: their rows are not there now, deleted, replaced, or never there"
+        "committed",
+        f"{text}: their rows are missing now; they were deleted, replaced, or never written",
     )
 
 
 def _is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:
-    """Whether a run went from this source, as it is now, to this target."""
+    """Return whether a run went from this source, as it is now, to this target."""
     asked, named = run.plan.request, request.from_anywhere()
     if (asked.source, asked.target) != (named.source, named.target):
         return False
@@ -270,31 +280,29 @@ def _left_out(entries: Sequence[Entry], spans: Sequence[Slice]) -> list[Note]:
     count = sum(entry.filtered + entry.outside + entry.dead + entry.skipped for entry in inside)
     if not count:
         return []
-    text = (
-        f"{count:,} records were committed as not to be written: filtered out, outside, or refused"
-    )
+    text = f"{count:,} records were committed as not written: filtered out, outside, or refused"
     return [Note("left-out", text, "info")]
 
 
 def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:
-    """By which columns rows are known; refuses when nobody said."""
+    """Return the columns that identify rows; refuse if none are given."""
     key = request.spec.table.key
     if not key:
         raise UsageError(
-            "--by key needs to know which columns tell rows apart",
-            hint="--by key --key car,seq; with --time COL when only both together do",
+            "--by key needs the columns that identify a row",
+            hint="add them: --by key --key car,seq; and --time COL if the time belongs to them",
         )
     return (*key, *((time_column,) if time_column else ()))
 
 
 def way_of(request: Request, asked: str | None, has_offsets: Callable[[], bool]) -> str:
-    """How to compare, where that was not said; refuses what a target cannot do."""
+    """Choose how to compare; refuse what the target cannot do."""
     if asked is not None and asked not in BY:
         raise BadValue("--by", found=asked, needed=" or ".join(BY))
     if system_of(request.target_endpoint).kind != "table":
         if asked in ("offsets", "key"):
             raise Refused(
-                f"{request.target_endpoint.shown()} is no table: what it has is known by its ledger alone",
+                f"{request.target_endpoint.shown()} is not a table: only its ledger knows what it has",
                 hint="--by ledger, or leave --by out; `playhead verify SOURCE TARGET` reads both ends",
             )
         return "ledger"

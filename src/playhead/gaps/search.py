@@ -1,4 +1,4 @@
-"""Holds a span of a source against a target: which offsets are not there, and what is known of each."""
+"""Compares a span of a source with a target: which offsets are missing, and what the log says of them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,28 +31,28 @@ from playhead.span import OffsetSpan, Resolved, Span
 from playhead.task.slicer import Filter
 
 SETTLE_MS = 30_000
-# Each is a slice of its own, and so a transaction.
+# Each gap becomes a slice, and so a transaction.
 _MOST_REPLAYED = 20_000
 _PLACE = ("_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class GapQuery:
-    """What is to be held against what, and how."""
+    """What to compare, and how."""
 
     request: Request
-    """As for a replay: its source, target and span, and how records become rows."""
+    """As for a replay: source, target and span, and how records become rows."""
     settle_ms: int = SETTLE_MS
     by: str | None = None
     time_column: str | None = None
     ledgers: tuple[str, ...] = ()
     is_quick: bool = False
-    """Leave the log alone: no times, and nobody knows which offsets ever held a record."""
+    """Do not read the log: without times, and without knowing which offsets hold a record."""
 
 
 @dataclass(slots=True)
 class GapFinder:
-    """A span whose offsets are frozen when it is made, compared as often as somebody asks."""
+    """Compares a span with frozen offsets, as often as needed."""
 
     question: GapQuery
     configuration: Configuration
@@ -60,12 +60,12 @@ class GapFinder:
     ends: Wiring = field(init=False)
     facts: SourceFacts = field(init=False)
     spans: tuple[Slice, ...] = field(init=False)
-    """What the log holds of it."""
+    """The part of the span that the log still has."""
     gone: tuple[Slice, ...] = field(init=False)
-    """What was named, and stands before the log's start."""
+    """Named offsets before the start of the log."""
     resolved: Resolved = field(init=False)
     looked: tuple[Note, ...] = field(init=False)
-    """What was seen behind the end of a span by time."""
+    """Notes on the records after the end of a span by time."""
     _way: str = field(init=False)
     _engine: Engine = field(init=False)
 
@@ -91,7 +91,7 @@ class GapFinder:
             columns_of(request, self.question.time_column)
 
     def find(self) -> Gaps:
-        """What is not there now."""
+        """Return what is missing now."""
         lacking = self._lacking()
         settling = GracePeriod(time.time_ns() // 1_000_000, self.question.settle_ms)
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
@@ -129,7 +129,7 @@ class GapFinder:
     def _untimed(self) -> Sequence[Note]:
         if self.resolved.from_ms is None and self.resolved.to_ms is None:
             return ()
-        text = "times were not looked at: offsets of records outside of the span may be among them"
+        text = "record times were not read: offsets of records outside the span may be among them"
         return (Note("untimed", text, "info"),)
 
     def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
@@ -155,7 +155,7 @@ class GapFinder:
         return self._looked_at_again(found, in_log)
 
     def _looked_at_again(self, found: MissingOffsets, in_log: Sequence[Slice]) -> MissingOffsets:
-        """Offsets that are not there may be left out on purpose, or another row may stand for their records."""
+        """Compare missing offsets by row too: records may be left out on purpose, or another row may replace them."""
         request = self.question.request
         columns = (
             columns_of(request, self.question.time_column)
@@ -176,7 +176,7 @@ class GapFinder:
     def _rows(self) -> RowLookup:
         engine, request = self._engine, self.question.request
         if not engine.is_there:
-            self.say("starting the engine, which reads and decodes the records")
+            self.say("starting the engine to read and decode the records")
         engine.check()
         is_transformed = request.spec.is_transformed
         table, in_time = request.target_endpoint.name, self._in_time()
@@ -190,10 +190,10 @@ class GapFinder:
     def _topics(self) -> list[str]:
         return sorted(self.facts.topics)
 
-    # --- closing them
+    # --- filling them
 
     def replay_of(self, gaps: Gaps) -> Request:
-        """What brings exactly what is missing: these offsets, with nothing read on for."""
+        """Return the request that replays exactly the missing offsets."""
         missing = gaps.missing_slices()
         if len(missing) > _MOST_REPLAYED:
             raise Refused(
@@ -209,7 +209,7 @@ class GapFinder:
         return replace(request, span=span, lateness_ms=0, on_conflict=rule, create=False)
 
     def _inferred_rule(self) -> str | None:
-        """For a row that is there already when the missing records come: a later one is never replaced."""
+        """Return the conflict rule under which missing records never replace later ones."""
         request = self.question.request
         if system_of(request.target_endpoint).kind != "table":
             return None
@@ -219,18 +219,18 @@ class GapFinder:
 
 
 def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:
-    """What is missing is older than what came after it, and must not have the last word."""
+    """Refuse a rule under which missing records, which are older, would replace later ones."""
     by_time = (
-        "--on-conflict newer goes by time; it needs _timestamp in the table, or --version-column"
+        "--on-conflict newer compares times; it needs _timestamp in the table, or --version-column"
     )
     if rule == "update" and "_offset" not in key:
         raise Refused(
-            "--on-conflict update would put records that were missing over rows of later ones",
+            "--on-conflict update would replace later records' rows with the missing records",
             hint=f"{by_time}; ignore leaves rows that are there alone",
         )
     if tombstones == "delete" and rule != "newer":
         raise Refused(
-            "tombstones that were missing would delete rows of later records",
+            "missing tombstones would delete rows of later records",
             hint=f"{by_time}; --tombstones skip leaves rows that are there alone",
         )
 
@@ -238,7 +238,7 @@ def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequ
 def _gone(
     resolved: Resolved, bounds: Mapping[TopicPartition, Bounds]
 ) -> tuple[tuple[Slice, ...], Resolved | None]:
-    """Named offsets that stand before the log's start, and the span without them; None when all do."""
+    """Split off named offsets before the log's start; None if no others remain."""
     if not resolved.offsets:
         return (), resolved
     topics = sorted({topic for topic, _ in bounds})
@@ -274,7 +274,7 @@ def _is_inside(slice_: Slice, others: Sequence[Slice]) -> bool:
 
 
 def _recounted(gaps: Sequence[Gap], records: Mapping[Slice, int]) -> list[Gap]:
-    """With the records that a transform keeps, in gaps that are whole."""
+    """Count the records that a transform keeps, in gaps with all their offsets."""
     counts = {(each.topic, each.partition, each.from_offset): n for each, n in records.items()}
     ends = {(each.topic, each.partition, each.to_offset) for each in records}
     found = []

@@ -1,1 +1,1 @@
-"""What the wire brings goes into a topic: datagrams become records, and every one of them is accounted for."""
+"""Ingest: datagrams become records of a topic, and every datagram is accounted for."""

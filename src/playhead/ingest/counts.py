@@ -1,4 +1,4 @@
-"""What became of everything that arrived, as one sum that has to come out."""
+"""The outcome of everything that arrived, as counts with a fixed sum."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,37 +7,37 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one moment. A datagram is one record, or as many as it has lines."""
+    """The counts at one moment. A datagram is one record, or one for each of its lines."""
 
     datagrams: int = 0
     bytes: int = 0
-    """Of the datagrams, as far as they were read."""
+    """The bytes of the datagrams that were read."""
     empty: int = 0
     """Datagrams without a line, and so without a record."""
     truncated: int = 0
-    """Datagrams longer than was allowed; each is a record that was refused, or a dead letter."""
+    """Datagrams that were too long; each is one refused record or dead letter."""
     records: int = 0
     delivered: int = 0
-    """Records that the topic has, as far as the acks tell."""
+    """Records that the topic has, as far as the acks guarantee."""
     dead_lettered: int = 0
     waiting: int = 0
     """Records on their way to the broker."""
     refused: int = 0
-    """Records that were not what was asked for, and were left out."""
+    """Records without the requested key or time, which were left out."""
     dropped: int = 0
-    """Records that found the memory full."""
+    """Records that arrived when the memory was full."""
     failed: int = 0
-    """Records that the broker would not have, or did not confirm in time."""
+    """Records that the broker refused, or did not confirm in time."""
     strangers: int = 0
-    """Datagrams from elsewhere than is allowed; they are no records, and nothing is lost with them."""
+    """Datagrams from addresses that are not allowed; they are not counted as records or losses."""
     kernel_drops: int | None = None
-    """Datagrams that found the kernel's buffer full, and never arrived; None where nobody knows."""
+    """Datagrams that the kernel dropped because its buffer was full; None if unknown."""
     refusals: Mapping[str, int] = field(default_factory=dict)
-    """How many of each kind were not what was asked for, refused or dead letters."""
+    """How many refused records and dead letters there are of each kind."""
 
     @property
     def adds_up(self) -> bool:
-        """The law: whatever arrived is in exactly one place."""
+        """Return whether every record is in exactly one count."""
         arrived = self.delivered + self.dead_lettered + self.waiting
         return self.records == arrived + self.refused + self.dropped + self.failed
 
@@ -50,7 +50,7 @@ class Counts:
         return asdict(self) | {"lost": self.lost, "adds_up": self.adds_up}
 
     def shown(self) -> str:
-        """The sum in words; what is nothing is left out, but for the first."""
+        """The sum in words; zero counts are left out, except the first."""
         told = {
             "on their way": self.waiting,
             "dead letters": self.dead_lettered,
@@ -61,10 +61,12 @@ class Counts:
         parts = [f"{self.delivered:,} delivered"]
         parts += [f"{count:,} {what}" for what, count in told.items() if count]
         sum_ = f"{self.records:,} records = {' + '.join(parts)}"
-        strangers = f"; {self.strangers:,} from strangers" if self.strangers else ""
+        strangers = (
+            f"; {self.strangers:,} from addresses that are not allowed" if self.strangers else ""
+        )
         return f"{sum_}; {self.shown_kernel_drops()}{strangers}"
 
     def shown_kernel_drops(self) -> str:
         if self.kernel_drops is None:
-            return "what the kernel dropped is not known here"
+            return "the kernel does not report its drops here"
         return f"dropped by the kernel: {self.kernel_drops:,}"

@@ -1,4 +1,4 @@
-"""Where in a JSON document a value stands: `car`, `$.car`, `cars[0].name`, `$["odd name"]`."""
+"""Paths in JSON documents: `car`, `$.car`, `cars[0].name`, `$["odd name"]`."""
 
 import re
 from typing import Any, Final
@@ -7,13 +7,13 @@ from playhead.errors import PlayheadError
 from playhead.grammar.cursor import Cursor
 
 Steps = tuple[str | int, ...]
-FORMS: Final = 'a path is written car, $.car, cars[0].name or $["odd name"]'
+FORMS: Final = 'write a path as car, $.car, cars[0].name or $["odd name"]'
 _NAME: Final = re.compile(r"""[^.\[\]"'\s$]+""")
 _BRACKET: Final = re.compile(r"""\[(?:([0-9]{1,9})|"([^"]*)"|'([^']*)')\]""")
 
 
 class Unfit(PlayheadError):
-    """A record that cannot be had as it was asked for: of which kind, and what was found."""
+    """A record without the requested key or time: the kind of error, and what was found."""
 
     def __init__(self, kind: str, *, reason: str) -> None:
         self.kind, self.reason = kind, reason
@@ -21,7 +21,7 @@ class Unfit(PlayheadError):
 
 
 def parse_path(text: str, *, where: str) -> Steps:
-    """The path, as names of fields and places in lists."""
+    """Parse a path into names of fields and indexes of lists."""
     phrase = Cursor.of(text, where)
     path, at, steps = phrase.text, 0, list[str | int]()
     if path.startswith("$"):
@@ -42,12 +42,12 @@ def parse_path(text: str, *, where: str) -> Steps:
         steps.append(name[0])
         at = name.end()
     if not steps:
-        raise phrase.refuse("it names no field", hint=FORMS)
+        raise phrase.refuse("it has no field", hint=FORMS)
     return tuple(steps)
 
 
 def show_path(steps: Steps) -> str:
-    """As `parse_path` reads it back."""
+    """Format a path so that `parse_path` reads it."""
     shown = ""
     for step in steps:
         if isinstance(step, int):
@@ -61,7 +61,7 @@ def show_path(steps: Steps) -> str:
 
 
 def value_at(document: Any, steps: Steps, kind: str) -> Any:
-    """What stands there; null counts as nothing."""
+    """Return the value at the path; null counts as missing."""
     found = document
     for number, step in enumerate(steps, 1):
         try:

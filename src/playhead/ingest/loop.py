@@ -1,4 +1,4 @@
-"""Reads datagrams as fast as they come and offers them to a topic; never waits for the broker."""
+"""Reads datagrams as fast as they arrive and sends them to a topic, without waiting for the broker."""
 
 import time
 from collections import Counter
@@ -20,7 +20,7 @@ from playhead.record import Headers
 
 Rule = Literal["fail", "skip", "dlq"]
 PEER_HEADER = "peer"
-# Few enough that what the client says is heard many times a second under full load.
+# A small number, so that the client's callbacks run many times a second under full load.
 _AT_ONCE = 256
 _IDLE_MS = 50
 
@@ -31,7 +31,7 @@ def _now_ms() -> int:
 
 @dataclass(slots=True)
 class Ingest:
-    """One run: `run` in a thread of its own, `counts` and `stop` from any."""
+    """One run: `run` in its own thread, `counts` and `stop` from any thread."""
 
     listener: Listener
     shape: RecordShape
@@ -39,14 +39,14 @@ class Ingest:
     guard: Guard
     on_bad: Rule = "skip"
     graveyard: NonBlockingSender | None = None
-    """Where dead letters go; needed for the rule `dlq`."""
+    """The sender for dead letters; required for the rule `dlq`."""
     by_lines: bool = False
     flush_s: float = 30.0
     now_ms: Callable[[], int] = _now_ms
     first_refusal: Unfit | None = None
     ended: Event = field(default_factory=Event)
     error: BaseException | None = None
-    """What ended the run, when that was not `stop`."""
+    """The error that ended the run; None after `stop`."""
     _stopping: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
     _datagrams: int = 0
@@ -61,10 +61,10 @@ class Ingest:
 
     def __post_init__(self) -> None:
         topic = self.outlet.topic
-        self.guard.need(f"writing what arrives at {self.listener.address} to {topic}", topic)
+        self.guard.need(f"writing datagrams from {self.listener.address} to {topic}", topic)
 
     def run(self) -> None:
-        """Return when everything that arrived until `stop` has found its place."""
+        """Return when every datagram that arrived before `stop` has its outcome."""
         for step in (self._receive, self._read_the_rest, self._flush):
             try:
                 step()
@@ -73,7 +73,7 @@ class Ingest:
         self.ended.set()
 
     def stop(self) -> None:
-        """Take nothing more, and end when what has arrived is delivered or `flush_s` is over."""
+        """Accept nothing more; end when everything is delivered or after `flush_s`."""
         self._stopping.set()
 
     @property
@@ -81,12 +81,12 @@ class Ingest:
         return self._stopping.is_set()
 
     def counts(self) -> Counts:
-        """As of now; the sum comes out at every moment."""
+        """The present counts; their sum is right at every moment."""
         with self._lock:
             return self._counted()
 
     def heard(self) -> ProducerStatus:
-        """What the client says of the topic that records go to."""
+        """What the client reports of the topic's records."""
         return ProducerStatus(self.outlet.trouble, self.outlet.reasons)
 
     def failures(self) -> list[str]:
@@ -129,7 +129,7 @@ class Ingest:
             self._turn(_IDLE_MS)
 
     def _read_the_rest(self) -> None:
-        """What has arrived and was not read would be lost without a trace."""
+        """Read what has arrived, which would otherwise be lost without a trace."""
         self.listener.shut()
         while self._turn(0) or self.listener.has_more:
             pass
@@ -186,10 +186,10 @@ class Ingest:
             return
         self._refused += 1
         if self.on_bad == "fail":
-            # What has arrived with it is taken still: it would be lost for nothing.
+            # Also take what arrived with it, which would be lost otherwise.
             self._stopping.set()
 
 
 def lines_of(datagram: bytes) -> list[bytes]:
-    """The lines of a datagram, without their ends; an empty line is none."""
+    """Return the lines of a datagram without their ends; empty lines are left out."""
     return [line for each in datagram.split(b"\n") if (line := each.removesuffix(b"\r"))]

@@ -1,4 +1,4 @@
-"""Says which key and which time a record has: from its JSON, from its bytes, or from its arrival."""
+"""Extracts the key and the time of a record: from its JSON, from its bytes, or from its arrival."""
 
 import json
 import re
@@ -16,24 +16,24 @@ _CUT: Final = re.compile(r"bytes:([0-9]{1,5})-([0-9]{1,5})")
 
 
 def _nothing(_: str) -> None:
-    """NaN and the like, which are no JSON: a field that has one is as good as empty."""
+    """Replace NaN and the like, which are not JSON: a field with one counts as empty."""
 
 
-# Numbers stay as they were written: 7 is not 7.0, and no digit of a large one gets lost.
+# Numbers stay texts: 7 is not 7.0, and a large number keeps all digits.
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_nothing)
 _scan: Final[Any] = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Some of a record's bytes: half-open, from 0."""
+    """A half-open range of a record's bytes, from 0."""
 
     first: int
     stop: int
 
     def of(self, value: bytes) -> bytes:
         if len(value) < self.stop:
-            reason = f"it has {len(value)} bytes, and the key ends at {self.stop}"
+            reason = f"it has {len(value)} bytes, but the key ends at {self.stop}"
             raise Unfit(NO_KEY, reason=reason)
         return value[self.first : self.stop]
 
@@ -43,16 +43,16 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """What records get of themselves; None is no key, and the time at which they arrived."""
+    """Where key and time come from; None is no key, or the time of arrival."""
 
     key: Steps | Cut | None = None
     timestamp: Steps | None = None
     zone: str = "UTC"
-    """Of times that name none."""
+    """The zone of times that have none."""
 
     @classmethod
     def parse(cls, key: str | None, timestamp: str | None, zone: str) -> "RecordShape":
-        """As options say it: a JSON path, `bytes:0-4`; a JSON path, `arrival`."""
+        """Parse the options: a JSON path or `bytes:0-4`; a JSON path or `arrival`."""
         stamped = timestamp is not None and timestamp != ARRIVAL
         return cls(
             None if key is None else _key(key),
@@ -61,7 +61,7 @@ class RecordShape:
         )
 
     def of(self, value: bytes, arrival_ms: int) -> tuple[bytes | None, int]:
-        """Key and timestamp of a record."""
+        """Return the key and the timestamp of a record."""
         key, stamp = self.key, self.timestamp
         if isinstance(key, Cut):
             cut = key.of(value)
@@ -84,13 +84,13 @@ class RecordShape:
 
 
 def document(value: bytes) -> Any:
-    """The JSON document that a record is; every number in it is the text it was written as."""
+    """Return the JSON document of a record, with every number as its text."""
     try:
         text = value.decode()
     except UnicodeDecodeError as exc:
         raise Unfit(NO_TEXT, reason=f"byte {exc.start} is 0x{value[exc.start]:02x}") from None
     try:
-        # Without the decoder's own look for white space around it, which costs as much again.
+        # Without the decoder's own search for white space, which doubles the cost.
         found, end = _scan(text, 0)
         if end == len(text):
             return found
@@ -105,7 +105,7 @@ def document(value: bytes) -> Any:
 
 
 def _text(found: Any, steps: Steps, kind: str) -> str:
-    """A text, or a number or truth value as JSON writes it; one that UTF-8 can spell."""
+    """Return a text, a number or a truth value as JSON writes it, if UTF-8 can encode it."""
     value = value_at(found, steps, kind)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -116,7 +116,7 @@ def _text(found: Any, steps: Steps, kind: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Unfit(kind, reason=f"{show_path(steps)} holds half a character") from None
+            raise Unfit(kind, reason=f"{show_path(steps)} has half of a surrogate pair") from None
     return value
 
 
@@ -125,7 +125,7 @@ def _key(text: str) -> Steps | Cut:
         return parse_path(text, where="--key")
     found = _CUT.fullmatch(text)
     if found is None or int(found[1]) >= int(found[2]):
-        needed = "bytes:FIRST-STOP, as bytes:0-4 for the first four"
+        needed = "bytes:FIRST-STOP, such as bytes:0-4 for the first four"
         hint = "a JSON field of this name is $.bytes"
         raise BadValue("--key", found=text, needed=needed, hint=hint)
     return Cut(int(found[1]), int(found[2]))

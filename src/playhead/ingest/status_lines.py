@@ -1,4 +1,4 @@
-"""Decides what is said of a run that goes on and on: losses at once, figures now and then, nothing twice."""
+"""The status lines of an endless run: losses at once, figures now and then, nothing twice."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,20 @@ _OVER_AFTER_S = 1.0
 
 
 class NotAllArrived(PlayheadError):
-    """Something reached the port and is in no topic."""
+    """Datagrams reached the port whose records are in no topic."""
 
     def __init__(self, counts: Counts, *, reasons: list[str]) -> None:
         self.counts, self.reasons = counts, reasons
         parts = {
             f"{counts.kernel_drops or 0:,} dropped by the kernel": counts.kernel_drops,
-            f"{counts.dropped:,} dropped here, the memory being full": counts.dropped,
+            f"{counts.dropped:,} dropped because the memory was full": counts.dropped,
             f"{counts.refused:,} refused ({_kinds(counts)})": counts.refused,
             f"{counts.failed:,} failed ({'; '.join(reasons)})": counts.failed,
         }
         said = ", ".join(text for text, count in parts.items() if count)
         super().__init__(
-            f"{counts.lost:,} of what reached the port is lost: {said}", hint=_way_out(counts)
+            f"{counts.lost:,} records reached the port but are in no topic: {said}",
+            hint=_way_out(counts),
         )
 
 
@@ -35,19 +36,17 @@ def _kinds(counts: Counts) -> str:
 
 def _way_out(counts: Counts) -> str | None:
     if counts.kernel_drops:
-        return (
-            "a larger --receive-buffer bridges longer pauses; sysctl net.core.rmem_max is its limit"
-        )
+        return "raise --receive-buffer to bridge longer pauses (sysctl net.core.rmem_max limits it)"
     if counts.dropped:
-        return "a larger --max-memory bridges a longer absence of the broker"
+        return "raise --max-memory to bridge a longer outage of the broker"
     if counts.refused:
-        return "--on-bad dlq:TOPIC keeps such records"
+        return "keep such records with --on-bad dlq:TOPIC"
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerStatus:
-    """What the client says: of its brokers, and why records failed."""
+    """What the client reports: the state of its brokers, and why records failed."""
 
     trouble: str | None = None
     reasons: Sequence[str] = ()
@@ -55,7 +54,7 @@ class ProducerStatus:
 
 @dataclass(slots=True)
 class StatusFigures:
-    """The counts as JSON, for programs, as often as was asked for."""
+    """The counts as JSON for programs, at a fixed interval."""
 
     every_s: float
     _told_s: float | None = None
@@ -73,26 +72,26 @@ class StatusFigures:
 
 @dataclass(slots=True)
 class StatusLines:
-    """Asked a few times a second with the counts of that moment."""
+    """Returns status lines; called a few times a second with the present counts."""
 
     every_s: float
     memory_bytes: int
     buffer_bytes: int
     _then: Counts = field(default_factory=Counts)
-    """When it was last asked."""
+    """The counts at the last call."""
     _told: Counts = field(default_factory=Counts)
-    """When it last gave the figures."""
+    """The counts when the figures were last printed."""
     _told_s: float | None = None
     _moved_s: float = 0.0
     """When the broker last confirmed something, or had nothing to confirm."""
     _dropping: tuple[float, float, int] | None = None
-    """When it began, when it last went on, and how many had been dropped before."""
+    """When the drops began, when they last continued, and the number dropped before."""
     _is_silent: bool = False
 
     def lines(
         self, counts: Counts, now_s: float, heard: ProducerStatus = ProducerStatus()
     ) -> list[str]:
-        """What is to be said now."""
+        """Return the lines to print now."""
         if self._told_s is None:
             self._told_s = self._moved_s = now_s
         found = [
@@ -108,13 +107,16 @@ class StatusLines:
             if self._dropping is None:
                 yield (
                     f"warning: {show_size(self.memory_bytes)} of memory are full, "
-                    f"{counts.waiting:,} records wait: what comes now is dropped"
+                    f"{counts.waiting:,} records wait: new records are dropped"
                 )
             began_s, _, before = self._dropping or (now_s, now_s, self._then.dropped)
             self._dropping = (began_s, now_s, before)
         elif self._dropping is not None and now_s - self._dropping[1] >= _OVER_AFTER_S:
             began_s, last_s, before = self._dropping
-            yield f"there is room again: {counts.dropped - before:,} records were dropped in {last_s - began_s:.1f} s"
+            yield (
+                f"memory is available again: {counts.dropped - before:,} records were "
+                f"dropped in {last_s - began_s:.1f} s"
+            )
             self._dropping = None
 
     def _of_silence(self, counts: Counts, now_s: float, trouble: str | None) -> Iterator[str]:

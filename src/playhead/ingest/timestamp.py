@@ -1,4 +1,4 @@
-"""A record's time as those who send it write it: seconds, milliseconds and so on by their digits, or RFC 3339."""
+"""Parses a record's time: a number whose digits tell the unit, or RFC 3339."""
 
 import re
 from functools import lru_cache
@@ -19,7 +19,7 @@ _TO_THE_SECOND: Final = re.compile(
 
 
 def timestamp_ms(text: str, zone: str) -> int:
-    """The first whole millisecond that is not before it, as Kafka wants a time."""
+    """Return the first whole millisecond that is not before the time, for Kafka."""
     if len(text) == _MS_DIGITS and text.isdecimal() and text.isascii():
         found = int(text)
     elif number := _NUMBER.fullmatch(text):
@@ -43,12 +43,12 @@ def _ms_of_digits(whole: str, fraction: str) -> int:
     return -(-int(whole + fraction) * unit // divisor)
 
 
-@lru_cache(maxsize=1_024)  # what arrives together is of the same second, as a rule
+@lru_cache(maxsize=1_024)  # Records that arrive together usually have the same second.
 def _ms_of_text(text: str, zone: str) -> int:
     try:
         point = read_point(Cursor.of(text, "time"), zone).point
     except NotUnderstood as exc:
         raise Unfit(KIND, reason=f"{text[:60]!r}: {exc.reason}") from exc
     if not isinstance(point, Instant):
-        raise Unfit(KIND, reason=f"{text[:60]!r} is no instant")
+        raise Unfit(KIND, reason=f"{text[:60]!r} is not a time")
     return -(-point.ns // MS)

@@ -1,4 +1,4 @@
-"""A socket that datagrams arrive at: many are read at once, none is waited for longer than asked."""
+"""A UDP socket that reads many datagrams at once and waits no longer than asked."""
 
 import errno
 import select
@@ -17,33 +17,34 @@ from playhead.host.networks import Networks
 from playhead.ingest.udp_address import Address, shown_place
 
 LARGEST_BYTES = 65_535
-"""No datagram is larger, but for IPv6 jumbograms, which no sender here makes."""
+"""The largest datagram, except IPv6 jumbograms, which no sender here makes."""
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what may be bound, and how it is reached from here
-# Of Linux's <asm/socket.h>, which Python does not name: the socket's own figures, and what root may ask for.
+# Constants of Linux's <asm/socket.h> that Python lacks: the socket's figures, and root's larger
+# buffer.
 _SO_MEMINFO, _SO_RCVBUFFORCE, _MEMINFO = 55, 33, struct.Struct("9I")
 _DROPS = 8
 _COMPANY_S = 0.001
 _COUNTER = 1 << 32
-_MOST_ASKED = (1 << 30) - 1  # what the kernel doubles has to fit an int of C
+_MOST_ASKED = (1 << 30) - 1  # The kernel doubles the value, which must fit a C int.
 _REASONS = {
     errno.EADDRINUSE: (
-        "the port is in use by somebody else",
-        "`ss -ulnp` shows by whom; port 0 takes a free one",
+        "another process uses the port",
+        "`ss -ulnp` shows which one; port 0 chooses a free port",
     ),
     errno.EACCES: (
-        "this user may not take the port",
-        "take one from 1024 on, or 0 for a free one",
+        "this user must not use the port",
+        "use a port from 1024 on, or 0 for a free one",
     ),
     errno.EADDRNOTAVAIL: (
-        "the address is none of this machine's",
-        "`ip address` shows those it has; udp://127.0.0.1:… is always there",
+        "this machine does not have the address",
+        "`ip address` shows its addresses; udp://127.0.0.1:… always works",
     ),
 }
 _ON_LINUX = sys.platform == "linux"
 
 
 class CannotListen(PlayheadError):
-    """The address cannot be had."""
+    """The socket cannot be bound to the address."""
 
     def __init__(self, address: str, *, reason: str, hint: str | None) -> None:
         self.address, self.reason = address, reason
@@ -51,7 +52,7 @@ class CannotListen(PlayheadError):
 
 
 class Listener:
-    """Has its address from the moment it is made; what arrives waits in the kernel's buffer until it is read."""
+    """Bound from its creation; datagrams wait in the kernel's buffer until they are read."""
 
     def __init__(
         self,
@@ -64,25 +65,25 @@ class Listener:
     ) -> None:
         self._socket = _bound(address)
         self.buffer_bytes = _make_room(self._socket, buffer_bytes)
-        """What the kernel gave, which may be less than was asked for."""
+        """The buffer that the kernel granted, which may be smaller than requested."""
         self.most_bytes = most_bytes
-        """What is longer arrives with one byte more than that, and no more."""
+        """Longer datagrams are cut to one byte more than this."""
         self.address = replace(address, port=self._socket.getsockname()[1])
         self._with_peers, self._only = with_peers, only
         self.strangers = 0
-        """Datagrams from elsewhere than is allowed; none of them is given."""
+        """Datagrams from addresses that are not allowed; they are not returned."""
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._drops, self._drops_seen = 0, 0
         self.has_more = False
-        """Whether as much as was asked for was there the last time, and perhaps more."""
+        """Whether the last read returned as many as allowed, so that more may be waiting."""
 
     def receive(self, most: int, wait_ms: int) -> tuple[list[bytes], Sequence[str]]:
-        """What has arrived, up to so many, and from whom if that is wanted; waits only while there is nothing."""
+        """Return what has arrived, at most `most`, from allowed senders; wait only if there is nothing."""
         if wait_ms and not self.has_more:
             if not self._poll.poll(wait_ms):
                 return [], ()
-            # Where one is others follow: to wake up for each of them costs more than all else.
+            # Others follow the first: waking up for each would cost more than everything else.
             time.sleep(_COMPANY_S)
         before = self.strangers
         found = self._read(most)
@@ -112,7 +113,7 @@ class Listener:
         return found, peers if self._with_peers else []
 
     def kernel_drops(self) -> int | None:
-        """How many datagrams found the kernel's buffer full; None where the kernel does not tell."""
+        """Return how many datagrams the kernel dropped; None if it does not report them."""
         if not _ON_LINUX:
             return None
         try:
@@ -120,15 +121,15 @@ class Listener:
         except OSError:
             return None
         now = _MEMINFO.unpack(told)[_DROPS]
-        # The kernel counts to four thousand million and begins again.
+        # The kernel's counter wraps at 2**32.
         self._drops += (now - self._drops_seen) % _COUNTER
         self._drops_seen = now
         return self._drops
 
     def shut(self) -> None:
-        """Take nothing more; what has arrived can still be read, and there is an end to it."""
+        """Accept nothing more; what has arrived can still be read."""
         host = _ANY.get(self.address.host, self.address.host)
-        # A socket that is connected takes from its peer alone, and here that is the socket itself.
+        # A connected socket accepts only from its peer, which here is itself.
         with suppress(OSError):
             self._socket.connect(replace(self.address, host=host).place)
 
@@ -148,7 +149,8 @@ class Listener:
 
 
 def _bound(address: Address) -> socket.socket:
-    # Without SO_REUSEADDR, by which two of us would share the port and each get a part of what arrives.
+    # Without SO_REUSEADDR, which would let two processes share the port, each with a part of the
+    # datagrams.
     taken = socket.socket(address.family, socket.SOCK_DGRAM)
     try:
         taken.setblocking(False)
@@ -161,13 +163,13 @@ def _bound(address: Address) -> socket.socket:
 
 
 def _make_room(listening: socket.socket, wanted: int) -> int:
-    """Ask the kernel for a buffer; as root also for more than it gives everybody."""
+    """Request a buffer from the kernel; root can exceed the usual limit."""
     options = [socket.SO_RCVBUF, _SO_RCVBUFFORCE] if _ON_LINUX else [socket.SO_RCVBUF]
     for option in options:
         with suppress(OSError):
             listening.setsockopt(socket.SOL_SOCKET, option, min(wanted, _MOST_ASKED))
         given = listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        # Linux takes twice of what is asked, and calls the second half its own.
+        # Linux reserves twice the requested size for its own overhead.
         given = given // 2 if _ON_LINUX else given
         if given >= wanted:
             break

@@ -1,1 +1,1 @@
-"""Live pipelines: replays whose span has no end, on Spark's structured streaming and on our ledger."""
+"""Live pipelines: replays without an end, on Spark's structured streaming and our ledger."""

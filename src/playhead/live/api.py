@@ -1,4 +1,4 @@
-"""The calls that every face makes of a live pipeline: plan it, run it, ask how it is, stop it."""
+"""The calls that every interface makes for a live pipeline: plan, run, status, stop."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ def plan(
     *,
     warm: bool = False,
 ) -> Planned:
-    """Look at both ends; one that ran before waits for them, a new one had better be told.
+    """Inspect both ends; a known pipeline waits for its servers, a new one fails at once.
 
-    With `warm` the engine starts meanwhile.
+    With `warm`, the engine starts meanwhile.
     """
     if configuration.get("spark_remote"):
         raise UsageError(
             "a live pipeline does not run through Spark Connect",
-            hint="leave --spark-remote out, or name a cluster by --master",
+            hint="leave --spark-remote out, or name a cluster with --master",
         )
     own_id = pipeline_id(wish.name)
     if pipelines.get(wish.name) is None:
@@ -50,17 +50,17 @@ def plan(
             return api.plan(wish.request, configuration, replay_id=own_id, is_endless=True)
         except Unavailable as exc:
             if told.is_time():
-                say(f"live {wish.name}: {told.since()} to begin: {exc!s}")
+                say(f"live {wish.name}: {told.since()} to start: {exc!s}")
             time.sleep(backoff.take())
 
 
 def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
-    """Ask one that runs here to stop after its round, and wait until it has."""
+    """Ask a pipeline on this machine to stop after its round, and wait for it."""
     pipelines.find(name)
     if not pipelines.journal.ask_to_stop(pipeline_id(name)):
         raise UsageError(
-            f"pipeline {name} does not run on this machine; it is {pipelines.status(name)['state']}",
-            hint="`playhead live --status` lists those that do",
+            f"pipeline {name} is not running on this machine; it is {pipelines.status(name)['state']}",
+            hint="`playhead live --status` lists the running pipelines",
         )
     gone = wait_until(
         lambda: not pipelines.is_running(name),
@@ -69,8 +69,8 @@ def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
     )
     if not gone:
         raise PlayheadError(
-            f"pipeline {name} was asked to stop and has not within {wait_s:g} s",
-            hint="it stops when its round is written; look again with `playhead live --status`",
+            f"pipeline {name} did not stop within {wait_s:g} s",
+            hint="it stops after its current round; check with `playhead live --status`",
         )
     return {"name": name, "state": pipelines.status(name)["state"]}
 
@@ -78,7 +78,7 @@ def stop(name: str, pipelines: Pipelines, *, wait_s: float) -> dict[str, Any]:
 def status(
     name: str, pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
 ) -> dict[str, Any]:
-    """What a pipeline last said, and how far behind it is now by the ledger and the log."""
+    """Return a pipeline's last status, and its present lag by the ledger and the log."""
     document, error = _look(name, pipelines, configured)
     if error is not None:
         raise error
@@ -88,7 +88,7 @@ def status(
 def status_of_all(
     pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
 ) -> list[dict[str, Any]]:
-    """The status of each pipeline; one that cannot be looked at has an `error` instead of its lag."""
+    """Return the status of each pipeline; one that cannot be read has an `error` instead of its lag."""
     documents = []
     for name in pipelines.names():
         document, error = _look(name, pipelines, configured)
@@ -99,7 +99,7 @@ def status_of_all(
 def _look(
     name: str, pipelines: Pipelines, configured: Callable[[Mapping[str, str]], Configuration]
 ) -> tuple[dict[str, Any], PlayheadError | None]:
-    """What there is to say of a pipeline, and the error that ended it early."""
+    """Return the status of a pipeline, and the error that interrupted the check."""
     said = pipelines.status(name)
     document: dict[str, Any] = {
         "name": name,
@@ -123,7 +123,7 @@ def _look(
     try:
         document |= _behind(found, ends(request, configuration))
     except PlayheadError as exc:
-        document["remarks"].append(f"how far behind it is cannot be told: {exc!s}")
+        document["remarks"].append(f"the lag is unknown: {exc!s}")
     return document, None
 
 
@@ -139,7 +139,7 @@ _SAID = (
 
 
 def _request(found: Pipeline, pipelines: Pipelines) -> Request:
-    """What was asked for; another version may have written what this one does not know."""
+    """Return the stored request, which another version may have written."""
     try:
         return Request.from_document(found.request)
     except (TypeError, ValueError) as exc:
@@ -156,7 +156,7 @@ def _behind(found: Pipeline, both: Wiring) -> dict[str, Any]:
         at |= {place: end for place, end in group.items() if place not in at}
     except PlayheadError as exc:
         at, by = group, "group"
-        remarks.append(f"the ledger cannot be read, so this is the group's word: {exc!s}")
+        remarks.append(f"the ledger cannot be read, so these are the group's offsets: {exc!s}")
     partitions = _partitions(found, bounds, at)
     first = _waiting_since(source, bounds, partitions)
     return {
@@ -185,7 +185,7 @@ def _waiting_since(
     bounds: Mapping[TopicPartition, Bounds],
     partitions: Sequence[Mapping[str, Any]],
 ) -> dict[TopicPartition, int]:
-    """The time of the first record that is not committed, of each partition that has one."""
+    """Return for each partition the time of the first uncommitted record."""
     reaches = {}
     for each in partitions:
         place: TopicPartition = each["topic"], each["partition"]

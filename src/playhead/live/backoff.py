@@ -1,4 +1,4 @@
-"""How often a wait that lasts is told, and how long the waits for servers are."""
+"""Intervals of repeated notices about a lasting wait, and waits for servers."""
 
 import time
 from collections.abc import Callable
@@ -10,12 +10,12 @@ _FIRST_SAID_S, _SELDOMEST_S = 5.0, 60.0
 
 
 def server_backoff() -> Backoff:
-    """Return the waits for a server that does not answer; the first is none at all."""
+    """Return the waits for a server that does not answer; the first attempt is repeated at once."""
     return Backoff(_FIRST_S, _LONGEST_S, at_once=True)
 
 
 class RepeatedNotice:
-    """Something that lasts is said at once, and then at growing intervals."""
+    """Prints a lasting condition at once, and then at growing intervals."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -24,7 +24,7 @@ class RepeatedNotice:
         self._pause_s = _FIRST_SAID_S
 
     def is_time(self) -> bool:
-        """Whether to say it now."""
+        """Return whether to print it now."""
         now = self._now()
         if self._began is None:
             self._began = now
@@ -36,7 +36,7 @@ class RepeatedNotice:
         return True
 
     def since(self) -> str:
-        """How it is said: as new, or as still going on."""
+        """Return the beginning of the sentence: new, or still going."""
         lasted_s = self.lasted_s()
         return "WAITING" if lasted_s < 1 else f"STILL WAITING after {lasted_s:.0f} s"
 

@@ -1,4 +1,4 @@
-"""Moves a consumer group along with a pipeline, so that any Kafka tool shows how far it is."""
+"""Commits a pipeline's progress for a consumer group, so that Kafka tools show its lag."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ _LAST_WITHIN_S = 5.0
 
 
 class MovingGroup:
-    """Commits in a thread of its own: nobody's record waits for it, and nothing depends on it."""
+    """Commits in its own thread: no record waits for it, and nothing depends on it."""
 
     def __init__(self, connection: KafkaConnection, group: str, say: Callable[[str], None]) -> None:
         self._connection, self._group, self._say = connection, group, say
@@ -33,7 +33,7 @@ class MovingGroup:
         self._thread.join(_LAST_WITHIN_S)
 
     def move(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group is to stand there, soon."""
+        """Set the offsets that the group should have soon."""
         with self._lock:
             self._wanted = dict(offsets)
 
@@ -41,14 +41,14 @@ class MovingGroup:
         mover = GroupMover(self._connection, self._group)
         while not self._is_over.wait(_EVERY_S):
             self._catch_up(mover)
-        # A coordinator that is on its way refuses once or twice, also at the very end.
+        # A coordinator that is moving refuses once or twice, even at the very end.
         until = time.monotonic() + _LAST_WITHIN_S
         while not self._catch_up(mover) and time.monotonic() < until:
             time.sleep(_EVERY_S)
         mover.close()
 
     def _catch_up(self, mover: GroupMover) -> bool:
-        """Whether there is nothing left to be done."""
+        """Commit what is due; return whether nothing is left."""
         with self._lock:
             new = {p: at for p, at in self._wanted.items() if self._moved.get(p) != at}
         try:
@@ -56,12 +56,12 @@ class MovingGroup:
                 mover.move(new)
                 self._moved.update(new)
         except Unavailable:
-            return False  # whoever reads says so, too; the next time will do
+            return False  # The reader reports the same outage; the next attempt will succeed.
         except PlayheadError as exc:
             self._complain(exc)
         return True
 
     def _complain(self, exc: PlayheadError) -> None:
         if not self._has_complained:
-            self._say(f"group {self._group} does not show how far it is: {exc!s}")
+            self._say(f"group {self._group} does not show the present progress: {exc!s}")
             self._has_complained = True

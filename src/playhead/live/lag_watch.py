@@ -1,4 +1,4 @@
-"""Looks at a running pipeline from outside its rounds: how far behind it is, and whether the broker is there."""
+"""Watches a running pipeline from another thread: its lag, and whether the broker answers."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _SAY_EVERY_S = 10.0
 
 
 class Watch:
-    """Notes the pipeline's status for others, and tells now and then how it gets on."""
+    """Stores the pipeline's status for others, and prints its progress now and then."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Watch:
         self._same = same
         self.lag: int | None = None
         self.refusal: OtherTerms | None = None
-        """Why the pipeline may not go on: a topic is not the one that it began with."""
+        """Why the pipeline must stop: a topic was replaced."""
         self._is_over = Event()
         self._told = RepeatedNotice()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
@@ -50,7 +50,7 @@ class Watch:
         self.note()
 
     def note(self) -> None:
-        """Write down how it stands now."""
+        """Store the present status."""
         at_ms = time.time_ns() // 1_000_000
         self._note(self._standing.as_document() | {"lag": self.lag, "at_ms": at_ms})
 

@@ -1,4 +1,4 @@
-"""What was asked of a live pipeline beside its sentence: name, start, trigger, group."""
+"""The options of a live pipeline beside its request: name, start, trigger, group."""
 
 import re
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ AVAILABLE_NOW = "available-now"
 LATEST, EARLIEST, GROUP = "latest", "earliest", "group:"
 _SYNONYMS = {"end": LATEST, "now": LATEST, "start": EARLIEST}
 _LEAST_TRIGGER_MS, _MOST_TRIGGER_MS = 10, 3_600_000
-# It becomes a part of file names, of transactional ids and of a group's name.
+# The name becomes a part of file names, transactional ids and a group's name.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,54}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
-    """A pipeline as somebody wants it."""
+    """The description of a pipeline."""
 
     name: str
     request: Request
     group: str
     start: str = LATEST
-    """`latest`, `earliest`, `group:NAME`, or a time; counts where the ledger has nothing yet."""
+    """`latest`, `earliest`, `group:NAME`, or a time; used where the ledger has no entry yet."""
     trigger_ms: int | None = 200
-    """None to end when all is read that is there."""
+    """None to end when everything available is read."""
     drop_when_down: bool = False
     accept_loss: bool = False
 
@@ -36,14 +36,14 @@ class PipelineSpec:
         from_, to = self.request.source_endpoint, self.request.target_endpoint
         if not system_of(from_).is_live_source:
             raise Refused(
-                f"a live pipeline reads topics, and {from_.shown()} is none",
-                hint="`playhead replay` reads archives",
+                f"a live pipeline reads topics, and {from_.shown()} is not one",
+                hint="use `playhead replay` for archives",
             )
         if not system_of(to).is_live_target:
             raise Refused(
-                f"a live pipeline writes to PostgreSQL and Kafka, and not to {to.shown()}: it commits "
-                "several times a second",
-                hint="`playhead replay … --last 1h` writes the records that have arrived",
+                "a live pipeline commits several times a second and writes only to "
+                f"PostgreSQL or Kafka, not to {to.shown()}",
+                hint="write the records that have arrived with `playhead replay … --last 1h`",
             )
 
     @property
@@ -52,7 +52,7 @@ class PipelineSpec:
 
 
 def name_for(name: str | None, target: Endpoint) -> str:
-    """The name that was given, or one after the target."""
+    """Return the given name, or one made from the target."""
     if name is None:
         return _NOT_IN_NAMES.sub("-", target.name).strip("-._")[:54] or "pipeline"
     if not _NAME.fullmatch(name):
@@ -65,14 +65,14 @@ def name_for(name: str | None, target: Endpoint) -> str:
 
 
 def group_for(group: str | None, name: str) -> str:
-    """The group whose offsets show how far the pipeline is."""
+    """Return the group whose offsets show the pipeline's progress."""
     if group is not None and not group.strip():
         raise BadValue("--group", found=group, needed="a group's name")
     return group or f"playhead.live.{name}"
 
 
 def trigger_of(text: str) -> int | None:
-    """Milliseconds between two rounds; None for `available-now`."""
+    """Return the milliseconds between two rounds; None for `available-now`."""
     if text == AVAILABLE_NOW:
         return None
     found = parse_duration_ms(text, where="--trigger")
@@ -86,15 +86,15 @@ def trigger_of(text: str) -> int | None:
 
 
 def start_of(text: str, group: str) -> str:
-    """The start in one spelling; a group that is the pipeline's own would be moved by it."""
+    """Return the start in canonical form; refuse the pipeline's own group, which only follows it."""
     word = _SYNONYMS.get(text, text)
     if word == GROUP:
         raise UsageError("--from group: names no group", hint="--from group:NAME")
     if word == GROUP + group:
         raise UsageError(
-            f"--from {text} names the pipeline's own group, which only says how far it is",
-            hint="where it goes on, its ledger knows",
+            f"--from {text} names the pipeline's own group, which only shows its progress",
+            hint="leave --from out: the pipeline continues from its ledger",
         )
     if word not in (LATEST, EARLIEST) and not word.startswith(GROUP):
-        Span.of(word)  # refuses now what could not be understood when it begins
+        Span.of(word)  # Refuses now what would fail at the start.
     return word

@@ -1,4 +1,4 @@
-"""How far a pipeline is: where each partition goes on, what was written, and what was given up."""
+"""The progress of a pipeline: where each partition continues, what was written, and what was dropped."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +13,12 @@ from playhead.task.round import Outcome
 
 
 class LedgerWentBack(Exception):
-    """The target has forgotten commits: it was restored, or another server has taken its place."""
+    """The target lost commits: it was restored, or another server replaced it."""
 
     def __init__(self, place: TopicPartition, *, committed: int, found: int) -> None:
         super().__init__(
-            f"the ledger of {place[0]}:{place[1]} ends at {found:,}, and was at {committed:,}: the "
-            "target has gone back"
+            f"the ledger of {place[0]}:{place[1]} ends at {found:,}, but was at {committed:,} "
+            "before: the target was reset"
         )
 
 
@@ -27,9 +27,9 @@ class PipelineProgress:
     """Written by the thread of the rounds, read by all."""
 
     at: dict[TopicPartition, int]
-    """Where the next round begins."""
+    """The next offset of each partition."""
     committed: dict[TopicPartition, int] = field(default_factory=dict)
-    """The ledger's end, as far as it was seen."""
+    """The ledger's end, as last seen."""
     state: str = STARTING
     away: str | None = None
     records: int = 0
@@ -39,16 +39,16 @@ class PipelineProgress:
     last_record_ms: int | None = None
 
     def due(self, ends: Mapping[TopicPartition, int]) -> list[Slice]:
-        """What a round that ends there has to write."""
+        """Return the slices of a round with these ends."""
         return [
             Slice(*place, at, end)
             for place, end in sorted(ends.items())
-            # A partition that was not there when we began is read from its first offset.
+            # A partition that is new is read from its first offset.
             if (at := self.at.setdefault(place, 0)) < end
         ]
 
     def note(self, outcomes: Iterable[Outcome]) -> None:
-        """What tasks have committed."""
+        """Add the commits of the tasks."""
         for each in (one for outcome in outcomes for one in outcome.written):
             self.at[each.place] = max(self.at.get(each.place, 0), each.to_offset)
             self.committed[each.place] = self.at[each.place]
@@ -58,7 +58,7 @@ class PipelineProgress:
                 self.last_record_ms = max(self.last_record_ms or 0, each.last_ms)
 
     def follow(self, ledger: Mapping[TopicPartition, int]) -> None:
-        """Go on where the ledger ends; it may know of commits whose answer was lost."""
+        """Continue from the ledger's end, which may include commits whose answer was lost."""
         for place, committed in self.committed.items():
             if ledger.get(place, 0) < committed:
                 raise LedgerWentBack(place, committed=committed, found=ledger.get(place, 0))
@@ -67,7 +67,7 @@ class PipelineProgress:
             self.committed[place] = end
 
     def give_up(self, slices: Sequence[Slice]) -> None:
-        """Go on behind what could not be written."""
+        """Continue after offsets that could not be written."""
         for each in slices:
             self.at[each.topic, each.partition] = each.to_offset
             before = self.lost[-1] if self.lost else None
@@ -80,7 +80,7 @@ class PipelineProgress:
         return sum(map(len, self.lost))
 
     def lag(self, bounds: Mapping[TopicPartition, Bounds]) -> int:
-        """Offsets that can be read and are not committed yet."""
+        """Return how many readable offsets are not committed yet."""
         return sum(
             max(0, held.stable_end - self.at.get(place, held.earliest))
             for place, held in bounds.items()
@@ -107,7 +107,7 @@ _MANY = 1_000
 
 
 def _merged(slices: Sequence[Slice]) -> list[Slice]:
-    """Neighbours as one."""
+    """Join neighbouring slices."""
     found: list[Slice] = []
     for each in sorted(slices):
         last = found[-1] if found else None
@@ -123,5 +123,5 @@ def _merged(slices: Sequence[Slice]) -> list[Slice]:
 
 
 def still_lost(lost: Sequence[Slice], committed: Sequence[Slice]) -> list[Slice]:
-    """Of what was given up, what the ledger does not have: an answer may have been lost, and not the write."""
+    """Return the dropped offsets that the ledger lacks: the answer of a successful write may have been lost."""
     return remaining(_merged(lost), committed)

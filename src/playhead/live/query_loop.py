@@ -1,4 +1,4 @@
-"""Query after query of Spark's: each begins where the ledger ends, and the next when both servers are there."""
+"""Runs Spark queries one after another: each starts from the ledger's end when both servers answer."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.1
 _ROUND_ENDS_WITHIN_S = 30.0
-# The engine's own errors, with both servers there: more in a row than this are no accident.
+# More engine errors in a row, with both servers available, are not temporary.
 _MOST_STRIKES = 3
 _OURS = (PlayheadError, LedgerWentBack)
 
 
 @dataclass(slots=True)
 class Queries:
-    """All of one start of a pipeline."""
+    """All queries of one start of a pipeline."""
 
     ground: PipelineContext
     sessions: Sessions
     folder: Path
-    """Where Spark keeps its own notes."""
+    """The folder of Spark's checkpoint."""
     _strikes: int = 0
     _told: RepeatedNotice = field(default_factory=RepeatedNotice)
     _backoff: Backoff = field(default_factory=server_backoff)
 
     def play(self) -> None:
-        """Until somebody asks to stop, or all is read that was there."""
+        """Run until a stop is requested, or everything available is read."""
         ground = self.ground
         while not ground.is_stopped():
             rounds = ground.standing.rounds
@@ -60,7 +60,10 @@ class Queries:
             self._wait_for_both(why)
 
     def _judged(self, exc: PlayheadError) -> str:
-        """Why the engine failed: a broker that is away is waited for, and what is nobody's fault is not."""
+        """Return why the engine failed if that is a broker outage; re-raise other errors.
+
+        An engine error without a known cause is retried until it happens too often in a row.
+        """
         from playhead.spark.failures import EngineFailed
 
         if not isinstance(exc, EngineFailed):
@@ -76,11 +79,11 @@ class Queries:
         return str(exc)
 
     def _wait_for_both(self, why: str) -> None:
-        """Until both servers answer; then the next query begins where the ledger ends."""
+        """Wait until both servers answer; the next query starts from the ledger's end."""
         reason: str | None = why
         while reason is not None and not self.ground.is_stopped():
             if self._told.is_time():
-                self.ground.say(f"{self._told.since()}, its place is kept: {reason}")
+                self.ground.say(f"{self._told.since()}; no progress is lost: {reason}")
             sleep_unless(self.ground.is_stopped, self._backoff.take())
             try:
                 self._look_again()
@@ -97,7 +100,7 @@ class Queries:
         try:
             standing.follow(ledger)
         except LedgerWentBack as exc:
-            ground.say(f"{exc}; going on from there")
+            ground.say(f"{exc}; continuing from there")
             given_up = {(each.topic, each.partition): each.to_offset for each in standing.lost}
             standing.at |= {place: max(at, given_up.get(place, 0)) for place, at in ledger.items()}
             standing.committed = dict(ledger)
@@ -106,14 +109,14 @@ class Queries:
         ground.hold.renew()
 
     def _confirm_topics(self) -> None:
-        """No query begins at the old offsets of a topic that was made again."""
+        """Refuse to start at the offsets of a topic that was created again."""
         with closing(
             SameTopics(pipeline_id(self.ground.wish.name), self.ground.ends.source)
         ) as same:
             same.confirm_all()
 
     def _play(self) -> None:
-        """One query: until it is stopped, has read all, or fails."""
+        """Run one query until it is stopped, has read everything, or fails."""
         from playhead.spark import failures, session
         from playhead.spark import stream as live
 
@@ -121,7 +124,7 @@ class Queries:
         self._confirm_topics()
         if not self.sessions.is_there:
             ground.say("starting the engine")
-        # Started in the main thread, PySpark takes Ctrl-C for itself.
+        # If it started in the main thread, PySpark would handle Ctrl-C itself.
         with ThreadPoolExecutor(1, thread_name_prefix="engine") as starting:
             spark = starting.submit(self.sessions.session).result().newSession()
         stream, tape = live.Stream(spark, self.folder), self._tape()

@@ -1,4 +1,4 @@
-"""Plays a pipeline's rounds as Spark brings them: what is due is written, or waited for, or given up."""
+"""Runs a pipeline's rounds as Spark delivers them: writes what is due, waits, or drops."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ from playhead.task.round import Outcome, Round
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# So many in one round are worth a task for each partition; fewer are done sooner by one.
+# From this many records in one round, a task for each partition is faster than one task.
 _WORTH_SEVERAL = 50_000
 
 
 @dataclass(slots=True)
 class PipelineContext:
-    """What the rounds of a pipeline stand on, from one query of Spark's to the next."""
+    """What the rounds of a pipeline share, from one query to the next."""
 
     wish: PipelineSpec
     ends: Wiring
@@ -42,34 +42,34 @@ class PipelineContext:
     move_group: Callable[[Mapping[TopicPartition, int]], None]
     slots: int
     refusal: Callable[[], BaseException | None] = lambda: None
-    """Why the pipeline may not go on, found by who looks from outside its rounds."""
+    """Why the pipeline must stop, as found by another thread."""
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def is_stopped(self) -> bool:
-        """Whether somebody asked."""
+        """Return whether a stop was requested."""
         return self.stop_file.exists()
 
     @property
     def decodes_first(self) -> bool:
-        """Whether expressions look into values, so that these come decoded; else who writes decodes."""
+        """Return whether expressions read values, so that they must be decoded before; else the writer decodes."""
         request = self.wish.request
         return self.ends.decoding is not None and request.spec.is_transformed
 
 
 @dataclass(slots=True)
 class Engine:
-    """What the rounds need of the engine: where a round ends, and to have it written."""
+    """What the rounds need from the engine: a round's end, and its writing."""
 
     ends: Callable[[int], Mapping[TopicPartition, int]]
     write: Callable[["DataFrame", Round], list[Outcome]]
     read: Callable[[Round], list[Outcome]]
-    """Have it read by a reader of ours, and written."""
+    """Reads the round with our own reader and writes it."""
     write_rest: Callable[[Round], list[Outcome]]
     has_died: Callable[[], bool]
 
 
 class Rounds:
-    """The rounds of one query; Spark calls it, one round after the other, in a thread of its own."""
+    """The rounds of one query; Spark calls it in a thread, one round after the other."""
 
     def __init__(self, ground: PipelineContext, engine: Engine) -> None:
         self._ground, self._engine = ground, engine
@@ -84,7 +84,7 @@ class Rounds:
         self.failure: BaseException | None = None
 
     def __call__(self, frame: "DataFrame", number: int) -> None:
-        """One round. Nothing is raised here: Spark's own way with errors would print them, too."""
+        """Run one round. Raise nothing: Spark would print the error too."""
         with self._busy:
             if self.is_over.is_set():
                 return
@@ -95,7 +95,7 @@ class Rounds:
                 self.is_over.set()
 
     def finish(self, within_s: float) -> None:
-        """Let the round that is being written come to its end; there will not be another one."""
+        """Let the current round end; no other one follows."""
         if self._busy.acquire(timeout=within_s):
             self.is_over.set()
             self._busy.release()
@@ -120,7 +120,7 @@ class Rounds:
         self._ground.move_group(standing.at)
 
     def _try(self, frame: "DataFrame", due: Sequence[Slice]) -> str | None:
-        """Write what is due; why not all of it was, when a server was away."""
+        """Write what is due; return the outage that prevented it, if any."""
         if not due:
             return None
         round_ = self._round(due)
@@ -128,7 +128,7 @@ class Rounds:
             outcomes = self._written(frame, round_)
             away = self._noted(outcomes)
             if not round_.is_alone and all(each.is_whole for each in outcomes):
-                # Every task has seen all that Spark gave it: what is left holds no record.
+                # The tasks have seen everything that Spark read: the rest holds no record.
                 left = self._standing.due({(s.topic, s.partition): s.to_offset for s in due})
                 if left:
                     away = self._noted(self._engine.write_rest(self._round(left, is_alone=True)))
@@ -144,10 +144,10 @@ class Rounds:
         except TimeOutOfReach:
             if not self._is_odd:
                 self._ground.say(
-                    "a record's time is out of Spark's reach: reading such rounds ourselves"
+                    "a record's time is out of Spark's range: reading such rounds without Spark"
                 )
             self._is_odd, self._desk = True, None
-        # What came before that record may have been committed.
+        # Records before that one may have been committed.
         if (away := self._ledger_away()) is not None:
             return [Outcome(away=away)]
         left = self._standing.due({(s.topic, s.partition): s.to_offset for s in round_.slices})
@@ -176,7 +176,7 @@ class Rounds:
         away = next((each.away for each in outcomes if each.away is not None), None)
         self._desk = outcomes[0].desk if len(outcomes) == 1 and away is None else None
         if any(each.is_new for each in outcomes) and not self._is_first and away is None:
-            # The connection before was lost, and with it, perhaps, the lock that keeps others out.
+            # The previous connection was lost, and perhaps its lock.
             self._ground.hold.renew()
         self._is_first = False
         return away
@@ -191,20 +191,20 @@ class Rounds:
             say(f"writing again after {lag_s:.1f} s{lost}")
             if standing.lost:
                 request = self._ground.wish.request
-                say(f"what is missing shows: playhead gaps {request.source} {request.target}")
+                say(f"see what is missing with: playhead gaps {request.source} {request.target}")
         self._told.start_over()
         standing.state, standing.away = RUNNING, None
 
-    # --- a server is away
+    # --- a server does not answer
 
     def _away_still(self) -> str | None:
-        """While writes are given up, the database is asked first: no record need be read for nothing."""
+        """Check the database first while records are dropped, so that none is read in vain."""
         if self._standing.state != DROPPING:
             return None
         return self._ledger_away()
 
     def _ledger_away(self) -> str | None:
-        """Why the ledger cannot be read; None when it was, and we go on where it ends."""
+        """Return why the ledger cannot be read; None if it was read, and the progress follows it."""
         ground = self._ground
         try:
             entries = ground.ends.target.entries(pipeline_id(ground.wish.name))
@@ -215,11 +215,11 @@ class Rounds:
         return None
 
     def _ride_out(self, away: str, ends: Mapping[TopicPartition, int]) -> None:
-        """Wait until trying again makes sense; or give the round up, where that was asked for."""
+        """Wait until a retry makes sense; or drop the round, if that is allowed."""
         self._desk = None
         still = self._ledger_away()
         if still is None and self._backoff.next_s == 0:
-            self._backoff.take()  # a worker, or a connection, was lost: the next one may well work
+            self._backoff.take()  # A worker or a connection was lost: the next one may work.
             return
         if still is not None and self._ground.wish.drop_when_down:
             self._drop(still, self._standing.due(ends))
@@ -233,17 +233,17 @@ class Rounds:
         abort_point("live.given_up")
         if self._told.is_time():
             lost = standing.lost_offsets
-            self._ground.say(f"DROPPING what comes in, {lost:,} offsets are lost: {away}")
+            self._ground.say(f"DROPPING records that arrive, {lost:,} offsets are lost: {away}")
 
     def _wait(self, away: str) -> None:
-        """Until the ledger can be read again, or somebody asks to stop."""
+        """Wait until the ledger can be read, or a stop is requested."""
         standing = self._standing
         standing.state = WAITING
         reason: str | None = away
         while reason is not None and not self._is_stopped():
             standing.away = reason
             if self._told.is_time():
-                self._ground.say(f"{self._told.since()}, its place is kept: {reason}")
+                self._ground.say(f"{self._told.since()}; no progress is lost: {reason}")
             sleep_unless(self._is_stopped, self._backoff.take())
             reason = self._ledger_away()
         if not self._is_stopped():

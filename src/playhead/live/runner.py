@@ -1,4 +1,4 @@
-"""Runs a pipeline from its start to its stop: alone, from the ledger on, and with its state told to others."""
+"""Runs a pipeline from start to stop: one run at a time, from the ledger's end, with a stored status."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ from playhead.task.same_topics import SameTopics
 
 
 class PipelineInUse(Refused):
-    """A pipeline of that name is at work already."""
+    """A pipeline of this name is already running."""
 
     def __init__(self, name: str, *, where: str) -> None:
         self.name, self.where = name, where
         super().__init__(
-            f"live pipeline {name} is at work already: {where}",
-            hint=f"`playhead live --status {name}` shows how far it is, --stop {name} stops it; "
-            "another pipeline needs another --name",
+            f"live pipeline {name} is already running: {where}",
+            hint=f"`playhead live --status {name}` shows its progress, --stop {name} stops "
+            "it; another pipeline needs another --name",
         )
 
 
@@ -59,7 +59,7 @@ class Runner:
         return self.planned.plan
 
     def run(self, *, consent: Consent = None) -> dict[str, Any]:
-        """Play until somebody asks to stop, or all is read that was there; says what was done."""
+        """Run until a stop is requested or everything available is read; return the totals."""
         self.planned.agree(consent)
         try:
             return self._run()
@@ -113,7 +113,7 @@ class Runner:
         return self.pipelines.folder(self.wish.name) / "stream"
 
     def _note(self, status: Mapping[str, Any]) -> None:
-        with suppress(OSError):  # a full disk is no reason to stop writing elsewhere
+        with suppress(OSError):  # A full disk here must not stop writing elsewhere.
             self.pipelines.note(self.wish.name, status)
 
     def _tell(self, text: str) -> None:
@@ -122,7 +122,7 @@ class Runner:
     def _is_stopped(self) -> bool:
         return self.pipelines.journal.stop_file(self._id).exists()
 
-    # --- how it begins
+    # --- the start
 
     def _ends(self) -> Wiring:
         both = self.planned.ends
@@ -147,7 +147,7 @@ class Runner:
         )
 
     def _begun(self, both: Wiring, mark: Pipeline, hold: TargetLock) -> StartOffsets:
-        """Everything that must stand before the first record is read; a known pipeline waits for it."""
+        """Prepare everything that the first record needs; a known pipeline waits for its servers."""
         known = self.pipelines.get(self.wish.name)
         told, backoff = RepeatedNotice(), server_backoff()
         while True:
@@ -158,7 +158,7 @@ class Runner:
                 if known is None or self._is_stopped():
                     raise
                 if told.is_time():
-                    self._tell(f"{told.since()} to begin: {exc!s}")
+                    self._tell(f"{told.since()} to start: {exc!s}")
                 sleep_unless(self._is_stopped, backoff.take())
 
     def _note_committed(self, committed: Mapping[TopicPartition, int]) -> None:
@@ -201,16 +201,18 @@ class Runner:
         for (topic, number), (start, end) in begun.skipped.items():
             self._tell(f"LOST {topic}:{number}:{start}-{end}: expired before it was read")
         if not begun.committed:
-            where = f"from {self.wish.start}" if known is None else "where it began"
-            self._tell(f"the ledger has nothing yet; beginning {where}")
+            where = f"from {self.wish.start}" if known is None else "at its first start"
+            self._tell(f"the ledger is empty; starting {where}")
             return
         ended = last_ends(self._stream_folder)
         told = ""
         if ended is None:
-            told = "; Spark's own notes are lost, and not needed"
+            told = "; Spark's checkpoint is missing, and not needed"
         elif any(ended.get(place, at) != at for place, at in begun.committed.items()):
-            told = "; Spark's own notes say otherwise and are set aside"
-        self._tell(f"going on from the ledger, {sum(begun.committed.values()):,} offsets on{told}")
+            told = "; ignoring Spark's checkpoint, which disagrees with the ledger"
+        self._tell(
+            f"continuing from the ledger, at {sum(begun.committed.values()):,} offsets{told}"
+        )
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""Where a pipeline goes on in each partition: by its ledger, and where that has nothing, by its start."""
+"""The start of a pipeline in each partition: from its ledger, or else from its `--from`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from playhead.span import Span
 
 
 def topics_of(source: Source) -> KafkaSource:
-    """The source as topics, which the engine reads as a stream; refuses another one."""
+    """Return the source as topics, which the engine reads as a stream; refuse others."""
     if not isinstance(source, KafkaSource):
         raise Refused(f"a live pipeline reads topics of Kafka; found {type(source).__name__}")
     return source
 
 
 class Expired(Refused):
-    """Records were removed from the log before the pipeline came to them."""
+    """Records expired from the log before the pipeline read them."""
 
     def __init__(self, name: str, gone: Mapping[TopicPartition, tuple[int, int]]) -> None:
         self.name, self.gone = name, dict(gone)
@@ -31,9 +31,10 @@ class Expired(Refused):
             f"{topic}:{number}:{start}-{end}" for (topic, number), (start, end) in gone.items()
         )
         super().__init__(
-            f"pipeline {name} cannot go on: {sum(end - start for start, end in gone.values()):,} "
-            f"offsets are gone from the log before it came to them: {told}",
-            hint="--accept-loss goes on behind them; `playhead gaps` will show them",
+            f"pipeline {name} cannot continue: "
+            f"{sum(end - start for start, end in gone.values()):,} offsets expired from the "
+            f"log before it read them: {told}",
+            hint="--accept-loss continues after them; `playhead gaps` will show them",
         )
 
 
@@ -43,38 +44,39 @@ class BeyondTheEnd(Refused):
     def __init__(self, name: str, place: TopicPartition, *, ledger: int, end: int) -> None:
         self.place, self.ledger, self.end = place, ledger, end
         super().__init__(
-            f"pipeline {name} has committed {place[0]}:{place[1]} up to {ledger:,}, and the partition "
-            f"ends at {end:,}: this is not the log that it was",
-            hint="was the topic made anew, or the cluster restored? A new --name begins afresh",
+            f"pipeline {name} has committed {place[0]}:{place[1]} up to {ledger:,}, but the "
+            f"partition ends at {end:,}: the log was replaced",
+            hint="find out whether the topic was created again or the cluster restored; a "
+            "new --name starts from the beginning",
         )
 
 
 class LedgerForgotten(Refused):
-    """The ledger of a pipeline's target has less than this machine has seen there."""
+    """The ledger in a pipeline's target has fewer offsets than this machine has seen there."""
 
     def __init__(self, name: str, *, known: int, found: int, file: Path) -> None:
         self.name, self.known, self.found = name, known, found
         super().__init__(
-            f"{known:,} offsets are behind pipeline {name}, as this machine has seen in the ledger of its "
-            f"target, which says {found:,} now: what it has forgotten would be written again",
-            hint="find out why: was the ledger deleted, or emptied, or the target restored? If what it "
-            f"says is the truth now, data and ledger alike, delete {file}",
+            f"this machine has seen {known:,} offsets of pipeline {name} in the ledger of its "
+            f"target, but finds {found:,} now: the others would be written again",
+            hint="find out whether the ledger was deleted or the target restored. If the "
+            f"ledger is right for the present data, delete {file}",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StartOffsets:
-    """Where it goes on, and how that is known."""
+    """The start of each partition, with its origin."""
 
     starts: Mapping[TopicPartition, int]
     committed: Mapping[TopicPartition, int]
-    """What of it the ledger says."""
+    """The part that comes from the ledger."""
     skipped: Mapping[TopicPartition, tuple[int, int]]
-    """Offsets that were accepted to be lost."""
+    """Offsets whose loss was accepted."""
 
 
 def ledger_ends(entries: Iterable[Entry]) -> dict[TopicPartition, int]:
-    """Where the ledger ends in each partition that it knows."""
+    """Return the ledger's end in each partition that it has."""
     found: dict[TopicPartition, int] = {}
     for entry in entries:
         place = entry.slice.topic, entry.slice.partition
@@ -85,7 +87,7 @@ def ledger_ends(entries: Iterable[Entry]) -> dict[TopicPartition, int]:
 def refuse_forgotten(
     name: str, entries: Callable[[], Iterable[Entry]], *, known: int, file: Path
 ) -> None:
-    """Return when the ledger has all that was seen there before; the first look may be short."""
+    """Refuse a ledger with less than was seen before; the first read may be incomplete."""
     for _ in range(2):
         found = sum(ledger_ends(entries()).values()) if known else 0
         if found >= known:
@@ -95,7 +97,7 @@ def refuse_forgotten(
 
 @dataclass(frozen=True, slots=True)
 class KnownOffsets:
-    """What is known of where a pipeline stood."""
+    """The known positions of a pipeline."""
 
     pipeline: Pipeline | None
     ledger: Mapping[TopicPartition, int]
@@ -115,7 +117,7 @@ def beginning(
     now_ns: int,
     timezone: str,
 ) -> StartOffsets:
-    """Look at the log and the group, and decide."""
+    """Read the log and the group, and return the start."""
     bounds = source.bounds()
     known = KnownOffsets(pipeline, ledger_ends(entries), group_offsets(source, wish.group))
     first = _asked(wish, source, bounds, now_ns, timezone) if known.is_new else {}
@@ -128,13 +130,13 @@ def decided(
     known: KnownOffsets,
     first: Mapping[TopicPartition, int],
 ) -> StartOffsets:
-    """Where each partition goes on; refuses what would be silently short."""
+    """Return the start of each partition; refuse a start that would silently lose records."""
     starts: dict[TopicPartition, int] = {}
     gone: dict[TopicPartition, tuple[int, int]] = {}
     for place, held in sorted(bounds.items()):
         at = _start(place, held, known, first)
         if wish.drop_when_down and not known.is_new:
-            # What was given up is not in the ledger; how far it was read, the group knows.
+            # Dropped offsets are not in the ledger; the group knows how far they were read.
             at = max(at, known.group.get(place, at))
         if at > held.high_watermark:
             raise BeyondTheEnd(wish.name, place, ledger=at, end=held.high_watermark)
@@ -149,7 +151,7 @@ def decided(
 def _start(
     place: TopicPartition, held: Bounds, known: KnownOffsets, first: Mapping[TopicPartition, int]
 ) -> int:
-    """By the ledger, by what was written down when it began, or, of a partition that is new, all of it."""
+    """Return the start from the ledger, else from the first start; a new partition is read from its beginning."""
     if known.is_new:
         return first.get(place, held.earliest)
     noted = known.pipeline.start(place) if known.pipeline is not None else None
@@ -166,7 +168,7 @@ def _asked(
     now_ns: int,
     timezone: str,
 ) -> Mapping[TopicPartition, int]:
-    """What `--from` says, of a pipeline that begins."""
+    """Return the offsets of `--from`, for a new pipeline."""
     if wish.start == LATEST:
         return {place: held.stable_end for place, held in bounds.items()}
     if wish.start == EARLIEST:
@@ -175,12 +177,12 @@ def _asked(
         name = wish.start.removeprefix(GROUP)
         with Admin(source.connection) as admin:
             need_groups(admin, [name])
-        # A partition that it has committed nothing for it would read from the start, or not at all.
+        # A partition without a committed offset would be read from its start, or not at all.
         found = group_offsets(source, name)
         return {place: found.get(place, held.earliest) for place, held in bounds.items()}
     instant = Span.of(wish.start, None, None, None, None, timezone=timezone).resolve(now_ns)
     at = source.offsets_at(instant.from_ms or 0)
-    # The log may have moved between two questions.
+    # The log may have moved between two requests.
     return {
         place: min(max(at.get(place, held.stable_end), held.earliest), held.stable_end)
         for place, held in bounds.items()
@@ -188,6 +190,6 @@ def _asked(
 
 
 def group_offsets(source: KafkaSource, group: str) -> dict[TopicPartition, int]:
-    """What a group has committed of the source's partitions."""
+    """Return the group's committed offsets for the source's partitions."""
     with Admin(source.connection) as admin:
         return {place: each.offset for place, each in committed(admin, group).items()}

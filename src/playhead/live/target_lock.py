@@ -1,4 +1,4 @@
-"""Keeps other runs of a pipeline out, also after the connection that did so was lost."""
+"""Keeps other runs of a pipeline out, even after its connection was lost."""
 
 import time
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from playhead.host.clock import sleep_unless
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.target import InUse, Target
 
-# The server may take a while to notice that our own connection of before is gone.
+# The server may need a while to notice that our previous connection is gone.
 _HELD_BY_A_GHOST_S = 120.0
 
 
 @dataclass(slots=True)
 class TargetLock:
-    """The target's own lock; let go at the end of its block."""
+    """The target's own lock, released at the end of the block."""
 
     target: Target
     pipeline_id: str
@@ -32,12 +32,12 @@ class TargetLock:
         self._held.close()
 
     def take(self) -> None:
-        """Keep others out from now on; `InUse` when one of them is faster."""
+        """Take the lock; raise `InUse` if another run has it."""
         self._held.close()
         self._held.enter_context(self.target.hold(self.pipeline_id))
 
     def renew(self) -> None:
-        """The connection may have been lost, and with it the lock."""
+        """Take the lock again, because the connection may have been lost with it."""
         until = time.monotonic() + _HELD_BY_A_GHOST_S
         told, backoff = RepeatedNotice(), server_backoff()
         while not self.is_stopped():
@@ -45,7 +45,7 @@ class TargetLock:
                 self.take()
                 return
             except Unavailable:
-                return  # the next round meets it, too, and says so
+                return  # The next round meets the same error and reports it.
             except InUse as exc:
                 if time.monotonic() > until:
                     raise

@@ -1,1 +1,1 @@
-"""The act itself: a request becomes a plan, a plan is run, and the outcome is proved."""
+"""The replay itself: make a plan of a request, run the plan, prove the result."""

@@ -1,4 +1,4 @@
-"""The two calls that every face makes: `Replay.plan()` and `Planned.run()`."""
+"""The two calls that every interface makes: `Replay.plan()` and `Planned.run()`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class Replay:
     where: str | None = None
     select: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    """The others of `Request`, by name: key, on_conflict, on_error, create …"""
+    """The other options of `Request`, by name: key, on_conflict, on_error, create …"""
 
     def request(self) -> Request:
         return Request(
@@ -58,38 +58,38 @@ class Replay:
     def plan(
         self, configuration: Configuration | None = None, *, replay_id: str | None = None
     ) -> "Planned":
-        """Decide everything; write nothing."""
+        """Make the plan; write nothing."""
         return plan(self.request(), configuration or configure({}), replay_id=replay_id)
 
 
 @dataclass
 class Planned:
-    """A plan with all that running it needs."""
+    """A plan with everything that running it needs."""
 
     plan: Plan
     configuration: Configuration
     engine: Engine
     journal: Journal = field(default_factory=Journal)
     is_begun: bool = False
-    """Whether the plan is the one that the target's ledger has under this id."""
+    """Whether the target's ledger already has this plan under its id."""
     trusts_ledger: bool = False
-    """Whether to go on from a ledger that has less than this machine's journal has seen there."""
+    """Whether to continue from a ledger that has less than this machine's journal has seen there."""
     is_endless: bool = False
     """Whether it is the plan of a live pipeline."""
     _agreed: Plan | None = field(default=None, init=False)
 
     @cached_property
     def ends(self) -> Wiring:
-        """Source and target, made once: to plan, to run and to verify."""
+        """Source and target, made once for planning, running and verifying."""
         return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
 
     @property
     def servers(self) -> dict[str, str]:
-        """How its servers are named, so that a resume reaches the same ones; nothing secret."""
+        """How the servers are named, so that a resume reaches the same ones; no secrets."""
         return kept_servers(self.configuration)
 
     def agree(self, consent: Consent = None) -> None:
-        """Return when this may be written, which `run` asks, too; asked once, it is not asked again."""
+        """Return if this may be written. `run` asks too, but not a second time."""
         if self._agreed is self.plan:
             return
         target = self.plan.request.target_endpoint
@@ -106,10 +106,10 @@ class Planned:
         progress: Progress = lambda _done, _total, _entries: None,
         patience_s: float = 120.0,
     ) -> Proof:
-        """Do what the ledger says is left; returns the proof, raises when it could not be finished.
+        """Do what the ledger lacks; return the proof, or raise if the run could not be finished.
 
-        A read-only context refuses it; one marked production wants `consent`, the target's name, or
-        who answers: a function that is given the question.
+        A read-only context refuses it. One marked production requires `consent`: the target's name, or a
+        function that answers the question.
         """
         self.agree(consent)
         self.journal.keep(self.plan, self.servers)
@@ -137,7 +137,7 @@ class Planned:
         return runner.run()
 
     def verify(self) -> Verification:
-        """Read the target back and compare it with the source; keeps what it found in the journal."""
+        """Read the target back, compare it with the source, and store the result in the journal."""
         refuse_another_target(self.ends.target, self.plan)
         refuse_other_terms(self.ends.target, self.plan)
         found = verify(self.plan, self.ends, self.engine.run_job, self.engine.slots)
@@ -145,19 +145,19 @@ class Planned:
         return found
 
     def compare(self) -> Verification:
-        """Hold the target against the span itself, without a run that says what went where."""
+        """Compare the target with the span itself, without a run that says what went where."""
         spec, both = self.plan.request.spec, self.ends
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)
         kind = system_of(spec.target).kind
         if kind == "table":
             raise UsageError(
-                f"{spec.target.shown()} can be compared with what a replay has written, and not with a span",
+                f"{spec.target.shown()} can be compared with a replay, but not with a span",
                 hint="playhead verify ID",
             )
         if spec.is_transformed or spec.topic.redrive:
             raise UsageError(
-                "what --where, --select or --redrive have made of records only their run can tell",
+                "after --where, --select or --redrive, records can be compared only with their run",
                 hint="playhead verify ID",
             )
         topics = sorted(self.plan.source.topics)
@@ -177,14 +177,14 @@ def plan(
     share: float | None = None,
     is_endless: bool = False,
 ) -> Planned:
-    """Make the plan of a request; with `warm` the engine starts meanwhile, because it will be needed.
+    """Make the plan of a request; with `warm`, the engine starts meanwhile.
 
-    Under an id that the target's ledger knows it is the plan that was begun, wherever that was; another
-    request under that id is refused. `share` is how much of the machine's processors the run may have.
-    A live pipeline is endless: its plan is that of one start.
+    If the target's ledger knows the id, the result is the plan of that ledger; another request under that
+    id is refused. `share` is the share of this machine's cores. The plan of a live pipeline is endless, and
+    made for one start.
     """
     request = request.from_anywhere()
-    spec = request.spec  # refused now rather than after the servers were asked
+    spec = request.spec  # Refuse it now, before the servers are asked.
     refuse_idle_rules(spec)
     both = ends(request, configuration, is_endless=is_endless)
     if replay_id is not None and not is_endless:
@@ -215,7 +215,7 @@ def planned(
     share: float | None = None,
     is_begun: bool = False,
 ) -> Planned:
-    """A plan that was made before, to be run as it is; what it would make is said anew, as it is made."""
+    """Return a saved plan to be run unchanged; what it would create is computed again."""
     engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
     made = Planned(saved, configuration, engine, is_begun=is_begun)
@@ -228,8 +228,8 @@ def _said_anew(saved: Plan, target: Target) -> Plan:
         creates = tuple(target.creates(saved.target.needs))
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         raise UsageError(
-            f"what the plan of {saved.replay_id} needs cannot be understood: {exc}",
-            hint="make the plan anew, with the same command",
+            f"what the plan of {saved.replay_id} needs from its target is invalid: {exc}",
+            hint="run the same command again to make a new plan",
         ) from exc
     return replace(saved, target=replace(saved.target, creates=creates))
 
@@ -241,7 +241,7 @@ def resumed(
     *,
     share: float | None = None,
 ) -> Planned:
-    """A replay that another machine has begun: its plan is in the ledger of its target."""
+    """Return a replay that another machine began, from the ledger of its target."""
     plan = plan_from_ledger(replay_id, target, configuration)
     return planned(plan, configuration, share=share, is_begun=True)
 
@@ -249,13 +249,13 @@ def resumed(
 def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None) -> Engine:
     if not spec.is_transformed:
         return Engine(configuration, share=share)
-    # A task for each partition, which wait most of the time; how many there are is not known yet.
+    # One task for each partition, mostly waiting; their number is not known yet.
     lanes = 0 if spec.pace.is_max else MOST_LOCAL_SLOTS
     return Engine(configuration, spec.transform, lanes=lanes, share=share)
 
 
 def _known_rate(journal: Journal, request: Request) -> float | None:
-    """The rate of this machine's last finished run between such systems."""
+    """Return the rate of this machine's last finished run between these systems."""
     kinds = (request.source_endpoint.system, request.target_endpoint.system)
     for run in journal.runs(_MOST_RUNS_ASKED):
         took = (run.proof or {}).get("took") or {}

@@ -1,4 +1,4 @@
-"""Makes the two ends of a replay from what was asked and what is configured."""
+"""Makes the source and the target of a replay from the request and the configuration."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _RULES_OF = (
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Both ends of a replay, where its dead letters go, and what makes its values readable."""
+    """The source, the target, the dead letters and the decoding of a replay."""
 
     source: Source
     target: Target
@@ -34,7 +34,7 @@ class Wiring:
 
 
 def ends(request: Request, configuration: Configuration, *, is_endless: bool = False) -> Wiring:
-    """Descriptions only: nothing is connected yet. A live pipeline has no end."""
+    """Describe both ends without connecting; a live pipeline is endless."""
     spec = request.spec
     _refuse_itself(spec, configuration)
     _refuse_capture_options(spec)
@@ -52,7 +52,7 @@ def _refuse_itself(spec: ReplaySpec, configuration: Configuration) -> None:
     if str(from_) == str(to) or (of_one_cluster and _same_name(from_, to)):
         raise Refused(
             f"{from_.shown()} would be replayed into itself",
-            hint="name another topic or folder as the target",
+            hint="choose another topic or folder as the target",
         )
     letters = letters_end(spec)
     if letters is None:
@@ -72,41 +72,41 @@ def _same_name(one: Endpoint, other: Endpoint) -> bool:
 
 
 def _of_one_cluster(one: Endpoint, other: Endpoint, configuration: Configuration) -> bool:
-    """Whether both are of a server of which equal names are one thing."""
+    """Return whether equal names at both endpoints mean the same thing."""
     system = system_of(one)
     return system is system_of(other) and system.is_same_server(one, other, configuration)
 
 
 def _reads(from_: Endpoint, topic: str) -> bool:
-    """Whether a topic is one of those that the source names, or would find by its pattern."""
+    """Return whether the source names this topic, or matches it by its pattern."""
     if not from_.is_pattern:
         return topic in from_.name.split(",")
     return re.search(from_.name, topic) is not None
 
 
 def _refuse_capture_options(spec: ReplaySpec) -> None:
-    """What would silently mean nothing."""
+    """Refuse options for captured traffic that would have no effect."""
     if system_of(spec.source).kind != "capture" and spec.traffic != TrafficRules():
         flag = "--filter" if spec.traffic.filter is not None else "--times"
         raise UsageError(
-            f"{flag} goes with captured traffic, and {spec.source.shown()} is none",
-            hint="--where chooses among records",
+            f"{flag} applies to captured traffic only, and {spec.source.shown()} is none",
+            hint="filter records with --where",
         )
     if spec.topic.topic_map and system_of(spec.target).kind != "topic":
         raise UsageError(
-            f"--topic-map names topics of a Kafka target, and {spec.target.shown()} is none",
-            hint="{topic} in the target's name stands for the captured topic's",
+            f"--topic-map applies to a Kafka target, and {spec.target.shown()} is none",
+            hint="write {topic} in the target's name for the captured topic's name",
         )
 
 
 def guards(request: Request, configuration: Configuration) -> Configuration:
-    """The configuration that says whether what the request writes may be written."""
+    """Return the configuration whose guards apply to the request's target."""
     written = (request.target_endpoint, letters_end(request.spec))
     return guards_of([end for end in written if end is not None], configuration)
 
 
 def refuse_idle_rules(spec: ReplaySpec) -> None:
-    """Rules of another kind of target, which would silently mean nothing; plans of before have them still."""
+    """Refuse rules for another kind of target, which would have no effect; old plans may contain some."""
     to = spec.target
     for kind, plural, names in _RULES_OF:
         rules = getattr(spec, kind)
@@ -140,7 +140,7 @@ def _cannot_be(end: Endpoint, ability: type, what: str) -> BadEndpoint:
 
 
 def as_source(spec: ReplaySpec, topics: Sequence[str], configuration: Configuration) -> Source:
-    """What a replay of these topics has written, to be read; a table is no source."""
+    """Return what a replay of these topics has written, as a source; a table cannot be one."""
     end = spec.target
     if system_of(end).kind == "topic":
         copies = dict.fromkeys(spec.target_topic(topic) for topic in topics)
@@ -149,15 +149,15 @@ def as_source(spec: ReplaySpec, topics: Sequence[str], configuration: Configurat
 
 
 def target_at(end: Endpoint, configuration: Configuration) -> Target:
-    """A target by its endpoint alone, to be asked what its ledger knows."""
+    """Return the target of an endpoint alone, to read its ledger."""
     text = str(end.from_anywhere())
-    # The source is not asked for; only a redrive's target has no name.
+    # The source does not matter; only a redrive's target has no name.
     spec = Request(source=text, target=text, redrive=not end.name).spec
     return _target(spec.target, spec, configuration)
 
 
 def letters_end(spec: ReplaySpec) -> Endpoint | None:
-    """Where dead letters go: beside the topic they come from; with files as the source, beside the target."""
+    """Return the endpoint for dead letters: beside their source topic, or the target if the source is files."""
     named = spec.on_error.topic
     if named is None:
         return None
@@ -179,5 +179,5 @@ def _graveyard(spec: ReplaySpec, configuration: Configuration) -> DeadLetters | 
 
 
 def expecting(source: Source, facts: SourceFacts) -> Source:
-    """The source that has just the topics of a plan, and refuses one that was deleted and made again."""
+    """Bind the source to the topics of a plan; it refuses a topic that was deleted and created again."""
     return source.pinned(facts) if isinstance(source, Pinned) else source

@@ -1,4 +1,4 @@
-"""Replays as the ledger of their target has them: the plan that counts, whoever made it and wherever."""
+"""Replays that the ledger of their target knows: its plan is used, whichever machine made it."""
 
 from playhead import secrets
 from playhead.config.context import Configuration
@@ -12,29 +12,29 @@ from playhead.terms import OtherTerms, Terms, differing, differing_rules
 
 
 class NotBegun(UsageError):
-    """The ledger of a target does not know a replay."""
+    """The ledger of a target does not contain a replay."""
 
     def __init__(self, replay_id: str, target: Endpoint) -> None:
         self.replay_id = replay_id
         super().__init__(
             f"the ledger of {target.shown()} has no replay {replay_id!r}",
-            hint="a whole id is needed; `playhead runs` lists the replays of this machine",
+            hint="give the whole ID; `playhead runs` lists the replays of this machine",
         )
 
 
 class PlanNotKept(UsageError):
-    """The ledger knows a replay, and has no plan of it."""
+    """The ledger has the replay, but not its plan."""
 
     def __init__(self, replay_id: str, *, reason: str) -> None:
         super().__init__(
-            f"the ledger has no plan of {replay_id}: {reason}",
-            hint="resume it where it was started, or with the file of its plan: "
-            f"playhead replay … --id {replay_id} --plan FILE",
+            f"the ledger lacks the plan of {replay_id}: {reason}",
+            hint="resume the replay on its own machine, or with its plan file: playhead "
+            f"replay … --id {replay_id} --plan FILE",
         )
 
 
 def begun_plan(target: Target, request: Request, replay_id: str) -> Plan | None:
-    """The plan that an id has in the ledger, when it was begun with this very request; else None.
+    """Return the plan of an id in the ledger if it has the same request, else None.
 
     Another request under the same id is refused.
     """
@@ -42,14 +42,14 @@ def begun_plan(target: Target, request: Request, replay_id: str) -> Plan | None:
     if kept is None:
         return None
     if kept.is_endless:
-        raise OtherTerms(replay_id, differences=["this is a replay, and that a live pipeline"])
+        raise OtherTerms(replay_id, differences=["this is a replay, the ledger's a live pipeline"])
     if differences := differing_rules(kept.rules, request.said()):
         raise OtherTerms(replay_id, differences=differences)
     return None if kept.plan is None else _read(replay_id, kept)
 
 
 def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration) -> Plan:
-    """The plan of a replay that another machine began to write there."""
+    """Return the plan of a replay that another machine began."""
     kept = target_at(end, configuration).terms(replay_id)
     if kept is None:
         raise NotBegun(replay_id, end)
@@ -57,21 +57,19 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
     there = plan.request.target_endpoint
     if not _is_named_by(there, end.from_anywhere()):
         raise UsageError(
-            f"replay {replay_id} goes into {there.shown()}, and {end.shown()} was named",
-            hint=f"name {there.shown()} instead",
+            f"replay {replay_id} goes into {there.shown()}, but TARGET is {end.shown()}",
+            hint=f"use {there.shown()} as TARGET",
         )
     if secrets.has_reference(plan.request.source):
-        raise PlanNotKept(
-            replay_id, reason="its source refers to what this machine keeps to itself"
-        )
+        raise PlanNotKept(replay_id, reason="its source refers to a secret of this machine")
     if "/" in plan.request.on_error:
-        reason = f"its dead letters would go where {plan.request.on_error} says, which nobody named"
+        reason = f"its dead letters would go to {plan.request.on_error}, which this command does not name"
         raise PlanNotKept(replay_id, reason=reason)
     return plan
 
 
 def _is_named_by(there: Endpoint, end: Endpoint) -> bool:
-    """Whether it is the end that was named. Who can write a ledger chooses no server, and no `${NAME}`."""
+    """Return whether it is the named end: a ledger must not choose a server or a `${NAME}`."""
     return (
         (there.system, there.name) == (end.system, end.name)
         and there.address in (None, end.address)
@@ -80,7 +78,7 @@ def _is_named_by(there: Endpoint, end: Endpoint) -> bool:
 
 
 def refuse_other_terms(target: Target, plan: Plan) -> None:
-    """Return when the ledger was begun with this plan; one without terms cannot tell."""
+    """Refuse a ledger that was begun with another plan; one without terms cannot be checked."""
     kept = target.terms(plan.replay_id)
     if kept is not None and (differences := differing(kept, plan.terms())):
         raise OtherTerms(plan.replay_id, differences=differences)
@@ -88,7 +86,7 @@ def refuse_other_terms(target: Target, plan: Plan) -> None:
 
 def _plan(replay_id: str, kept: Terms) -> Plan:
     if kept.is_endless:
-        reason = "it is a live pipeline, which goes on with `playhead live`"
+        reason = "it is a live pipeline; continue it with `playhead live`"
         raise PlanNotKept(replay_id, reason=reason)
     if kept.plan is None:
         raise PlanNotKept(replay_id, reason="it was too large for a record")
@@ -96,11 +94,11 @@ def _plan(replay_id: str, kept: Terms) -> Plan:
 
 
 def _read(replay_id: str, kept: Terms) -> Plan:
-    """The plan in a ledger, which may have been written by anybody who may write there."""
+    """Return the plan of a ledger, which other users may have written."""
     try:
         plan = Plan.from_document(kept.plan or {})
     except (ValueError, LookupError, TypeError, AttributeError, UsageError) as exc:
-        raise PlanNotKept(replay_id, reason=f"what is there is none: {exc}") from exc
+        raise PlanNotKept(replay_id, reason=f"the stored plan is invalid: {exc}") from exc
     if (plan.replay_id, plan.digest()) != (replay_id, kept.digest):
-        raise PlanNotKept(replay_id, reason="what is there is another one's")
+        raise PlanNotKept(replay_id, reason="the stored plan belongs to another replay")
     return plan

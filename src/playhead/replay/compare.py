@@ -1,4 +1,4 @@
-"""Holds a target against a span of the source when no run of this machine says what is where."""
+"""Compares a target with a span of the source, when no run of this machine says what was written where."""
 
 import hashlib
 from collections import Counter
@@ -34,7 +34,7 @@ _BYTES = 8
 
 @dataclass(slots=True)
 class _Sum:
-    """A count and a checksum that does not depend on order, nor on where records stand."""
+    """A count and a checksum that do not depend on the order or the offsets of records."""
 
     count: int = 0
     total: int = 0
@@ -51,11 +51,11 @@ class _Sum:
         return f"{self.total:0{2 * _BYTES}x}"
 
 
-# --- tables: the target itself compares
+# --- tables: the target itself compares the rows
 
 
 def against_table(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
-    """Row by row, by the rows' key or place. Rows that no record of the span accounts for are not looked for."""
+    """Compare row by row, by key or by offset; extra rows are not looked for."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
     pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
     compares = {piece: Entry(piece, 0, 0) for piece in pieces}
@@ -74,11 +74,11 @@ def _pieces(slice_: Slice) -> Iterator[Slice]:
         yield replace(slice_, from_offset=start, to_offset=min(start + _AT_ONCE, slice_.to_offset))
 
 
-# --- archives: the same records at the same places
+# --- archives: the same records at the same offsets
 
 
 def against_archive(plan: Plan, source: Source, archive: Source) -> Verification:
-    """Record by record, each at its own offset."""
+    """Compare record by record, each at its own offset."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
     pairs: dict[TopicPartition, _Pair] = {}
     held = archive.bounds()
@@ -118,11 +118,11 @@ class _Pair:
                 continue
             self.different += 1
             if len(self.differences) < MOST_DIFFERENCES:
-                kind, text = ("changed", "not as the source has it")
+                kind, text = ("changed", "differs from the source")
                 if other is None:
-                    kind, text = ("missing", "not in the archive")
+                    kind, text = ("missing", "missing in the archive")
                 elif one is None:
-                    kind, text = ("extra", "in the archive, and not in the source")
+                    kind, text = ("extra", "in the archive, but not in the source")
                 place = (piece.topic, piece.partition)
                 self.differences.append(Difference(kind, *place, offset, text))  # type: ignore[arg-type]
 
@@ -147,27 +147,27 @@ def _within(slice_: Slice, held: Mapping[TopicPartition, object]) -> Slice | Non
     return replace(slice_, from_offset=start, to_offset=end) if start < end else None
 
 
-# --- copies: the same records, wherever they are
+# --- copies: the same records at any offsets
 
 
 def against_topics(
     plan: Plan, source: Source, copies: Source, names: Mapping[str, str]
 ) -> Verification:
-    """Topic by topic: as many records, and the same ones, whatever their order and partition.
+    """Compare topic by topic: the same number and content of records, in any order and partition.
 
-    `names` are the copies' names by those of the source. Which record is whose a copy does not say, so
-    a difference has no offset; the offset map of a run has it.
+    `names` maps the source's topics to the copies'. A copy does not say which record comes from where, so a
+    difference has no offset; the offset map of a run has it.
     """
     if plan.from_ms is None and plan.to_ms is None and _is_part(plan):
         raise UsageError(
-            "offsets of the source mean nothing in a copy of it",
-            hint="name the span by time, or the run: playhead verify ID",
+            "offsets of the source do not apply to a copy",
+            hint="give the span by time, or verify the run: playhead verify ID",
         )
     timed_by_broker = [n for n, it in copies.facts().topics.items() if it.sets_log_append_time]
     if timed_by_broker:
         raise Refused(
-            f"{timed_by_broker[0]} sets the times of its records itself, so they are not those of the source",
-            hint="verify the run instead, which knows what went where: playhead verify ID",
+            f"{timed_by_broker[0]} sets the times of its records itself, so that they differ from the source's",
+            hint="verify the run instead, which knows the offsets: playhead verify ID",
         )
     if most := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise Refused(
@@ -185,7 +185,7 @@ def against_topics(
 
 
 def _is_part(plan: Plan) -> bool:
-    """Whether offsets were named; without a span a plan has all that there is."""
+    """Return whether the span names offsets; without a span, the plan contains all records."""
     return any(
         (each.from_offset, each.to_offset) != (each.earliest, each.stable_end)
         for each in plan.partitions
@@ -223,7 +223,7 @@ def _check_topic(topic: str, expected: _Sum, found: _Sum) -> PartitionCheck:
     agree = expected == found
     same = expected.count if agree else 0
     different = max(abs(expected.count - found.count), 0 if agree else 1)
-    # At least so many; which of the others are there sums do not tell.
+    # At least this many differ; the sums do not show which.
     unknown = max(0, expected.count - same - different)
     counts = (expected.count, found.count, different)
     return PartitionCheck(topic, None, 1, *counts, agree, same, unknown)

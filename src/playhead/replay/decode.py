@@ -1,4 +1,4 @@
-"""What `--decode` asks of a replay, and what it makes of the records that a plan looks at."""
+"""Applies `--decode` to a replay, and to the samples of its plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from playhead.transform.json_limits import LimitedJson
 
 
 def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | None:
-    """What decodes the values of this replay; None where they are taken as they are."""
+    """Return the decoding of this replay's values; None if they stay as they are."""
     word = spec.decode
     if word not in REPLAYED_FORMS:
         raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
@@ -22,15 +22,14 @@ def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | No
         return LimitedJson() if spec.is_transformed else None
     if not _looks_into_values(spec):
         raise UsageError(
-            f"--decode {word} would change nothing: {spec.target.system} gets the bytes "
-            "as they are",
-            hint="leave it out, or look into the values with --where, --select, or --typed for parquet",
+            f"--decode {word} would have no effect: {spec.target.system} gets the bytes unchanged",
+            hint="leave it out, or read the values with --where, --select, or --typed for parquet",
         )
     from playhead.schemas.decoder import decoder
     from playhead.schemas.value_decoder import ValueDecoding
 
     url = configuration.get("schema_registry")
-    decoder(word, registry_url=url)  # refused now rather than in a task
+    decoder(word, registry_url=url)  # Refuse it now rather than in a task.
     return ValueDecoding(word, url)
 
 
@@ -41,16 +40,16 @@ def _looks_into_values(spec: ReplaySpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Records that a plan looks at, as whoever looks into values will see them."""
+    """The samples of a plan, decoded as tasks will decode them."""
 
     records: Sequence[Records]
     kinds: Mapping[str, Kinds] = field(default_factory=dict)
-    """By topic, what schemas say of their fields."""
+    """For each topic, the fields of its values in their schemas."""
     notes: tuple[Note, ...] = ()
 
 
 def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) -> Sampled:
-    """The samples decoded, less those that cannot be."""
+    """Decode the samples, leaving out those that fail."""
     if decoding is None:
         return Sampled(samples)
     decoder = decoding.open()
@@ -73,4 +72,4 @@ def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) ->
 
 def _note(word: str, troubles: Sequence[str], looked_at: int) -> Note:
     text = f"{len(troubles)} of {looked_at} sampled records cannot be decoded as {word}; --on-error says "
-    return Note("decode-failed", f"{text}what becomes of such; the first is {troubles[0]}")
+    return Note("decode-failed", f"{text}what happens to them; the first is {troubles[0]}")

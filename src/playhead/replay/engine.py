@@ -1,4 +1,4 @@
-"""The Spark session of a replay: started when it is needed, or beside the planning when it will be."""
+"""The Spark session of a replay, started when it is needed or while planning."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ MOST_LOCAL_SLOTS = 32
 
 
 class Engine:
-    """One session; safe to ask for from two threads."""
+    """One session; two threads can ask for it."""
 
     def __init__(
         self,
@@ -32,20 +32,20 @@ class Engine:
     ) -> None:
         self._configuration, self._transform = configuration, transform
         self._lanes, self._share = lanes, share
-        # Read now, so that one that cannot be is refused before anything is asked or written.
+        # Read it now, so that an invalid one is refused before anything is asked or written.
         self._memory = configuration.get("spark_memory")
         self._lock = Lock()
         self._session: SparkSession | None = None
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run on this machine, and see its files."""
+        """Whether tasks run on this machine and see its files."""
         master = self._configuration.get("spark_master") or "local[*]"
         return not self._configuration.get("spark_remote") and master.startswith("local")
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once, about; of a share of this machine, no more than that."""
+        """About how many tasks can run at once; with a share of this machine, no more than that."""
         if not self.is_local:
             return max(1, int(_SLOTS_ELSEWHERE * (self._share or 1)))
         cores = os.cpu_count() or 1
@@ -55,25 +55,25 @@ class Engine:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether somebody else is to have the rest of the machine."""
+        """Whether the rest of the machine is reserved for others."""
         return self._share is not None
 
     def paced_slots(self) -> int:
-        """How many tasks do run at once: the engine is asked, and started for it."""
+        """How many tasks run at once, as the started engine reports."""
         from playhead.spark import session
 
         return session.slots(self.session())
 
     @property
     def is_there(self) -> bool:
-        """Whether it has started, in the background or not."""
+        """Whether the session has started, in the background or not."""
         return self._session is not None
 
     def warm(self) -> None:
-        """Begin to start; whoever needs the session waits for it."""
+        """Start in the background; the first use waits for it."""
 
         def begin() -> None:
-            with suppress(Exception):  # whoever needs the session begins anew, and is told
+            with suppress(Exception):  # The first use starts again, and gets the error.
                 self.session()
 
         Thread(target=begin, name="engine", daemon=True).start()
@@ -99,7 +99,7 @@ class Engine:
             return self._session
 
     def check_words(self) -> None:
-        """Refuse what must not be in a transform, as far as its words tell; the engine is not asked."""
+        """Refuse a transform by its text alone, without asking the engine."""
         if self._transform is not None:
             from playhead.spark.allowed_functions import check_calls
 
@@ -107,7 +107,7 @@ class Engine:
                 check_calls(expression)
 
     def check(self) -> None:
-        """Refuse a transform that cannot be understood, before anything runs."""
+        """Refuse a transform that Spark cannot understand, before anything runs."""
         if self._transform is not None:
             from playhead.spark.failures import of_the_engine
             from playhead.spark.transform import check
@@ -127,7 +127,7 @@ class Engine:
         return run.run(spark, job, self._transform)
 
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
-        """Samples as the transform leaves them."""
+        """Return samples as the transform changes them."""
         if self._transform is None:
             return samples
         from playhead.spark import run
@@ -135,7 +135,7 @@ class Engine:
         return run.transformed(self.session(), samples, self._transform)
 
     def cancel(self) -> None:
-        """End the jobs that run; what they had not committed is undone by the targets."""
+        """End the running jobs; the targets undo what is not committed."""
         from playhead.spark import session
 
         with self._lock:

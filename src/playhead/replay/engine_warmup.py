@@ -1,7 +1,9 @@
-"""Trains the engine's start-up cache on a job like ours: `python -m playhead.replay.engine_warmup [--background]`.
+"""Trains the engine's start-up cache with a job like ours: `python -m playhead.replay.engine_warmup
+[--background]`.
 
-A throw-away broker, a topic, a Spark job that reads it and hands Arrow to Python, a clean end; the JVM
-writes down which classes that took. Without the broker's jars at hand only the Kafka part is left out.
+It starts a throw-away broker, makes a topic, and runs a Spark job that reads it and passes Arrow to
+Python; the JVM records the classes that this loads. Without the broker's jars, the Kafka part is
+left out.
 """
 
 import contextlib
@@ -36,7 +38,7 @@ _TOPIC = "warmup"
 
 
 def train(memory: str = DEFAULT_MEMORY) -> jvm_cache.Cache | None:
-    """Make the cache for this machine's engine, unless it is there or somebody else is at it."""
+    """Make the cache for this machine's engine, unless it exists or another process is making it."""
     blueprint = jvm.blueprint_for(memory)
     cache = jvm_cache.cache_for(blueprint)
     if cache is None or cache.is_there():
@@ -90,14 +92,14 @@ def _read_topic(spark: "SparkSession", bootstrap_servers: str) -> "DataFrame":
 @contextmanager
 def _throw_away_broker() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="playhead-warmup-") as folder:
-        Path(folder).chmod(0o755)  # the servers' user has to enter it
+        Path(folder).chmod(0o755)  # The servers' user must be able to enter it.
         with Sandbox(Path(folder) / "sandbox").running() as endpoints:
             yield endpoints.bootstrap_servers
 
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """True when no other process is making this very cache."""
+    """Return whether no other process is making this cache."""
     with private_files.opened(lock, "w") as stream:
         try:
             fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,14 +110,14 @@ def _alone(lock: Path) -> Iterator[bool]:
 
 
 def _step_aside() -> None:
-    """Run only when nobody else wants the processor; what we start inherits it."""
+    """Run only when the processor is idle; child processes inherit this."""
     os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def main() -> None:
-    """Train once; in the background with the lowest priority, silently and within a bounded time."""
+    """Train once; in the background with the lowest priority, silently and in limited time."""
     in_background = "--background" in sys.argv[1:]
     if in_background:
         _step_aside()
@@ -124,15 +126,13 @@ def main() -> None:
     try:
         cache = train()
     except PlayheadError as exc:
-        told = printable(f"the engine's start-up cache could not be made: {exc}")
+        told = printable(f"could not make the engine's start-up cache: {exc}")
         sys.exit(0 if in_background else told)
     if not in_background and cache is not None:
         with contextlib.suppress(OSError):
             size_mb = cache.file.stat().st_size / 1e6
             took = time.monotonic() - began
-            sys.stderr.write(
-                f"the engine's start-up cache is there: {size_mb:.0f} MB, {took:.0f} s\n"
-            )
+            sys.stderr.write(f"made the engine's start-up cache: {size_mb:.0f} MB, {took:.0f} s\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Refuses to go on with a plan when one of its ends is another one now."""
+"""Refuses to run a plan if its source or target has been replaced."""
 
 from collections.abc import Sequence
 
@@ -10,44 +10,45 @@ from playhead.target import Target
 
 
 class SourceReplaced(Refused):
-    """What is at the address now is not what was planned."""
+    """The source at this address is not the planned one."""
 
     def __init__(self, what: str, *, planned: str, found: str, replay_id: str) -> None:
         super().__init__(
-            f"replay {replay_id} was planned with {what} {planned}; there is {found} now",
-            hint="name the same servers as then (-b, --database, -c), or plan a new replay",
+            f"replay {replay_id} was planned with {what} {planned}; found {found}",
+            hint="name the servers of the plan (-b, --database, -c), or plan a new replay",
         )
 
 
 class TargetReplaced(Refused):
-    """What was begun in one place would be done all over again in another."""
+    """The target is not the planned one, and would get everything a second time."""
 
     def __init__(self, replay_id: str, *, planned: str, found: str) -> None:
         self.planned, self.found = planned, found
         super().__init__(
-            f"replay {replay_id} was planned into {planned}; the target is {found} now, and its ledger "
-            "does not know this replay",
-            hint="name the same servers as then (-b, --database, -c), or plan a new replay",
+            f"replay {replay_id} was planned into {planned}; found the target {found}, whose "
+            "ledger does not know this replay",
+            hint="name the servers of the plan (-b, --database, -c), or plan a new replay",
         )
 
 
 class LedgerForgot(Refused):
-    """The target's ledger has less of a replay than this machine has seen there."""
+    """The target's ledger has fewer offsets of a replay than this machine has seen there."""
 
     def __init__(self, replay_id: str, *, known: int, found: int) -> None:
         self.replay_id, self.known, self.found = replay_id, known, found
         super().__init__(
-            f"{known:,} offsets of replay {replay_id} were committed, by this machine's journal, and the "
-            f"ledger of its target has {found:,}: what it has forgotten would be written again",
-            hint="find out why: was the ledger deleted, or emptied, or the target restored? If what it "
-            f"says is the truth now, data and ledger alike: playhead resume {replay_id} --trust-ledger",
+            f"this machine's journal has {known:,} committed offsets of replay {replay_id}, "
+            f"but the ledger of its target only {found:,}: the others would be written again",
+            hint="find out whether the ledger was deleted or the target restored. If the "
+            f"ledger is right for the present data: playhead resume {replay_id} "
+            "--trust-ledger",
         )
 
 
 def refuse_another_target(target: Target, plan: Plan) -> None:
-    """Return when the target is the one that was planned, or one that was restored from it.
+    """Refuse a target that is neither the planned one nor restored from it.
 
-    A ledger that knows the replay has come from there, together with what it says is committed.
+    A ledger that knows the replay was copied from there, together with the committed data.
     """
     found = target.identity()
     if found != plan.target.identity and not target.entries(plan.replay_id):
@@ -55,7 +56,7 @@ def refuse_another_target(target: Target, plan: Plan) -> None:
 
 
 def refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> None:
-    """What is still to be read must still be there, in the topic that was planned."""
+    """Refuse if the planned topic was replaced, or if unread offsets are gone from it."""
     facts = source.facts()
     if facts.identity != plan.source.identity:
         raise SourceReplaced(

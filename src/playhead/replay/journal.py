@@ -1,7 +1,7 @@
-"""The runs of this machine: their plans, states and proofs, in one SQLite file of the state directory.
+"""The journal: this machine's runs with their plans, states and proofs, in one SQLite file.
 
-What was committed is not here but in each target's ledger; losing this file loses history and plans,
-and never the truth about data.
+Each target's ledger has what was committed. Losing this file loses history and plans, but nothing
+about the data.
 """
 
 import json
@@ -46,42 +46,43 @@ PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
 
 
 class UnknownReplay(UsageError):
-    """No run of this machine has such an id."""
+    """No run of this machine has this id."""
 
     def __init__(self, found: str, *, candidates: tuple[str, ...] = ()) -> None:
         self.found, self.candidates = found, candidates
         text = (
-            f"several replays begin with {found!r}" if candidates else f"no replay {found!r} here"
+            f"several replays begin with {found!r}"
+            if candidates
+            else f"there is no replay {found!r} here"
         )
         hint = (
             f"name one of {', '.join(candidates)}"
             if candidates
-            else "`playhead runs` lists those of this machine; a plan saved with --plan runs anywhere"
+            else "`playhead runs` lists the replays of this machine; a plan saved with --plan runs anywhere"
         )
         super().__init__(text, hint=hint)
 
 
 class OtherPlan(Refused):
-    """This machine's journal has an id with another plan."""
+    """This machine's journal has the id with another plan."""
 
     def __init__(self, replay_id: str, *, known: Plan, found: Plan) -> None:
         self.replay_id = replay_id
         ours, theirs = (each.request.target_endpoint.shown() for each in (found, known))
         where = f" into {theirs}" if ours != theirs else ""
         super().__init__(
-            f"replay {replay_id} of this machine is another one{where}, made at "
-            f"{show_ms(known.made_at_ms)}",
-            hint=f"another --id; or go on with that one: playhead resume {replay_id}",
+            f"replay {replay_id} of this machine has another plan{where}, made at {show_ms(known.made_at_ms)}",
+            hint=f"choose another --id, or continue that replay: playhead resume {replay_id}",
         )
 
 
 class JournalBusy(PlayheadError):
-    """Other processes have kept the journal to themselves for too long."""
+    """Other processes have locked the journal for too long."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(
-            f"the journal {file} is locked by another process, and was for {_WAIT_FOR_LOCK_S:g} s",
-            hint="try again; what was replayed is in the targets' ledgers",
+            f"another process has locked the journal {file} for {_WAIT_FOR_LOCK_S:g} s",
+            hint="try again; the targets' ledgers have everything that was replayed",
         )
 
 
@@ -91,20 +92,20 @@ class JournalDamaged(PlayheadError):
     def __init__(self, file: Path, *, reason: str) -> None:
         super().__init__(
             f"the journal {file} cannot be used: {reason}",
-            hint="move it away to begin a new one; what was replayed is in the targets' ledgers",
+            hint="move it away to start a new one; the targets' ledgers have everything that was replayed",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One replay as the journal has it."""
+    """One replay of the journal."""
 
     replay_id: str
     made_at_ms: int
     state: str
     plan: Plan
     servers: Mapping[str, str]
-    """How its servers were named, so that a resume reaches the same ones; nothing secret."""
+    """How its servers were named, so that a resume reaches the same ones; no secrets."""
     started_at_ms: int | None
     ended_at_ms: int | None
     error: str | None
@@ -116,7 +117,7 @@ Summary = tuple[str, str, str, int]
 
 
 def summary_of(plan: Plan) -> Summary:
-    """What a list shows of a plan: its id, source and target, and the number of planned offsets."""
+    """Return what a list shows of a plan: id, source, target, and the number of planned offsets."""
     request = plan.request
     return (
         plan.replay_id,
@@ -127,7 +128,7 @@ def summary_of(plan: Plan) -> Summary:
 
 
 class Journal:
-    """Opens its file for each question, so that several processes can share it."""
+    """Opens its file for each call, so that several processes can share it."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or paths.state_dir()
@@ -137,7 +138,7 @@ class Journal:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             private_files.folder(self._folder, is_passed=True)
-            # Plans show records: nobody else may read them, from the file's first instant on.
+            # Plans contain records: no other user may read them, from the file's creation on.
             private_files.touch(self.file)
             with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
                 connection.row_factory = sqlite3.Row
@@ -152,7 +153,7 @@ class Journal:
             raise JournalDamaged(self.file, reason=exc.strerror or str(exc)) from exc
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
-        """Note a plan before it runs; one that is there stays as it is, and must be of the same work."""
+        """Store a plan before it runs; an existing one stays, and must be of the same work."""
         row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
         with self._opened() as connection:
             kept = connection.execute(
@@ -174,9 +175,9 @@ class Journal:
         error: str | None = None,
         proof: Mapping[str, Any] | None = None,
     ) -> None:
-        """A replay has come into a new state."""
+        """Store the new state of a replay."""
         now_ms = time.time_ns() // 1_000_000
-        # While it runs again, the end of an earlier run says nothing.
+        # While it runs again, the end of an earlier run does not count.
         stamp = "ended_at_ms = NULL, started_at_ms" if state == RUNNING else "ended_at_ms"
         text = json.dumps(proof) if proof is not None else None
         with self._opened() as connection:
@@ -194,7 +195,7 @@ class Journal:
             )
 
     def note_committed(self, replay_id: str, offsets: int) -> None:
-        """So many planned offsets were seen in the ledger of its target."""
+        """Store how many planned offsets the ledger of its target has."""
         with self._opened() as connection:
             connection.execute(
                 "INSERT INTO committed (id, offsets) VALUES (?, ?) "
@@ -203,7 +204,7 @@ class Journal:
             )
 
     def committed(self, replay_id: str) -> int:
-        """How many planned offsets were in the ledger when it was last looked at here."""
+        """Return how many planned offsets the ledger had when it was last read here."""
         with self._opened() as connection:
             row = connection.execute(
                 "SELECT offsets, proof FROM replays LEFT JOIN committed USING (id) WHERE id = ?",
@@ -213,22 +214,22 @@ class Journal:
             return 0
         if row["offsets"] is not None:
             return int(row["offsets"])
-        # A version before wrote down no more than the proof.
+        # Earlier versions stored only the proof.
         totals = (json.loads(row["proof"]) if row["proof"] else {}).get("totals", {})
         return int(totals.get("planned", 0)) - int(totals.get("missing", 0))
 
     def get(self, replay_id: str) -> JournalEntry | None:
-        """A replay by its whole id."""
+        """Return a replay by its whole id."""
         with self._opened() as connection:
             row = connection.execute("SELECT * FROM replays WHERE id = ?", (replay_id,)).fetchone()
         return self._run(row) if row is not None else None
 
     def find(self, beginning: str) -> JournalEntry:
-        """The one replay whose id is, or begins with, what was typed."""
+        """Return the replay whose id is, or begins with, this text."""
         whole = self.get(beginning)
         if whole is not None:
             return whole
-        # An empty one is a script's variable that was not set, and does not mean the only run.
+        # An empty text is probably a script's unset variable.
         found = tuple(each for each in self.ids() if beginning and each.startswith(beginning))
         run = self.get(found[0]) if len(found) == 1 else None
         if run is None:
@@ -236,13 +237,13 @@ class Journal:
         return run
 
     def ids(self) -> list[str]:
-        """The ids of all runs, the latest first."""
+        """Return the ids of all runs, latest first."""
         with self._opened() as connection:
             rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
             return [row["id"] for row in rows]
 
     def runs(self, most: int = -1) -> list[JournalEntry]:
-        """All of them, or so many; the latest first."""
+        """Return all runs, or at most this many, latest first."""
         with self._opened() as connection:
             rows = connection.execute(
                 "SELECT * FROM replays ORDER BY made_at_ms DESC, id LIMIT ?", (most,)
@@ -250,7 +251,7 @@ class Journal:
         return [self._run(row) for row in rows]
 
     def state_of(self, row: sqlite3.Row) -> str:
-        """The state of a run; one whose process died without a word is stopped."""
+        """Return the state of a run; if its process died, that is `stopped`."""
         if row["state"] == RUNNING and not self.is_held(row["id"]):
             return STOPPED
         return str(row["state"])
@@ -269,14 +270,14 @@ class Journal:
             json.loads(row["verification"]) if row["verification"] else None,
         )
 
-    # --- one run at a time on this machine, and asking it to stop -------------------------------
+    # --- one run at a time on this machine, and requests to stop ---------------------------------
 
     def stop_file(self, replay_id: str) -> Path:
-        """Its presence asks the replay's tasks on this machine to stop at the next slice boundary."""
+        """The file whose presence asks the replay's tasks on this machine to stop at the next slice boundary."""
         return self._folder / "runs" / f"{replay_id}.stop"
 
     def ask_to_stop(self, replay_id: str) -> bool:
-        """False when it does not run here."""
+        """Request a stop; return False if the replay does not run here."""
         if not self.is_held(replay_id):
             return False
         private_files.touch(self.stop_file(replay_id))
@@ -287,7 +288,7 @@ class Journal:
 
     @contextmanager
     def held(self, replay_id: str) -> Iterator[None]:
-        """Run as the only one on this machine; the lock goes with the process, however it ends."""
+        """Hold the lock that allows one run at a time; it ends with the process."""
         private_files.folder(self._folder / "runs")
         with file_lock.held(self._lock_file(replay_id), lambda by: InUse(replay_id, where=by)):
             self.stop_file(replay_id).unlink(missing_ok=True)

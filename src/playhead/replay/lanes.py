@@ -1,4 +1,4 @@
-"""How what is left of a plan is shared out to tasks, and what paced tasks must know of each other."""
+"""Distributes the rest of a plan over tasks, and computes what paced tasks need to know of each other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from playhead.task.slicer import KEPT, Filter
 
 _LEAST_SPLIT = 50_000
 _MOST_EDGES = 240
-# An edge is off by a thousandth of a step after so many.
+# After this many steps an edge is off by a thousandth.
 _MOST_HALVINGS = 10
 _HEAD = _TAIL = 200
 _NEVER = 1 << 62
 
 
 def lanes_of(slices: Sequence[Slice]) -> list[PartitionWork]:
-    """The slices of each partition, in order."""
+    """Return the slices of each partition, in order."""
     lanes: dict[tuple[str, int], list[Slice]] = {}
     for slice_ in sorted(slices):
         lanes.setdefault((slice_.topic, slice_.partition), []).append(slice_)
@@ -29,14 +29,14 @@ def lanes_of(slices: Sequence[Slice]) -> list[PartitionWork]:
 
 
 def split(lanes: Sequence[PartitionWork], slots: int) -> list[PartitionWork]:
-    """Lanes that are longer than a slot's part of the whole in several pieces."""
+    """Split lanes that are longer than one slot's share."""
     total = sum(len(slice_) for lane in lanes for slice_ in lane)
     piece = max(_LEAST_SPLIT, -(-total // max(slots, 1)))
     return [part for lane in lanes for part in _pieces(lane, piece)]
 
 
 def _pieces(lane: PartitionWork, piece: int) -> Iterator[PartitionWork]:
-    """The lane's offsets, so many at a time; of one length, so that no slot gets a small rest."""
+    """Cut the lane's offsets into pieces of equal length, so that no slot gets a small rest."""
     total = sum(map(len, lane))
     most = -(-total // -(-total // piece))
     part: list[Slice] = []
@@ -56,19 +56,19 @@ def _pieces(lane: PartitionWork, piece: int) -> Iterator[PartitionWork]:
 
 
 def shared_out(lanes: Sequence[PartitionWork], tasks: int) -> tuple[tuple[PartitionWork, ...], ...]:
-    """Lanes given to tasks, the longest first and each to the one with the least to do."""
+    """Give lanes to tasks, the longest first, each to the task with the least work."""
     loads = [0] * min(max(tasks, 1), len(lanes))
     works: list[list[PartitionWork]] = [[] for _ in loads]
     for lane in sorted(lanes, key=lambda lane: -sum(map(len, lane))):
         index = loads.index(min(loads))
         works[index].append(lane)
         loads[index] += sum(map(len, lane))
-    # In the log's order again, so that what follows on is read without seeking.
+    # In the log's order again, so that neighbours are read without a seek.
     return tuple(tuple(sorted(work)) for work in works)
 
 
 def shares_of(left: Sequence[Slice]) -> dict[TopicPartition, Share]:
-    """What each partition gets of a rate: by its planned offsets, so that all end together."""
+    """Return the share of each partition in a rate: by planned offsets, so that all end together."""
     planned: dict[TopicPartition, int] = {}
     for slice_ in sorted(left):
         place = (slice_.topic, slice_.partition)
@@ -78,9 +78,9 @@ def shares_of(left: Sequence[Slice]) -> dict[TopicPartition, Share]:
 
 
 def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
-    """Record times of the first and the last records that are left of each partition.
+    """Return the record times of the first and last remaining records of each partition.
 
-    Without those that are no times, or lie in the future, unless all do.
+    Invalid and future times are left out, unless all are.
     """
     heads: list[list[int]] = []
     tails: list[list[int]] = []
@@ -97,14 +97,14 @@ def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
 
 
 def _ends(heads: Sequence[list[int]], tails: Sequence[list[int]], most_ms: int) -> list[int]:
-    """The first of each head and the latest of each tail, of those that can be believed."""
+    """Return the first believable time of each head and the latest of each tail."""
     known = [[time for time in held if 0 <= time <= most_ms] for held in (*heads, *tails)]
     firsts = [held[0] for held in known[: len(heads)] if held]
     return firsts + [max(held) for held in known[len(heads) :] if held]
 
 
 def _tail(reader: Reader, filter_: Filter, lane: PartitionWork, end: int) -> Iterator[int]:
-    """Times before the span's end. What stands last may be a transaction's marker, or out of order."""
+    """Return times before the span's end; the last offset may be a transaction marker or out of order."""
     before = [slice_ for slice_ in lane if slice_.from_offset < end]
     if before:
         to_offset = min(before[-1].to_offset, end)
@@ -120,7 +120,7 @@ def _kept_times(reader: Reader, filter_: Filter, slice_: Slice) -> Iterator[int]
 
 
 def silences(source: Source, times: Sequence[int], max_gap_ms: int | None) -> tuple[Silence, ...]:
-    """The silences all partitions have in common, as far as asking for a few hundred instants shows them."""
+    """Return the silences of all partitions together, as far as some hundred times show them."""
     if max_gap_ms is None or not times:
         return ()
     first, last = min(times), max(times)
@@ -128,7 +128,7 @@ def silences(source: Source, times: Sequence[int], max_gap_ms: int | None) -> tu
     known = _Known(source)
     edges = [*range(first, last, step), last]
     for start, end in silences_of(edges, [known.offsets(edge) for edge in edges]):
-        # A silence has been found between two of the edges; its own ones lie just outside of them.
+        # A silence lies between two edges; its own edges are just outside.
         if end - start + 2 * step > max_gap_ms:
             edges += known.nearer(max(first, start - step), start, is_end=False)
             edges += known.nearer(end, min(last, end + step), is_end=True)
@@ -138,21 +138,21 @@ def silences(source: Source, times: Sequence[int], max_gap_ms: int | None) -> tu
 
 
 class _Known:
-    """What a source has said of instants; it is asked once for each."""
+    """The answers of a source for times; each is asked once."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._answers: dict[int, list[int]] = {}
 
     def offsets(self, instant_ms: int) -> list[int]:
-        """The first offset of each partition that is not before the instant."""
+        """Return the first offset of each partition that is not before the time."""
         if instant_ms not in self._answers:
             found: Mapping[TopicPartition, int] = self._source.offsets_at(instant_ms)
             self._answers[instant_ms] = [found[place] for place in sorted(found)]
         return self._answers[instant_ms]
 
     def nearer(self, start: int, end: int, *, is_end: bool) -> list[int]:
-        """Where between two instants the answer changes that the silence has, by halving what is unknown."""
+        """Bisect between two times for an edge of the silence."""
         inside = self.offsets(start if is_end else end)
         asked: list[int] = []
         while end - start > 1 and len(asked) < _MOST_HALVINGS:

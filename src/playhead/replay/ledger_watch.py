@@ -1,4 +1,4 @@
-"""Looks at what a replay has committed while its job plays, without keeping anybody waiting."""
+"""Reads the ledger for progress while a job runs, without blocking other threads."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,10 +14,10 @@ _CLOSED_WITHIN_S = 1.0
 
 
 class LedgerWatcher:
-    """What a thread of its own has seen of the ledger.
+    """The results of a thread that reads the ledger.
 
-    A look may hang for as long as a connection does that nobody answers. The thread that tells
-    progress is also the one that takes Ctrl-C, so it never looks itself.
+    A read may hang as long as its connection. The thread that prints progress also handles Ctrl-C, so it
+    never reads itself.
     """
 
     def __init__(self, target: Target, replay_id: str, every_s: float) -> None:
@@ -26,7 +26,7 @@ class LedgerWatcher:
         self._seen: SimpleQueue[Sequence[Entry] | BaseException] = SimpleQueue()
 
     def latest(self) -> Sequence[Entry] | None:
-        """What the last look has found, when it has not been asked for yet."""
+        """Return the latest result if it is new."""
         latest: Sequence[Entry] | None = None
         while not self._seen.empty():
             found = self._seen.get()
@@ -37,7 +37,7 @@ class LedgerWatcher:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Look every so often for as long as the block takes."""
+        """Read at regular intervals during the block."""
         name = f"looks at {self._replay_id}"
         thread = Thread(target=self._go_on, name=name, daemon=True)
         thread.start()
@@ -45,21 +45,23 @@ class LedgerWatcher:
             yield
         finally:
             self._over.set()
-            # One that hangs is left to itself: it has nothing to lose.
+            # A hanging read is abandoned: it has nothing to lose.
             thread.join(_CLOSED_WITHIN_S)
 
     def _go_on(self) -> None:
         try:
             with self._target.watch(self._replay_id) as entries:
                 while not self._over.wait(self._every_s):
-                    with suppress(Unavailable):  # the tasks will notice, and what they say counts
+                    with suppress(
+                        Unavailable
+                    ):  # The tasks will notice the outage, and their errors count.
                         self._seen.put(entries())
         except BaseException as exc:  # noqa: BLE001  raised again in the thread that asks
             self._seen.put(exc)
 
 
 def one_look(target: Target, replay_id: str, *, within_s: float) -> Sequence[Entry]:
-    """What the ledger has; `Unavailable` where it does not answer in time."""
+    """Return the ledger's entries; raise `Unavailable` after `within_s`."""
     try:
         return call_within(
             lambda: target.entries(replay_id), within_s, name=f"a look at {replay_id}"

@@ -1,7 +1,7 @@
-"""The live pipelines of this machine: who each of them is, and what it last said of itself.
+"""The live pipelines of this machine: their identity and their last reported status.
 
-What they have committed is not here but in each target's ledger; losing this folder loses their
-names and starts, and never the truth about data.
+Each target's ledger has what they committed. Losing this folder loses their names and starts, but
+nothing about the data.
 """
 
 import json
@@ -30,72 +30,75 @@ STARTING, RUNNING, WAITING, DROPPING, STOPPED, FAILED, DONE = (
 _ALIVE = (STARTING, RUNNING, WAITING, DROPPING)
 
 
-# What comes in live had better not wait for what comes back.
+# A live pipeline must not wait for a replay.
 _BESIDE_LIVE = 0.5
 
 
 def pipeline_id(name: str) -> str:
-    """Under which its ledger, its locks and its transactions are kept."""
+    """Return the id for the pipeline's ledger, locks and transactions."""
     return f"live.{name}"
 
 
 class UnknownPipeline(UsageError):
-    """No pipeline of this machine has such a name."""
+    """No pipeline of this machine has this name."""
 
     def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
         self.name = name
         super().__init__(
             f"there is no live pipeline {name!r} on this machine",
-            hint=f"there are {', '.join(known)}" if known else "playhead live SOURCE TARGET is one",
+            hint=f"there are {', '.join(known)}"
+            if known
+            else "start one with playhead live SOURCE TARGET",
         )
 
 
 class OtherPipeline(Refused):
-    """A pipeline of that name is another one."""
+    """A pipeline of this name has another source or target."""
 
     def __init__(self, name: str, *, what: str, found: str, needed: str, folder: Path) -> None:
         self.name, self.what, self.found, self.needed = name, what, found, needed
         super().__init__(
-            f"pipeline {name} of this machine has the {what} {found}, and this one has {needed}",
-            hint=f"give this one a --name of its own; or, if that one is no more, delete {folder}",
+            f"pipeline {name} already exists here with another {what}: {found} (this command: {needed})",
+            hint=f"choose another --name for this pipeline, or delete {folder} if the other "
+            "one is no longer needed",
         )
 
 
 class MarkDamaged(PlayheadError):
-    """A pipeline's folder does not say whom it belongs to."""
+    """The file that identifies a pipeline's folder cannot be read."""
 
     def __init__(self, file: Path, *, reason: str) -> None:
         super().__init__(
-            f"{file} does not say whose folder this is: {reason}",
-            hint="move the folder away; the pipeline goes on from the ledger in its target",
+            f"cannot identify the pipeline of {file}: {reason}",
+            hint="move the folder away; the pipeline continues from the ledger in its target",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Who a pipeline is: the same name with other ends would go on in the wrong ledger."""
+    """The identity of a pipeline: the same name with other ends would use the wrong ledger."""
 
     name: str
     source: str
     target: str
-    """Both as endpoints."""
+    """The source and the target as endpoints."""
     cluster: str
-    """The source's own identity."""
+    """The identity of the source."""
     place: str
-    """The target's."""
+    """The identity of the target."""
     topic_ids: Mapping[str, str]
     group: str
     request: Mapping[str, Any]
     made_at_ms: int
     starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Where it began in each partition: what counts until the ledger has something of it."""
+    """The start of each partition; used until the ledger has an entry for it."""
     servers: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, place: TopicPartition) -> int | None:
         return self.starts.get(place[0], {}).get(str(place[1]))
 
     def differs(self, other: "Pipeline") -> tuple[str, str, str] | None:
-        """What is not the same of the two, if anything: what, here, there."""
+        """Return what differs: its name, here, there; None if nothing does."""
         pairs = [
             ("source cluster", self.cluster, other.cluster),
             ("target", f"{self.target} in {self.place}", f"{other.target} in {other.place}"),
@@ -111,7 +114,7 @@ class Pipeline:
 
 
 class Pipelines:
-    """Their folders."""
+    """The folders of all pipelines."""
 
     def __init__(self, folder: Path | None = None) -> None:
         state = folder or paths.state_dir()
@@ -125,7 +128,7 @@ class Pipelines:
         return tuple(sorted(file.parent.name for file in self._folder.glob("*/pipeline.json")))
 
     def get(self, name: str) -> Pipeline | None:
-        """None when there is none of that name; one that cannot be read is an error."""
+        """Return the pipeline of this name, or None; a file that cannot be read is an error."""
         file = self._mark(name)
         try:
             return Pipeline(**json.loads(file.read_text(encoding="utf-8")))
@@ -141,12 +144,12 @@ class Pipelines:
         return found
 
     def keep(self, pipeline: Pipeline) -> None:
-        """Write down who it is, durably, before it reads its first record."""
+        """Store the identity durably, before the first record is read."""
         private_files.folder(self.folder(pipeline.name))
         _write(self._mark(pipeline.name), asdict(pipeline))
 
     def refuse_other(self, pipeline: Pipeline) -> None:
-        """The folder of a name belongs to one pipeline."""
+        """Refuse another pipeline in the folder of this name."""
         known = self.get(pipeline.name)
         different = known.differs(pipeline) if known is not None else None
         if different is not None:
@@ -155,14 +158,14 @@ class Pipelines:
             raise OtherPipeline(pipeline.name, what=what, found=found, needed=needed, folder=folder)
 
     def note(self, name: str, status: Mapping[str, Any]) -> None:
-        """What it says of itself; read by others at any moment."""
+        """Store the pipeline's status, which others may read at any moment."""
         private_files.folder(self.folder(name))
-        # Why a server was away is in its own words.
+        # The reason of an outage contains the server's own words.
         shown = {k: secrets.redact(v) if isinstance(v, str) else v for k, v in status.items()}
         _write(self.folder(name) / "status.json", shown)
 
     def status(self, name: str) -> dict[str, Any]:
-        """What it last said; of one that died without a word, that it has stopped."""
+        """Return the last status; if the process died, the state is `stopped`."""
         try:
             text = (self.folder(name) / "status.json").read_text(encoding="utf-8")
             found: dict[str, Any] = json.loads(text)
@@ -173,12 +176,12 @@ class Pipelines:
         return found
 
     def note_committed(self, name: str, offsets: int) -> None:
-        """The ends of its ledger, added up, as they were seen in the target."""
+        """Store the sum of the ledger's ends, as seen in the target."""
         private_files.folder(self.folder(name))
         _write(self.committed_file(name), {"offsets": offsets})
 
     def committed(self, name: str) -> int:
-        """The same as they were last seen from here; 0 when they never were."""
+        """Return the last stored sum of the ledger's ends; 0 if there is none."""
         try:
             found = json.loads(self.committed_file(name).read_text(encoding="utf-8"))
             return int(found["offsets"])
@@ -192,7 +195,7 @@ class Pipelines:
         return self.journal.is_held(pipeline_id(name))
 
     def running_into(self, target: str) -> tuple[str, ...]:
-        """The pipelines at work here that write to the same place."""
+        """Return the running pipelines of this machine that write to the same target."""
         return tuple(
             name
             for name in self.names()
@@ -200,7 +203,7 @@ class Pipelines:
         )
 
     def share_beside(self, target: str) -> float | None:
-        """How much of the cores a replay into a target takes unless told; None for all of them."""
+        """Return the default share of cores for a replay into a target; None for all."""
         return _BESIDE_LIVE if self.running_into(target) else None
 
     def forget(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a plan has to say about time and the log: expired, unstable, out of order, set by the broker."""
+"""Notes of a plan about times and the log: expired, unstable, out of order, set by the broker."""
 
 from collections.abc import Sequence
 
@@ -16,20 +16,20 @@ _MOST_SAID = 4
 
 
 class MixedTimes(Refused):
-    """A span by time over records whose times mean different things."""
+    """A span by time covers records whose times have different meanings."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"a span by time cannot mean one thing here: {what}",
-            hint="name offsets instead (--offsets), or replay the topics one by one",
+            f"a span by time is ambiguous here: {what}",
+            hint="use --offsets instead, or replay the topics one by one",
         )
 
 
 def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolved) -> list[Note]:
-    """Who set the records' times, where the span is by time.
+    """Return notes on who set the records' times, for a span by time.
 
-    The log keeps what it was written with. How a topic is set today counts for what is to come, and a
-    topic of which nothing is replayed does not matter.
+    Records keep the time they were written with; a topic's present setting applies only to new ones.
+    Topics without records to replay do not matter.
     """
     if resolved.from_ms is None and resolved.to_ms is None:
         return []
@@ -40,9 +40,7 @@ def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolve
         kinds[records.topic] = kinds.get(records.topic, set()) | found
     for topic, found in sorted(kinds.items()):
         if len(found) > 1:
-            raise MixedTimes(
-                f"topic {topic} has times set by producers and times set by the broker"
-            )
+            raise MixedTimes(f"topic {topic} has both producers' and the broker's times")
     by_broker = sorted(topic for topic, found in kinds.items() if found == {True})
     if by_broker and len(by_broker) < len(kinds):
         others = sorted(set(kinds) - set(by_broker))
@@ -56,7 +54,10 @@ def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolve
         t for t in sorted(kinds) if t in facts.topics and facts.topics[t].sets_log_append_time
     ]
     if changed:
-        text = "the broker sets the times by now (LogAppendTime); the records of the span have their own"
+        text = (
+            "the broker now sets the times of new records (LogAppendTime); the records of "
+            "the span have their own"
+        )
         return [Note("timestamp-type", f"{', '.join(changed[:3])}: {text}", "info")]
     return []
 
@@ -64,7 +65,7 @@ def timestamps(facts: SourceFacts, samples: Sequence[Records], resolved: Resolve
 def expired(
     partitions: Sequence[PartitionPlan], samples: Sequence[Records], resolved: Resolved
 ) -> list[Note]:
-    """The span begins before what the log still has."""
+    """Return a note if the span begins before the start of the log."""
     if resolved.from_ms is None:
         return []
     first_ms: dict[TopicPartition, int] = {}
@@ -81,33 +82,34 @@ def expired(
     places = ", ".join(f"{each.topic}:{each.partition} from {each.earliest}" for each in gone[:4])
     more = f" and {len(gone) - 4} more" if len(gone) > 4 else ""
     text = (
-        f"the span begins at {show_ms(resolved.from_ms)}, and older records of it may be deleted "
-        f"already: the log begins at {places}{more}"
+        f"the span begins at {show_ms(resolved.from_ms)}, but older records of it may already "
+        f"be deleted: the log begins at {places}{more}"
     )
     return [Note("expired", text)]
 
 
 def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
-    """Transactions still open where the span ends."""
+    """Return notes on transactions that are still open at the end of the span."""
     notes = []
     for each in partitions:
         open_offsets = each.high_watermark - each.stable_end
         if open_offsets and each.to_offset == each.stable_end:
             text = (
-                f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} offsets after "
-                "it belong to transactions that are still open, and are not replayed"
+                f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} "
+                "offsets after it belong to open transactions and are not replayed"
             )
             notes.append(Note(OPEN_TRANSACTION, text))
     return notes
 
 
 def future(found: Sequence[tuple[TopicPartition, int, int]]) -> list[Note]:
-    """Records whose times lie in the future, which would hold back their partition until then."""
+    """Return notes on records with future times, which a pace would otherwise wait for."""
     notes = []
     for (topic, partition), offset, time_ms in found[:_MOST_SAID]:
         text = (
-            f"{topic}:{partition} offset {offset} has a time of the future, {show_ms(time_ms)}: such "
-            "records are played along with those before them, without waiting"
+            f"{topic}:{partition} offset {offset} has a time in the future, "
+            f"{show_ms(time_ms)}: such records are played with those before them, without "
+            "waiting"
         )
         notes.append(Note("future", text))
     return notes

@@ -1,4 +1,4 @@
-"""Makes a plan: freezes the offsets, asks both ends, and says everything worth knowing first."""
+"""Makes a plan: freezes the offsets, inspects both ends, and collects notes."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -31,23 +31,23 @@ Transformed = Callable[[Sequence[Records]], Sequence[Records]]
 
 
 class NothingThere(UsageError):
-    """The span names what the source does not have."""
+    """The span names offsets or partitions that the source does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """What making a plan needs beside the request; `now_ns` is the run's one reading of the clock."""
+    """What planning needs beside the request; `now_ns` is the run's only reading of the clock."""
 
     request: Request
     ends: Wiring
     now_ns: int
     transformed: Transformed | None = None
-    """Applies the transform to samples; None when there is none."""
+    """Applies the transform to samples; None without a transform."""
     known_rate: float | None = None
-    """Records per second of an earlier run into such a target on this machine."""
+    """Records per second of an earlier run of this kind on this machine."""
 
     def plan(self, replay_id: str | None = None) -> Plan:
-        """Everything is decided here; nothing is written."""
+        """Decide everything; write nothing."""
         source = self.ends.source
         bounds = source.bounds()
         facts = source.facts()
@@ -68,7 +68,7 @@ class Planner:
             *self._future(partitions, resolved),
             *unstable(partitions),
             *decoded.notes,
-            # Of open transactions the plan itself says more exactly which ones matter.
+            # The plan itself names the open transactions that matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
             *(graveyard.inspect() if graveyard is not None else ()),
@@ -88,7 +88,7 @@ class Planner:
         )
 
     def _previews(self, arriving: Sequence[Records]) -> tuple[Mapping[str, object], ...]:
-        """The first and the last records, as the target would have them."""
+        """Return the first and last records as the target would store them."""
         rows: list[Mapping[str, object]] = []
         for records in arriving[:8]:
             rows += self.ends.target.preview(_first_and_last(records))
@@ -109,7 +109,7 @@ class Planner:
         pace = self.request.spec.pace
         if not pace.is_max:
             horizon_ms = horizon_of(self.now_ns // 1_000_000)
-            # How much of the time is silence that will be cut, nobody knows yet.
+            # How much silence --max-gap will cut is not known yet.
             is_cut = pace.max_gap_ms is not None
             seconds = None if is_cut else _paced_seconds(pace, records, samples, horizon_ms)
             return Estimate(records, size, seconds, f"pace {self.request.pace}")
@@ -123,7 +123,7 @@ class Planner:
 def _paced_seconds(
     pace: Pace, records: int, samples: Sequence[Records], horizon_ms: int
 ) -> float | None:
-    """By the rate, or by the first and last times of the samples."""
+    """Estimate by the rate, or by the first and last times of the samples."""
     if pace.per_second is not None:
         return round(float(records / pace.per_second), 3)
     times = [time for each in samples for time in each.timestamps_ms if 0 <= time <= horizon_ms]
@@ -133,7 +133,7 @@ def _paced_seconds(
 
 
 def _shortened(value: object) -> object:
-    """A value as it is shown: a plan is kept and sent on, and must not grow with the records."""
+    """Shorten a value for display: a plan must not grow with the records."""
     if isinstance(value, str) and len(value) > _MOST_SHOWN:
         return f"{value[:_MOST_SHOWN]}…"
     if isinstance(value, bytes):
@@ -161,7 +161,7 @@ def freeze(
     topics: Mapping[str, TopicFacts],
     is_least: bool = False,
 ) -> tuple[tuple[PartitionPlan, ...], tuple[Note, ...]]:
-    """What a span means in offsets of each partition now, and what has to be said of that."""
+    """Return the span's offsets in each partition now, with notes."""
     if resolved.offsets:
         return _by_offsets(bounds, resolved), ()
     found = time_span(
@@ -190,8 +190,8 @@ def _by_offsets(
     for asked in resolved.offsets:
         if asked.topic is None and len(topics) != 1:
             raise NothingThere(
-                f"the span names partition {asked.partition} without a topic, "
-                f"and the source has {len(topics)} topics",
+                f"the span has partition {asked.partition} without a topic, but the source "
+                f"has {len(topics)} topics",
                 hint="write TOPIC:PARTITION:FROM-TO",
             )
         place = (asked.topic or topics[0], asked.partition)
@@ -203,7 +203,7 @@ def _by_offsets(
         if not held.earliest <= start <= end <= held.stable_end:
             raise _not_held(asked, place, held)
         planned.append(_partition(place, held, (start, end, end)))
-    # In order, and apart: a span whose offsets overlap is refused when it is read.
+    # In order and apart: overlapping offsets are refused earlier.
     return tuple(sorted(planned, key=lambda each: (each.place, each.from_offset)))
 
 
@@ -212,15 +212,14 @@ def _not_held(asked: OffsetSpan, place: TopicPartition, held: Bounds) -> Refused
     first, last = asked.from_offset, asked.to_offset
     start = max(held.earliest if first is None else first, held.earliest)
     end = min(held.stable_end if last is None else last, held.stable_end)
-    if start >= end:  # nothing of what was asked for is there
+    if start >= end:  # None of the requested offsets exists.
         start, end = held.earliest, held.stable_end
     shown = f"{'' if first is None else first}-{'' if last is None else last}"
     return Refused(
-        f"{name} offsets {shown} were asked for; "
-        f"the partition holds {held.earliest}-{held.stable_end}",
-        hint=f"what is there: --offsets {name}:{start}-{end}"
+        f"{name} offsets {shown} do not exist; the partition holds {held.earliest}-{held.stable_end}",
+        hint=f"use existing offsets: --offsets {name}:{start}-{end}"
         if start < end
-        else "nothing is there that can be read",
+        else "the partition has no records that can be read",
     )
 
 
@@ -243,13 +242,13 @@ def _look(
 
 
 def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) -> None:
-    """One cluster under two addresses is still one cluster."""
+    """Refuse to replay a topic into itself: one cluster may have two addresses."""
     end = request.target_endpoint
     for topic in dict.fromkeys(each.topic for each in partitions):
         if system_of(end).kind == "topic" and request.spec.target_topic(topic) == topic:
             raise Refused(
                 f"topic {topic} would be replayed into itself: both addresses are one cluster",
-                hint="name another topic as the target",
+                hint="choose another topic as the target",
             )
 
 
@@ -266,7 +265,7 @@ def _size_bytes(partitions: Sequence[PartitionPlan], facts: SourceFacts) -> int 
 
 
 def shown_span(plan: Plan) -> str:
-    """The resolved instants of a plan, as they are echoed."""
+    """Return the resolved times of a plan as text."""
     start = show_ms(plan.from_ms) if plan.from_ms is not None else "start"
     end = show_ms(plan.to_ms) if plan.to_ms is not None else "end"
     return f"[{start}, {end})"

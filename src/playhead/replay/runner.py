@@ -1,4 +1,4 @@
-"""Carries out a plan: what the ledger does not have yet, again and again, until nothing is left."""
+"""Runs a plan: repeats jobs for what the ledger lacks, until nothing is left."""
 
 import os
 import shutil
@@ -36,40 +36,40 @@ _PROGRESS_EVERY_S = 1.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 _CANCELLED_WITHIN_S = 20.0
-# Until the tasks of a paced run have started, connected and read ahead, where they cannot meet.
+# The time for a paced run's tasks to start, connect and read ahead, without a common barrier.
 _START_DELAY_NS = 2_500_000_000
 
 
 class StoppedBeforeEnd(Stopped):
-    """The run was asked to stop, and has, at a slice boundary."""
+    """The run was asked to stop, and stopped at a slice boundary."""
 
     def __init__(self, replay_id: str, *, done: int, planned: int) -> None:
         self.replay_id, self.done, self.planned = replay_id, done, planned
         super().__init__(
             f"replay {replay_id} stopped at {done:,} of {planned:,} offsets; all of them are committed",
-            hint=f"playhead resume {replay_id}",
+            hint=f"continue with: playhead resume {replay_id}",
         )
 
 
 class TooFewSlots(Refused):
-    """Paced tasks that cannot all run at once would wait for each other's end."""
+    """Paced tasks that cannot all run at once would wait for each other."""
 
     def __init__(self, pace: str, *, partitions: int, slots: int) -> None:
         super().__init__(
-            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one for each "
-            f"partition; the engine runs {slots}",
-            hint=f"give it more (--master 'local[{partitions}]'), replay the partitions in groups "
-            "(--offsets), or leave the pace out",
+            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one "
+            f"for each partition; found {slots} slots",
+            hint=f"start a larger engine (--master 'local[{partitions}]'), replay the "
+            "partitions in groups (--offsets), or leave --pace out",
         )
 
 
 class NothingDone(PlayheadError):
-    """A job came to its end, did nothing, and said nothing."""
+    """A job ended without an error and without committing anything."""
 
     def __init__(self, replay_id: str, *, left: int) -> None:
         super().__init__(
             f"a job of replay {replay_id} ended without an error, and {left:,} offsets are still left",
-            hint=f"this is a fault of Playhead's; playhead resume {replay_id} tries once more",
+            hint=f"this is a fault of Playhead's; playhead resume {replay_id} tries again",
         )
 
 
@@ -85,37 +85,38 @@ class Runner:
     ends: Wiring
     journal: Journal
     run_job: RunJob
-    """Does a job's works on the engine, which it starts when it is first called."""
+    """Runs a job on the engine, which starts at the first call."""
     paced_slots: Callable[[], int] = lambda: os.cpu_count() or 1
-    """Starts the engine if need be, and says how many tasks it runs at once: none of a paced run's may
-    have to wait for another one's end."""
+    """Starts the engine if necessary, and returns how many tasks it runs at once: no task of a
+    paced run may wait for another one's end.
+    """
     cancel_job: Callable[[], None] = lambda: None
-    """Ends the job that runs, for engines whose tasks do not see our stop file."""
+    """Ends the running job, for engines whose tasks do not see our stop file."""
     say: Callable[[str], None] = lambda _: None
     progress: Progress = lambda _done, _total, _entries: None
     slots: int = os.cpu_count() or 1
     is_bounded: bool = False
-    """Whether `slots` is all that there may be, on an engine that could run more at once."""
+    """Whether `slots` is the limit, on an engine that could run more at once."""
     patience_s: float = 120.0
     tasks_see_files: bool = True
-    """Whether the stop file reaches the tasks; where not, stopping cancels them."""
+    """Whether tasks see the stop file; otherwise, stopping cancels them."""
     trusts_ledger: bool = False
-    """Whether somebody has said that a ledger with less than the journal knows is right."""
+    """Whether the user accepts a ledger with less than the journal knows."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
     _done: int = 0
     """Offsets that the ledger had when it was last read."""
 
     def run(self) -> Proof:
-        """Do what is left; the proof says what became of all of it."""
+        """Do what is left; the returned proof accounts for everything."""
         began = time.monotonic()
         replay_id = self.plan.replay_id
-        _ = self.plan.request.spec  # what it cannot mean is refused before anything is written
+        _ = self.plan.request.spec  # Refuse an invalid value before anything is written.
         with self.journal.held(replay_id), self.ends.target.hold(replay_id):
             self.journal.note(replay_id, RUNNING)
             try:
                 refuse_another_target(self.ends.target, self.plan)
                 if self.journal.committed(replay_id):
-                    self._look()  # before a ledger that was emptied is begun anew
+                    self._look()  # Before the terms are written again into an emptied ledger.
                 notes = self.ends.target.prepare(replay_id, self.plan.target, self.plan.terms())
                 for note in notes:
                     self.say(note.text)
@@ -134,7 +135,7 @@ class Runner:
         return proof
 
     def _until_done(self) -> Sequence[Entry]:
-        """Job after job; a server that is away is waited for as long as there is progress."""
+        """Run job after job; wait for unavailable servers as long as there is progress."""
         patience = _Backoff(self.patience_s)
         is_first, away = True, ""
         while True:
@@ -153,12 +154,12 @@ class Runner:
                 self._wait(patience, away)
 
     def _look(self) -> tuple[Sequence[Entry], list[Slice]]:
-        """What the ledger has, and what is left; less than it had is not believed."""
+        """Return the ledger's entries and what is left; a ledger with less than before is not believed."""
         replay_id = self.plan.replay_id
         known = 0 if self.trusts_ledger else self.journal.committed(replay_id)
         entries, left = self._read()
         if self._committed(left) < known:
-            # A second look: what is forgotten here is written twice.
+            # Read a second time: whatever is missing here would be written twice.
             entries, left = self._read()
         if self._committed(left) < known:
             raise LedgerForgot(replay_id, known=known, found=self._committed(left))
@@ -176,12 +177,12 @@ class Runner:
         return entries, remaining(self.plan.slices(), [entry.slice for entry in entries])
 
     def _committed(self, left: Sequence[Slice]) -> int:
-        """Planned offsets that are not left."""
+        """Return how many planned offsets are committed."""
         return self.plan.planned - sum(map(len, left))
 
     def _wait(self, patience: "_Backoff", away: str) -> None:
         if patience.is_over:
-            # The last job may well have got on before something was away for it.
+            # The last job may have made progress before the outage.
             with suppress(Unavailable):
                 self._look()
                 patience.heed(self._done)
@@ -191,21 +192,21 @@ class Runner:
                 hint=f"when it is back: playhead resume {self.plan.replay_id}",
             )
         seconds = patience.take()
-        self.say(f"waiting {seconds:g} s, then going on from the ledger: {away}")
+        self.say(f"waiting {seconds:g} s, then continuing from the ledger: {away}")
         if sleep_unless(self.journal.stop_file(self.plan.replay_id).exists, seconds):
             self._stop_if_asked()
 
     def _stop_if_asked(self) -> None:
         if not self.journal.stop_file(self.plan.replay_id).exists():
             return
-        # A ledger that is away is no reason not to stop: then what it had last is told.
+        # Stop even if the ledger does not answer, with its last known state.
         with suppress(Unavailable):
             self._done = _offsets(self.ends.target.entries(self.plan.replay_id))
         if self._done < self.plan.planned:
             raise StoppedBeforeEnd(self.plan.replay_id, done=self._done, planned=self.plan.planned)
 
     def _play(self, left: list[Slice]) -> str | None:
-        """One job over what is left; why a server was away, when one was."""
+        """Run one job over the rest; return the outage that ended it, if any."""
         refuse_what_is_gone(self._source(), self.plan, left)
         with self._met(left) as meeting:
             job = self._job(left, meeting)
@@ -216,13 +217,13 @@ class Runner:
 
     @contextmanager
     def _met(self, left: Sequence[Slice]) -> Iterator[StartBarrier | None]:
-        """Where the lanes of a paced job meet, if they all can see it."""
+        """Return the start barrier of a paced job, if all its lanes can see it."""
         if self.plan.request.spec.pace.is_max or not self.tasks_see_files:
             yield None
             return
         around = self.journal.stop_file(self.plan.replay_id).parent
-        prefix = f"{self.plan.replay_id}@"  # which is in no id, so this is nobody else's
-        for left_behind in around.glob(f"{prefix}*"):  # by a run that was killed
+        prefix = f"{self.plan.replay_id}@"  # A character that no id contains, so that the name is unique.
+        for left_behind in around.glob(f"{prefix}*"):  # A killed run may have left it.
             shutil.rmtree(left_behind, ignore_errors=True)
         with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
             yield StartBarrier(Path(folder), len(lanes_of(left)))
@@ -252,15 +253,15 @@ class Runner:
         )
 
     def _source(self) -> Source:
-        """Just the topics of the plan, whatever else has come to match a pattern since."""
+        """Return the source with the plan's topics only, even if more match the pattern now."""
         return expecting(self.ends.source, self.plan.source)
 
     def _is_ordered(self) -> bool:
-        """Whether each partition needs one writer; dead letters lie in a topic, whatever the target is."""
+        """Whether each partition needs one writer; dead letters are in a topic for any target."""
         return self.ends.target.is_ordered or self.ends.graveyard is not None
 
     def _paced_works(self, lanes: list[PartitionWork]) -> tuple[tuple[PartitionWork, ...], ...]:
-        """Works that all play at once. What comes out of a transform comes lane after lane."""
+        """Assign lanes so that all run at once; a transform's output comes lane by lane."""
         slots = self.paced_slots()
         request = self.plan.request
         if not request.spec.is_transformed:
@@ -283,7 +284,7 @@ class Runner:
         )
 
     def _watched(self, job: Job) -> list[Mapping[str, Any]]:
-        """Run the job in a thread of its own, so that this one can tell progress and take a signal."""
+        """Run the job in its own thread, so that this one can print progress and handle signals."""
         outcome: list[list[Mapping[str, Any]]] = []
         failure: list[BaseException] = []
 
@@ -318,7 +319,7 @@ class Runner:
         except BaseException:
             if thread.is_alive():
                 self.cancel_job()
-                # Its tasks write until they have ended, and until then nobody else may begin.
+                # Tasks write until they end; no other run may start before that.
                 thread.join(_CANCELLED_WITHIN_S)
             raise
 
@@ -345,7 +346,7 @@ class Runner:
 
 @dataclass(slots=True)
 class _Backoff:
-    """How long is waited between jobs as long as nothing gets on."""
+    """The waits between jobs without progress."""
 
     most_s: float
     waited_s: float = 0.0
@@ -357,7 +358,7 @@ class _Backoff:
         return self.waited_s + self.backoff.next_s > self.most_s
 
     def heed(self, done: int) -> bool:
-        """Whether there is more than there was; then it begins anew."""
+        """Note the progress; start over with short waits if there is any."""
         if done == self.done:
             return False
         self.done, self.waited_s = done, 0.0
@@ -372,7 +373,7 @@ class _Backoff:
 
 
 def _limits() -> Limits:
-    """Smaller slices where somebody wants to see more of them: a test, mostly."""
+    """Return smaller slices if the environment asks for them, mostly in tests."""
     wanted = os.environ.get(SLICE_RECORDS)
     return Limits(max_records=int(wanted)) if wanted else Limits()
 

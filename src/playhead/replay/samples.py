@@ -1,4 +1,4 @@
-"""Looks at a few records while a plan is made: what the span holds, and what of it is of the future."""
+"""Reads sample records while a plan is made: what the span holds, and which times are in the future."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from playhead.task.slicer import Filter
 AT_EACH_END = 3
 _TO_INFER_FROM = 500
 _MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
-"""Of all topics together, and what each may have however many there are; one record may have more."""
-# Where most of what is read lies outside the span, one does not look for ever.
+"""The limits of all topics together, and the minimum of each topic; one record may exceed them."""
+# If most records are outside the span, the search ends after this many.
 _MOST_LOOKED_AT, _MOST_LOOKED_BYTES = 20_000, 64 << 20
 _FIRST_TAIL, _LONGEST_TAIL = 200, 200_000
 _MOST_PARTITIONS = 64
@@ -24,13 +24,13 @@ _MOST_PARTITIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Few:
-    """How many records are taken, and how many bytes they may have together."""
+    """How many sample records to take, and their maximum bytes."""
 
     records: int
     size_bytes: int
 
     def cut(self, found: Records, more: Records) -> tuple[Records, bool]:
-        """Those of `more` that still go with what was found, and whether that is all there is to be."""
+        """Return the part of `more` that still fits, and whether the sample is complete."""
         left = self.size_bytes - found.size_bytes()
         for index, size in enumerate(more.sizes_bytes()):
             is_first = not len(found) and not index
@@ -43,7 +43,7 @@ class _Few:
 def samples(
     source: Source, partitions: Sequence[PartitionPlan], resolved: Resolved
 ) -> list[Records]:
-    """Some records of the span from the start of every topic, and some from its end."""
+    """Return sample records of the span, from the start of every topic and from its end."""
     filter_ = Filter(resolved.from_ms, resolved.to_ms)
     found: dict[str, list[Records]] = {each.topic: [] for each in partitions}
     few = _Few(_TO_INFER_FROM, max(_LEAST_BYTES, _MOST_BYTES // max(1, len(found))))
@@ -58,7 +58,7 @@ def samples(
 def _of_partition(
     reader: Reader, filter_: Filter, each: PartitionPlan, few: _Few
 ) -> Iterator[Records]:
-    # Late records are looked at only where there is nothing else.
+    # Use late records only if there are no others.
     for end in dict.fromkeys((each.span_end, each.to_offset)):
         head = _first_kept(reader, filter_, each, (each.from_offset, end), few)
         if len(head):
@@ -82,10 +82,10 @@ def _of_partition(
 def _first_kept(
     reader: Reader, filter_: Filter, each: PartitionPlan, span: tuple[int, int], few: _Few
 ) -> Records:
-    """The first few records that the span keeps; by records, and not by offsets, which may be absent."""
+    """Return the first records that the span keeps, counted in records, because offsets may be absent."""
     found = Records(each.topic, each.partition)
     looked_at, looked_bytes, start = 0, 0, span[0]
-    # Mostly so many offsets are so many records; where they are not, one reads on.
+    # Usually each offset has a record; otherwise read on.
     for end in (min(start + few.records, span[1]), span[1]):
         if start >= end:
             continue
@@ -102,7 +102,7 @@ def _first_kept(
 
 
 def _last_kept(reader: Reader, filter_: Filter, slice_: Slice, few: _Few) -> Records:
-    """The last records of a slice that the span keeps."""
+    """Return the last records of a slice that the span keeps."""
     found = Records(slice_.topic, slice_.partition)
     for records in reader.read(slice_):
         found = _joined(found, _kept(filter_, records))
@@ -137,9 +137,9 @@ def _joined(one: Records, other: Records) -> Records:
 def of_the_future(
     source: Source, partitions: Sequence[PartitionPlan], horizon_ms: int, inside: Filter
 ) -> list[tuple[TopicPartition, int, int]]:
-    """Records of the span from after an instant, the first of each partition: its place, offset and time.
+    """Return the first record after a time in each partition: partition, offset and time.
 
-    Where there is none from before it, nothing is out of place.
+    If no record is before the time, none is out of place.
     """
     first = source.offsets_at(horizon_ms)
     planned = [each for each in partitions if each.planned]

@@ -1,4 +1,4 @@
-"""Makes the timeline of an endpoint that is a topic, or several."""
+"""Makes the timeline of an endpoint that is one or several topics."""
 
 import time
 from dataclasses import replace
@@ -14,12 +14,12 @@ from playhead.timeline.timeline import Timeline
 def timeline_of(
     end: Endpoint, configuration: Configuration, resolved: Resolved, *, buckets: int
 ) -> Timeline:
-    """The span of a topic in so many buckets; a span by offsets counts as none, for it has no times."""
+    """Return the timeline of a span; a span by offsets is ignored, because it has no times."""
     from playhead.kafka.read.timeline import timeline
 
     if end.system != "kafka" or not end.name:
         raise UsageError(
-            f"{end.shown()} is no topic, and only a topic can tell its times without being read",
+            f"{end.shown()} is not a topic, and only a topic can tell its times without being read",
             hint="playhead timeline TOPIC",
         )
     return timeline(

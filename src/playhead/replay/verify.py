@@ -1,4 +1,4 @@
-"""Reads a target back, slice by slice of its ledger, and holds it against the source."""
+"""Reads a target back, slice by slice of its ledger, and compares it with the source."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ MOST_DIFFERENCES = 100
 
 @dataclass(frozen=True, slots=True)
 class PartitionCheck:
-    """One partition of the source held against the target."""
+    """The comparison of one partition of the source with the target."""
 
     topic: str
     partition: int | None
-    """None for all of them together."""
+    """None for all partitions together."""
     slices: int
     expected: int
     found: int
@@ -35,18 +35,18 @@ class PartitionCheck:
     checksums_agree: bool
     same: int = 0
     unknown: int = 0
-    """Records of which it cannot be told; see `differences` for why."""
+    """Records that could not be compared; see `differences` for the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What reading back has shown."""
+    """The result of reading back."""
 
     replay_id: str
     partitions: tuple[PartitionCheck, ...]
     differences: tuple[Mapping[str, Any], ...]
     uncovered: int
-    """Planned offsets that the ledger does not have; nothing can be said of them."""
+    """Planned offsets that the ledger lacks, and which therefore cannot be compared."""
 
     @property
     def agrees(self) -> bool:
@@ -75,14 +75,14 @@ class Verification:
             f"{self._word()}: {self.expected:,} records read back, {self.different:,} differences"
         )
         if self.unknown:
-            text += f", {self.unknown:,} of which it cannot be told"
+            text += f", {self.unknown:,} that could not be compared"
         more = f", {self.uncovered:,} offsets not replayed yet, or not read back"
         return text + more if self.uncovered else text
 
     def _word(self) -> str:
         if self.agrees:
             return "verified"
-        # Checksums that disagree where nothing else does are a difference all the same.
+        # Checksums that disagree are a difference even if no record differs.
         is_told = self.different == 0 and (self.unknown or all(_agree(self.partitions)))
         return "CANNOT BE TOLD" if is_told else "DIFFERENT"
 
@@ -105,19 +105,19 @@ class Verification:
 
 
 def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
-    """Every committed slice: read again, transformed again, compared; nothing is written."""
+    """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
     return checked(plan, run_job(job) if job.works else [])
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
-    """What the tasks of a job that compares have found."""
+    """Combine the reports of a comparing job."""
     away = next((report["away"] for report in reports if report["away"]), None)
     if away is not None:
-        raise Unavailable(f"could not read everything back: {away}", hint="try again")
+        raise Unavailable(f"could not read everything: {away}", hint="try again")
     findings = [finding for report in reports for finding in report["findings"]]
-    # By what was compared, and not by the ledger: what nobody has looked at does not agree.
+    # Only what was compared counts, not what the ledger claims.
     compared = [Slice(**finding["slice"]) for finding in findings]
     return Verification(
         plan.replay_id,
@@ -142,20 +142,20 @@ def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:
 
 
 def _letters(plan: Plan, ends: Wiring, entries: Sequence[Entry]) -> DeadLetterReader | None:
-    """The dead letters that the ledger counts, as they lie there now."""
+    """Return the dead letters that the ledger counts, as they are now."""
     if ends.graveyard is None or not are_counted(entries):
         return None
     return ends.graveyard.letters(plan.replay_id)
 
 
 def slots_of(target: Target, entries: Iterable[Entry], slots: int) -> int:
-    """How many tasks may compare: one, where what a slice left depends on what came later."""
+    """Return how many tasks may compare: one, if a slice's rows depend on later slices."""
     topics = sorted({entry.slice.topic for entry in entries})
     return 1 if topics and target.compares_in_order(topics) else slots
 
 
 def parts(slices: Sequence[Slice], slots: int) -> Iterator[Sequence[Slice]]:
-    """One part for each slot, about as long as the others; what follows on stays together."""
+    """Divide the slices into parts of similar length, one for each slot; neighbours stay together."""
     ends = [*accumulate(map(len, slices))]
     starts = [bisect_right(ends, ends[-1] * slot // slots) for slot in range(slots)] if ends else []
     for start, stop in pairwise([*starts, len(slices)]):

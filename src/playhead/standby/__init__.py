@@ -1,1 +1,1 @@
-"""Replays that are saved under a name and lie dormant until somebody says a span."""
+"""Standbys: replays that are saved under a name, and run when they get a span."""

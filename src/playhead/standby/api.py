@@ -1,4 +1,4 @@
-"""`Standby`: what a program does with a replay that waits for its span."""
+"""`Standby`, for programs: a saved replay that runs when it gets a span."""
 
 from typing import Self
 
@@ -13,7 +13,7 @@ from playhead.standby.store import SavedStandby, Standbys
 
 
 class Standby(SavedStandby):
-    """A replay that waits for its span: saved under a name, planned and run over a span."""
+    """A replay saved under a name, planned and run over a span."""
 
     __slots__ = ()
 
@@ -26,12 +26,12 @@ class Standby(SavedStandby):
         *,
         check: bool = True,
     ) -> Self:
-        """A replay as a standby, its span left out; checked now unless that is not wanted."""
+        """Make a standby of a replay, without its span; check it now by default."""
         return cls._from(make(name, replay.request(), configuration, check=check))
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """The saved one of this name."""
+        """Return the saved standby of this name."""
         return cls._from(Standbys().get(name))
 
     @classmethod
@@ -39,17 +39,17 @@ class Standby(SavedStandby):
         return cls(**{name: getattr(saved, name) for name in SavedStandby.__slots__})
 
     def save(self, *, replace: bool = False) -> None:
-        """Keep it under its name; refuses a name that is taken unless `replace`."""
+        """Save it under its name; refuse a name that is taken unless `replace`."""
         Standbys().add(self, replace=replace)
 
     def plan(self, span: Span | str) -> Planned:
-        """What a run would do; writes nothing, not even into its history."""
+        """Return the plan of a run; write nothing, not even into its history."""
         return plan(self, span)
 
     def run(self, span: Span | str, *, trigger: str = "python", consent: Consent = None) -> Proof:
-        """Run the saved one of this name over a span; refused while another run of it goes on.
+        """Run the saved standby over a span; refuse while another run of it is active.
 
-        A context marked production wants `consent`, as `Planned.run` does.
+        A context marked production requires `consent`, as for `Planned.run`.
         """
         face = RunHooks(play=lambda planned: planned.run(consent=consent))
         return run(self.name, span, trigger=trigger, face=face)

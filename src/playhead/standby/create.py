@@ -1,4 +1,4 @@
-"""Makes a standby, and sees whether its replay would work now."""
+"""Makes a standby, and checks whether its replay would work now."""
 
 from dataclasses import replace
 
@@ -19,13 +19,13 @@ def make(
     *,
     check: bool = True,
 ) -> SavedStandby:
-    """A standby of a request without its span; refuses at once what could not run later.
+    """Make a standby of a request without its span; refuse now what could not run later.
 
-    With `check` the servers are asked and the engine reads the SQL, as a dry run over all that is there
-    would; without it only what can be told from the words alone is refused.
+    With `check`, the servers are asked and the engine parses the SQL, as in a dry run over the whole log;
+    without it, only the options themselves are checked.
     """
     if not NAME.fullmatch(name):
-        raise BadName(name)  # before anybody is asked
+        raise BadName(name)  # Before the servers are asked.
     configuration = configuration or configure({})
     asked = replace(request.from_anywhere(), span=_ALL)
     servers = kept_servers(configuration)

@@ -1,4 +1,4 @@
-"""Watches a folder: a file that appears there triggers its standby, and moves on with what came of it."""
+"""Watches a folder: a file that appears triggers its standby, and is moved away with the outcome."""
 
 import errno
 import json
@@ -38,69 +38,69 @@ from playhead.standby.trigger_file import (
 )
 
 _LOOK_EVERY_S = 0.2
-# Who writes a file in place, and not aside, gets so long from its last change on to come to its end.
+# A writer that writes in place gets this long after its last change to finish.
 _SETTLES_WITHIN_S = 2.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 10.0
-# A group may share the folder; not everybody, whatever the umask says.
+# A group may share the folder; others may not, whatever the umask is.
 _FOLDERS = 0o775
 _NOBODY = "nobody"
 _ENGINE = ("spark_master", "spark_remote", "spark_memory")
 
 
 class WatchedAlready(Refused):
-    """Another watcher has the folder."""
+    """Another watcher uses the folder."""
 
     def __init__(self, folder: Path, *, by: str) -> None:
         self.folder, self.by = folder, by
         super().__init__(
-            f"{folder} is watched already ({by})",
-            hint="one watcher for each folder; another folder gets one of its own",
+            f"another process already watches {folder} ({by})",
+            hint="watch another folder, or stop the other watcher",
         )
 
 
 class FolderLost(PlayheadError):
-    """The folder that is watched cannot be used, or no longer."""
+    """The watched folder cannot be used, or not any longer."""
 
     def __init__(self, folder: Path, *, reason: str) -> None:
         self.folder, self.reason = folder, reason
         super().__init__(
             f"cannot watch {folder}: {reason}",
-            hint="it has to be a folder where this user may make, rename and remove files",
+            hint="it must be a folder in which this user can create, rename and remove files",
         )
 
 
 class OtherEngine(Refused):
-    """A process has one engine, and a standby wants another one than that."""
+    """A process has one engine, and a standby needs a different one."""
 
     def __init__(self, *, has: str, wanted: str) -> None:
         super().__init__(
-            f"this watcher's engine is {has}, and the standby wants {wanted}",
-            hint="let another watcher have its files, in another folder",
+            f"the standby needs the engine {wanted}, but this watcher's is {has}",
+            hint="use another watcher with another folder for this standby",
         )
 
 
 class WatchStopped(Stopped):
-    """The watcher was asked to stop while a run was under way; what is committed stays."""
+    """The watcher was asked to stop during a run; committed records stay."""
 
     def __init__(self, claim: Claim) -> None:
         self.replay_id = claim.replay_id
         super().__init__(
-            f"stopped while {claim.shown} was under way as replay {claim.replay_id}",
-            hint=f"playhead standby watch {claim.file.parent} goes on with it",
+            f"stopped during {claim.shown}, replay {claim.replay_id}",
+            hint=f"continue with: playhead standby watch {claim.file.parent}",
         )
 
 
 @dataclass
 class Watch:
-    """One watcher of one folder; takes what it finds one by one, in the order of its coming."""
+    """Watches one folder; takes files one by one, in the order of their arrival."""
 
     folder: Path
     play: Callable[[Planned], Proof] = Planned.run
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[Mapping[str, Any]], None] = lambda _: None
-    """Is given the outcome of each file."""
+    """Receives the outcome of each file."""
     patience_s: float = 120.0
-    """How long a server may be away before there is a plan; then the run has a patience of its own."""
+    """How long a server may be away before a plan exists; after that, the run's own patience applies."""
     warm: bool = False
     """Start the engine while a run is planned."""
     is_stopping: bool = False
@@ -110,20 +110,20 @@ class Watch:
     _engine: str | None = field(default=None, init=False)
 
     def stop(self) -> None:
-        """Stop at the next slice boundary; may be called by a signal's handler."""
+        """Stop at the next slice boundary; a signal handler may call it."""
         self.is_stopping = True
         self.heed()
 
     def heed(self) -> None:
-        """Called now and then while a run is under way: it may have begun after it was asked to stop."""
+        """Pass on a stop request to a run that began after it; called regularly."""
         if self.is_stopping and self._current is not None:
             History().ask_to_stop(self._current)
 
     def run(self, *, once: bool = False) -> None:
-        """Take files as they come, until somebody stops us; `once` takes those that are there."""
+        """Take files until a stop is requested; with `once`, only those that exist."""
         try:
-            # A folder is not made here: it may be a disk that is not mounted. What is done in it is
-            # done by this handle: whoever may write there may also put a link in the place of anything.
+            # The folder is not created here: it may be an unmounted disk. All work uses this
+            # handle, because whoever can write in the folder could replace a name by a link.
             with opened(self.folder) as self._handle:
                 lock = _lock_file(os.fstat(self._handle))
                 with file_lock.held(lock, lambda by: WatchedAlready(self.folder, by=by)):
@@ -145,14 +145,14 @@ class Watch:
                 time.sleep(_LOOK_EVERY_S)
 
     def _next(self) -> Claim | None:
-        """What an earlier watcher has left behind comes first."""
+        """Return the next file; those of an earlier watcher come first."""
         self._expect_folder()
         for running in sorted(self.folder.glob(f"[!.]*{RUNNING}")):
             return Claim.found(running)
         for dropped in dropped_files(self.folder):
             name = standby_of(dropped.name.removesuffix(REQUEST), Standbys().names())
             claim = Claim.of(dropped, new_id(name or _NOBODY))
-            with suppress(FileNotFoundError):  # whoever dropped it has taken it back
+            with suppress(FileNotFoundError):  # The file was removed meanwhile.
                 move(dropped.name, claim.file.name, self._handle, self._handle)
                 abort_point("standby.claimed")
                 return claim
@@ -169,25 +169,25 @@ class Watch:
         self.tell(outcome)
 
     def _put_away(self, claim: Claim, outcome: Mapping[str, Any]) -> None:
-        """The outcome first: a file that is still here is taken up again, and comes to the same end."""
+        """Write the outcome before moving the file: a file that stays is taken again, with the same outcome."""
         place = DONE if outcome["outcome"] == PROVED else FAILED
         text = json.dumps(outcome, indent=2, default=str, ensure_ascii=False) + "\n"
         self._expect_folder()
         with opened(self._handle, place) as handle:
-            # Whoever dropped the file may be another user, and is to read it.
+            # The file's author may be another user, and must be able to read the outcome.
             write_whole(Path(claim.outcome), text, mode=0o644, folder=handle)
             abort_point("standby.outcome_written")
-            with suppress(FileNotFoundError):  # somebody took it away meanwhile; the outcome stays
+            with suppress(FileNotFoundError):  # The file was removed meanwhile; the outcome stays.
                 move(claim.file.name, claim.name, self._handle, handle)
         abort_point("standby.put_away")
 
     def _expect_folder(self) -> None:
-        """In a folder that has gone there is nothing to find, and nobody would hear of it."""
+        """Refuse to watch a folder that was removed or replaced."""
         if not os.path.samestat(self.folder.stat(), os.fstat(self._handle)):
-            raise OSError(errno.ESTALE, "another folder is in its place")
+            raise OSError(errno.ESTALE, "another folder has replaced it")
 
     def _outcome(self, claim: Claim) -> dict[str, Any]:
-        """What became of it; nothing of one file's troubles reaches the next."""
+        """Return the outcome of a file; its errors do not affect the next file."""
         try:
             proof = _proof_of(_triggered(claim)) or self._ran(claim).as_document()
             abort_point("standby.proved")
@@ -205,7 +205,7 @@ class Watch:
         return _told(claim) | {"outcome": state, **told}
 
     def _ran(self, claim: Claim) -> Proof:
-        """The run, begun or gone on with; servers that are away are waited for."""
+        """Start or resume the run; wait for unavailable servers."""
         until = time.monotonic() + self.patience_s
         backoff = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
@@ -224,7 +224,7 @@ class Watch:
             play=self._played, keep_waiting=lambda: not self.is_stopping, warm=self.warm
         )
         if triggered is not None and triggered.run is not None:
-            self.say(f"{claim.shown}: going on with replay {claim.replay_id}")
+            self.say(f"{claim.shown}: resuming replay {claim.replay_id}")
             name, span = triggered.standby, triggered.span
         else:
             name, span = self._asked(claim)
@@ -241,7 +241,7 @@ class Watch:
         return self.play(planned)
 
     def _asked(self, claim: Claim) -> tuple[str, str]:
-        """The standby and the span that a file means."""
+        """Return the standby and the span of a file."""
         standbys = Standbys()
         name = standby_of(claim.stem, standbys.names())
         if name is None:
@@ -264,7 +264,7 @@ class Watch:
 
 
 def dropped_files(folder: Path) -> Iterator[Path]:
-    """Those that nobody has taken yet, in the order in which they were written."""
+    """Return the new files, in the order in which they were written."""
     found = []
     for file in folder.glob(f"[!.]*{REQUEST}"):
         with suppress(FileNotFoundError):
@@ -274,13 +274,13 @@ def dropped_files(folder: Path) -> Iterator[Path]:
 
 
 def _lock_file(folder: os.stat_result) -> Path:
-    """Outside the folder: whoever may write there could put a link in a lock's place."""
+    """Return a lock file outside the folder, where no other user can put a link."""
     return paths.state_dir() / "watched" / f"{folder.st_dev}-{folder.st_ino}.lock"
 
 
 def _reason(exc: OSError) -> str:
     if exc.errno in (errno.ELOOP, errno.ENOTDIR):
-        return f"{exc.filename} is to be a folder, and no link"
+        return f"{exc.filename} must be a folder, not a link"
     return exc.strerror or str(exc)
 
 
@@ -289,7 +289,7 @@ def _trigger(claim: Claim) -> str:
 
 
 def _triggered(claim: Claim) -> Triggered | None:
-    """The run that this file has triggered already; a name can be given to a file by anybody."""
+    """Return the run that this file already triggered; anyone can choose a file's name."""
     found = History().trigger_of(claim.replay_id)
     if found is not None and found.trigger != _trigger(claim):
         raise NotItsRun(claim.replay_id, claim.shown)
@@ -297,13 +297,13 @@ def _triggered(claim: Claim) -> Triggered | None:
 
 
 def _proof_of(triggered: Triggered | None) -> dict[str, Any] | None:
-    """The proof of a run that had come to its end when its watcher died."""
+    """Return the proof of a run that had ended when its watcher died."""
     found = triggered.run if triggered is not None else None
     return dict(found.proof) if found and found.proof and found.state == PROVED else None
 
 
 def _plain(text: str | None) -> str | None:
-    """What may be written into a file: no secret, and no half of a character."""
+    """Return a text that is safe in a file: without secrets and lone surrogates."""
     if text is None:
         return None
     return secrets.redact(text).encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What has been triggered: the runs of each standby, by whom, over which span, and what came of them."""
+"""The history of standbys: their runs with trigger, span and outcome."""
 
 import json
 import sqlite3
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS triggered (
 )
 """
 _SUMMARY = ("source", "target", "planned")
-# The plan, which is large, only where a version before left no summary of it.
+# The large plan only where an earlier version left no summary.
 _LISTED = """
 SELECT id, made_at_ms, state, replays.error, proof, source, target, planned, standby, trigger,
     iif(source IS NULL, plan, NULL) AS plan
@@ -34,17 +34,17 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """One run of a standby, from the moment somebody said a span."""
+    """One run of a standby, from its trigger on."""
 
     replay_id: str
     standby: str
     trigger: str
-    """Who said it: `command`, `file NAME`, `python`."""
+    """What triggered it: `command`, `file NAME`, `python`."""
     span: str
     at_ms: int
     error: str | None
     run: JournalEntry | None
-    """None as long as there is no plan."""
+    """None while there is no plan."""
 
     @property
     def outcome(self) -> str:
@@ -69,14 +69,14 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A line of the list of runs, for which no plan is read."""
+    """One line of the list of runs, for which the plan is not read."""
 
     replay_id: str
     made_at_ms: int
     state: str
     error: str | None
     source: str | None
-    """None, as are target and planned, where the plan cannot be read."""
+    """None, like target and planned, if the plan cannot be read."""
     target: str | None
     planned: int | None
     totals: Mapping[str, Any]
@@ -85,7 +85,7 @@ class ListedRun:
 
 
 class History(Journal):
-    """The journal, and beside each run that a standby was triggered for, what triggered it."""
+    """The journal, with the trigger of each standby's run."""
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -94,7 +94,7 @@ class History(Journal):
             yield connection
 
     def note_trigger(self, replay_id: str, standby: str, trigger: str, span: str) -> None:
-        """Somebody has said a span; when he says it again for the same run, the run goes on."""
+        """Store a trigger; the same run triggered again is resumed."""
         with self._opened() as connection:
             connection.execute(
                 "INSERT INTO triggered VALUES (?, ?, ?, ?, ?, NULL) "
@@ -103,7 +103,7 @@ class History(Journal):
             )
 
     def note_error(self, replay_id: str, error: str) -> None:
-        """It came to nothing, or not to its end."""
+        """Store why a run failed."""
         with self._opened() as connection:
             connection.execute(
                 "UPDATE triggered SET error = ? WHERE replay_id = ?", (error, replay_id)
@@ -121,7 +121,7 @@ class History(Journal):
         kind: str | None = None,
         replay_id: str | None = None,
     ) -> list[ListedRun]:
-        """Lines of the list of runs, the latest first; all of them, or so many."""
+        """Return lines of the list of runs, latest first; all, or at most `most`."""
         with self._opened() as connection:
             rows = connection.execute(
                 _LISTED, {"since": since_ms, "kind": kind, "id": replay_id, "most": most}
@@ -146,13 +146,13 @@ class History(Journal):
         )
 
     def triggers(self) -> dict[str, tuple[str, str]]:
-        """Replay to its standby and trigger, for all that had one."""
+        """Return the standby and the trigger of each triggered replay."""
         with self._opened() as connection:
             rows = connection.execute("SELECT replay_id, standby, trigger FROM triggered")
             return {row["replay_id"]: (row["standby"], row["trigger"]) for row in rows}
 
     def of(self, standby: str, *, most: int = -1) -> list[Triggered]:
-        """Its runs, the latest first; all of them, or so many."""
+        """Return the runs of a standby, latest first; all, or at most `most`."""
         return self._triggered("standby", standby, most)
 
     def _triggered(self, column: str, value: str, most: int = -1) -> list[Triggered]:
@@ -166,7 +166,7 @@ class History(Journal):
 
 
 def _summary(row: sqlite3.Row) -> Summary | None:
-    """What the list shows of a plan, read from the plan itself; None where it cannot be read."""
+    """Return what the list shows of a plan; None if the plan cannot be read."""
     try:
         return summary_of(Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"))
     except UsageError:
@@ -174,7 +174,7 @@ def _summary(row: sqlite3.Row) -> Summary | None:
 
 
 def _totals(proof: str | None) -> Mapping[str, Any]:
-    """The sums of a proof; empty where there is none, or it cannot be read."""
+    """Return the totals of a proof; empty if there is none or it cannot be read."""
     try:
         document = json.loads(proof or "{}")
     except ValueError:

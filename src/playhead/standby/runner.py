@@ -1,4 +1,4 @@
-"""One triggered run of a standby: its turn, its plan over the span, its proof, and its place in the history."""
+"""One run of a standby: its turn, its plan over the span, its proof, and its place in the history."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,63 +24,63 @@ from playhead.standby.store import SavedStandby, Standbys
 
 
 class StandbyBusy(Refused):
-    """Another run of the standby goes on; they come one after the other."""
+    """Another run of the standby is active."""
 
     def __init__(self, name: str, *, by: str) -> None:
         self.name, self.by = name, by
         super().__init__(
             f"standby {name} is running already ({by}), and it runs once at a time",
-            hint=f"wait for its end, as `standby run --wait` does; `playhead standby history {name}` "
-            "shows its runs",
+            hint=f"wait for its end with `standby run --wait`; `playhead standby history {name}` shows its runs",
         )
 
 
 class OtherServers(Refused):
-    """The servers that a standby would reach are not those it was made for."""
+    """The standby's settings lead to other servers than those it was made for."""
 
     def __init__(self, name: str, what: str, *, made_for: str, found: str) -> None:
         self.name, self.what, self.made_for, self.found = name, what, made_for, found
         super().__init__(
             f"standby {name} was made for the {what} {made_for}; its settings lead to {found} now",
-            hint="look at the environment and the context; if it is meant, add it again with --replace",
+            hint="check the environment and the context; to use the new servers, add the "
+            "standby again with --replace",
         )
 
 
 class NotItsRun(Refused):
-    """A run that is to go on belongs to somebody else."""
+    """The run to resume was not started by this standby."""
 
     def __init__(self, replay_id: str, whose: str) -> None:
         super().__init__(
-            f"replay {replay_id} is no run of {whose}",
+            f"replay {replay_id} was not started by {whose}",
             hint=f"`playhead runs {replay_id}` shows what it is",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHooks:
-    """What whoever triggers a run adds to it: how it is run and agreed to, and how long it waits."""
+    """What the trigger of a run supplies: how to run it, the consent, and how long to wait."""
 
     play: Callable[[Planned], Proof] = Planned.run
     keep_waiting: Callable[[], bool] = lambda: False
-    """Asked now and then while another run of the standby goes on."""
+    """Called regularly while another run of the standby is active."""
     warm: bool = False
-    """Start the engine while the run is planned, because nobody will say no."""
+    """Start the engine while the run is planned, because no one will refuse it."""
 
 
 def new_id(name: str) -> str:
-    """An id of a run's own, by which it is known in the target's ledger and its group in the cluster."""
+    """Return an id for a new run, for the target's ledger and the consumer group."""
     return f"{name}-{token_hex(4)}"
 
 
 def zone_of(standby: SavedStandby) -> str:
-    """The zone of times that name none."""
+    """Return the zone of times that have none."""
     return configuration_of(standby.servers).get("timezone") or "UTC"
 
 
 def plan(
     standby: SavedStandby, span: Span | str, *, replay_id: str | None = None, warm: bool = False
 ) -> Planned:
-    """What a run over this span would do; writes nothing."""
+    """Return the plan of a run over this span; write nothing."""
     configuration = configuration_of(standby.servers)
     if isinstance(span, str):
         span = Span.parse(span, timezone=zone_of(standby))
@@ -99,15 +99,14 @@ def run(
     replay_id: str | None = None,
     face: RunHooks | None = None,
 ) -> Proof:
-    """Run a standby over a span, with an id and a group of its own; the one call of all triggers.
+    """Run a standby over a span, with its own id and consumer group; all triggers use this call.
 
-    With the id of an earlier run of it that did not come to its end, that one goes on: its plan counts,
-    and not the span.
+    With the id of an unfinished earlier run, that run is resumed: its plan counts, not the span.
     """
     face, replay_id = face or RunHooks(), replay_id or new_id(name)
     history = History()
     if history.get(replay_id) is None:
-        Standbys().get(name)  # refused before anybody waits
+        Standbys().get(name)  # Refuse it before waiting.
     with held(name, keep_waiting=face.keep_waiting):
         earlier = _earlier(history, name, replay_id)
         history.note_trigger(replay_id, name, trigger, str(span))
@@ -128,20 +127,20 @@ def run(
 def held(
     name: str, *, keep_waiting: Callable[[], bool] = lambda: False
 ) -> AbstractContextManager[None]:
-    """The standby's turn: one run at a time on this machine."""
+    """Hold the standby's lock: one run at a time on this machine."""
     return file_lock.held(
         _lock_file(name), lambda by: StandbyBusy(name, by=by), keep_waiting=keep_waiting
     )
 
 
 def held_for(replay_id: str) -> AbstractContextManager[None]:
-    """The turn of the standby whose run this is, for whoever goes on with it; nothing for other runs."""
+    """Hold the lock of the standby that started this run, to resume it; other runs need none."""
     triggered = History().trigger_of(replay_id)
     return held(triggered.standby) if triggered is not None else nullcontext()
 
 
 def is_held(name: str) -> bool:
-    """Whether a run of it goes on on this machine."""
+    """Return whether a run of it is active on this machine."""
     return file_lock.is_held(_lock_file(name))
 
 
@@ -150,7 +149,7 @@ def _lock_file(name: str) -> Path:
 
 
 def _earlier(history: History, name: str, replay_id: str) -> JournalEntry | None:
-    """The run that goes on, if it has a plan already."""
+    """Return the run to resume, if it already has a plan."""
     found = history.get(replay_id)
     if found is None:
         return None

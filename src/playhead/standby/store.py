@@ -1,4 +1,4 @@
-"""A replay without its span under a name, and the folder of the user's configuration that keeps them."""
+"""Saved standbys: a replay without its span under a name, one file each in the user's configuration."""
 
 import json
 import re
@@ -17,68 +17,66 @@ from playhead.host.faults import abort_point
 from playhead.request import Request
 
 VERSION = 1
-# A name begins the ids of its runs and the names of dropped files, so neither a dot nor a slash is in it.
+# A name begins the ids of its runs and the names of dropped files, so it has no dot and no slash.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}")
 _FIELDS = ("name", "made_at_ms", "servers", "source_identity", "target_identity")
 
 
 class BadName(UsageError):
-    """A text that cannot be a standby's name."""
+    """A text that is not a valid standby name."""
 
     def __init__(self, found: str) -> None:
         self.found = found
         super().__init__(
             f"{found!r} cannot be a standby's name",
-            hint="letters, digits, - and _, at most 48, and no - or _ at its beginning",
+            hint="use letters, digits, - and _, at most 48, beginning with a letter or digit",
         )
 
 
 class UnknownStandby(UsageError):
-    """No standby has such a name."""
+    """There is no standby of this name."""
 
     def __init__(self, found: str, *, known: list[str]) -> None:
         self.found, self.known = found, known
         near = get_close_matches(found, known, n=1)
-        hint = (
-            f"did you mean {near[0]}?" if near else "`playhead standby list` shows those there are"
-        )
+        hint = f"did you mean {near[0]}?" if near else "`playhead standby list` lists the standbys"
         super().__init__(f"there is no standby {found!r}", hint=hint)
 
 
 class StandbyExists(Refused):
-    """The name is taken."""
+    """A standby of this name exists."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"standby {name} is there already",
-            hint=f"--replace puts this one in its place; `playhead standby show {name}` shows it",
+            f"standby {name} already exists",
+            hint=f"replace it with --replace; `playhead standby show {name}` shows it",
         )
 
 
 class StandbyUnreadable(PlayheadError):
-    """A standby's file that cannot be read, or holds something else."""
+    """A standby's file cannot be read, or has other content."""
 
     def __init__(self, name: str, file: Path, *, reason: str) -> None:
         self.name, self.file, self.reason = name, file, reason
         super().__init__(
             f"standby {name} cannot be read from {file}: {reason}",
-            hint=f"mend the file, or make it anew: playhead standby add {name} … --replace",
+            hint=f"correct the file, or save the standby again: playhead standby add {name} … --replace",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedStandby:
-    """A replay that waits for its span; nothing secret is in it."""
+    """A replay without its span; contains no secrets."""
 
     name: str
     request: Request
-    """Its span says nothing."""
+    """Its span is not used."""
     servers: Mapping[str, str] = field(default_factory=dict)
-    """How its servers are named: a context by its name, addresses without passwords."""
+    """How its servers are named: a context's name, addresses without passwords."""
     made_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     source_identity: str | None = None
-    """What was found at the source's address when it was made; None when nobody looked."""
+    """The source's identity when it was made; None if it was not checked."""
     target_identity: str | None = None
 
     def __post_init__(self) -> None:
@@ -93,16 +91,16 @@ class SavedStandby:
 
     @classmethod
     def from_document(cls, document: Any) -> "SavedStandby":
-        """What `as_document` gave."""
+        """Read the document of `as_document`."""
         if document["version"] != VERSION:
             raise ValueError(
-                f"it is of version {document['version']!r}, and this Playhead knows {VERSION}"
+                f"it is of version {document['version']!r}; this Playhead knows {VERSION}"
             )
         unknown = sorted(set(document) - {"version", "request", *_FIELDS})
         if unknown:
             raise ValueError(f"unknown {', '.join(unknown)}")
         if "span" in document["request"]:
-            raise ValueError("its request has a span, and a standby waits for one")
+            raise ValueError("its request has a span, but a standby must not have one")
         own = {name: document[name] for name in _FIELDS}
         _need_kinds(own)
         return cls(request=Request.from_document(document["request"]), **own)
@@ -120,7 +118,7 @@ def _need_kinds(own: Mapping[str, Any]) -> None:
 
 
 class Standbys:
-    """All of a user's, a file for each."""
+    """All standbys of a user, one file each."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or paths.standby_dir()
@@ -129,7 +127,7 @@ class Standbys:
         return self.folder / f"{name}.json"
 
     def add(self, standby: SavedStandby, *, replace: bool = False) -> None:
-        """Of two who add the same name at once one is refused, unless it wants to replace."""
+        """Save a standby; of two processes that add the same name at once, one is refused unless it replaces."""
         file = self.file(standby.name)
         text = json.dumps(standby.as_document(), indent=2, ensure_ascii=False) + "\n"
         try:
@@ -144,7 +142,7 @@ class Standbys:
         abort_point("standby.saved")
 
     def get(self, name: str) -> SavedStandby:
-        if not NAME.fullmatch(name):  # and no name that leads to another folder
+        if not NAME.fullmatch(name):  # Refuse a name that leads to another folder.
             raise UnknownStandby(name, known=self.names())
         file = self.file(name)
         try:
@@ -166,7 +164,7 @@ class Standbys:
         return []
 
     def remove(self, name: str) -> None:
-        """What it has run stays in its history."""
+        """Remove a standby; the history of its runs stays."""
         if not NAME.fullmatch(name):
             raise UnknownStandby(name, known=self.names())
         try:

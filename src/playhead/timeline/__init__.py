@@ -1,1 +1,1 @@
-"""How many records lie where in time, as numbers, text and a picture."""
+"""Timelines: how many records there are over time, as numbers, text and SVG."""

@@ -1,4 +1,4 @@
-"""Draws a timeline as SVG, readable on light and on dark pages, with nothing but text in it."""
+"""Draws a timeline as SVG that is readable on light and dark pages and contains only text and shapes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from playhead.timeline.timeline import Bucket, labels
 _WIDTH, _HEIGHT = 860, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 62, 40
 _TICKS = 5
-# Not allowed in XML, however they are written.
+# Not allowed in XML, in any spelling.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _STYLE = """
     .page { fill: #ffffff; stroke: #d0d7de; }
@@ -33,7 +33,7 @@ _STYLE = """
 
 
 def picture(title: str, caption: str, buckets: Sequence[Bucket], *, absent_from: str = "") -> str:
-    """The whole file. With `absent_from`, what is missing there stands out on top of each column."""
+    """Return the SVG file. With `absent_from`, missing records are highlighted on top of each column."""
     legend = _legend(buckets, absent_from) if absent_from else []
     parts = [*_columns(buckets), *_axis(buckets), *legend]
     body = "\n".join(f"  {part}" for part in parts)

@@ -1,4 +1,4 @@
-"""Draws a timeline in characters: time from left to right, a column's height says how many."""
+"""Draws a timeline in characters: time from left to right, the count as the height of columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _MARGIN = 14
 
 @dataclass(frozen=True, slots=True)
 class ChartSize:
-    """What is drawn on: how wide, how high, and what it can show."""
+    """The size of a chart, and the characters that can be used."""
 
     width: int = 80
     height: int = 8
     has_blocks: bool = True
-    """Whether it knows block characters; `#` and `.` stand in for them."""
+    """Whether block characters can be used; otherwise `#` and `.` replace them."""
     has_colour: bool = False
 
     @property
@@ -30,9 +30,9 @@ class ChartSize:
 
 
 def histogram(buckets: Sequence[Bucket], paper: ChartSize | None = None) -> list[str]:
-    """Lines: the columns with a scale, the axis, and times below it.
+    """Return the lines of the chart: columns with a scale, the axis, and times below it.
 
-    What is missing stands hatched on top of what is there, so that both together are the topic.
+    Missing records are hatched on top of the others, so that both together are the topic.
     """
     paper = paper or ChartSize()
     most = max(each.offsets for each in buckets)
@@ -55,13 +55,13 @@ def histogram(buckets: Sequence[Bucket], paper: ChartSize | None = None) -> list
 
 
 def legend(missing: int, where: str, paper: ChartSize | None = None) -> str:
-    """What the hatching means."""
+    """Return the legend for the hatching."""
     paper = paper or ChartSize()
     return f"{_coloured(_mark(paper, _HATCHED, '.') * 2, paper)} {missing:,} not in {where}"
 
 
 def fitted(buckets: Sequence[Bucket], columns: int) -> list[Bucket]:
-    """No more than so many: as many as follow each other become one, so that all are of one length."""
+    """Merge neighbouring buckets into at most `columns` of equal length."""
     each_of = -(-len(buckets) // columns)
     starts = [*range(0, len(buckets), each_of), len(buckets)]
     return [
@@ -76,7 +76,7 @@ def fitted(buckets: Sequence[Bucket], columns: int) -> list[Bucket]:
 
 
 def _column(bucket: Bucket, most: int, paper: ChartSize) -> list[str]:
-    """Its cells, the lowest first."""
+    """Return the cells of a column, the lowest first."""
     missing = min(bucket.missing, bucket.offsets)
     whole = _eighths(bucket.offsets, most, paper.height)
     there = _eighths(bucket.offsets - missing, most, paper.height)
@@ -89,12 +89,12 @@ def _column(bucket: Bucket, most: int, paper: ChartSize) -> list[str]:
         else:
             cells.append(_EIGHTHS[filled] if paper.has_blocks else "#" if filled >= 4 else " ")
     if not paper.has_blocks and whole and cells[0] == " ":
-        cells[0] = "#"  # what is there is seen, however little it is
+        cells[0] = "#"  # Even a small count is visible.
     return _with_some_hatching(cells, missing, paper)
 
 
 def _with_some_hatching(cells: list[str], missing: int, paper: ChartSize) -> list[str]:
-    """However few are missing, one cell shows it: the highest that shows anything."""
+    """Hatch the highest visible cell if any record is missing."""
     mark = _mark(paper, _HATCHED, ".")
     if missing and mark not in cells:
         top = max((row for row, cell in enumerate(cells) if cell != " "), default=0)
@@ -103,7 +103,7 @@ def _with_some_hatching(cells: list[str], missing: int, paper: ChartSize) -> lis
 
 
 def _eighths(count: int, most: int, height: int) -> int:
-    """Of a cell; at least one for what is there at all."""
+    """Return the height in eighths of a cell; at least one if the count is not 0."""
     if count <= 0 or most <= 0:
         return 0
     return max(1, round(count * height * 8 / most))
@@ -119,7 +119,7 @@ def _mark(paper: ChartSize, block: str, plain: str) -> str:
 
 
 def _times(buckets: Sequence[Bucket], width: int) -> str:
-    """As many times as fit below the columns: the first one's start, some, and the last one's end."""
+    """Return as many times as fit below the columns, including the first start and the last end."""
     first, last = buckets[0].from_ms, buckets[-1].to_ms
     longest = max(map(len, labels([first, last])))
     count = max(1, min(5, width // (longest + 4)))

@@ -1,4 +1,4 @@
-"""How many records a topic has of each stretch of time, told by where the stretches begin in its partitions."""
+"""A timeline: how many records a topic has over time, computed from the offsets at which times begin."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ _CLOCKS_DIFFER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A stretch of time, `[from_ms, to_ms)`, and how many offsets stand there."""
+    """A bucket of time, `[from_ms, to_ms)`, and the number of its offsets."""
 
     from_ms: int
     to_ms: int
     offsets: int
     missing: int = 0
-    """How many of them are not in the target, where one was looked at."""
+    """How many of them a target lacks, if one was compared."""
 
     def row(self) -> dict[str, Any]:
         return {
@@ -34,42 +34,41 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """Of so many records so many have a time from before the bucket in which they stand."""
+    """How many of the sampled records have a time before the bucket that counts them."""
 
     looked_at: int
     earlier: int
     first: tuple[TopicPartition, int, int] | None = None
-    """The first of them: its place, offset and time."""
+    """The first of them: its partition, offset and time."""
 
     def text(self) -> str | None:
-        """A sentence; None where nothing is out of order."""
+        """A sentence; None if nothing is out of order."""
         if self.first is None:
             return None
         (topic, partition), offset, time_ms = self.first
         return (
-            f"clocks disagree: of {self.looked_at:,} records that were looked at {self.earlier:,} are older "
-            f"than the bucket in which they count, first {topic}:{partition} offset {offset} of "
+            f"clocks disagree: {self.earlier:,} of {self.looked_at:,} sampled records are "
+            f"older than their bucket, first {topic}:{partition} offset {offset} from "
             f"{show_ms(time_ms)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Instants, and at which offset of each partition the first record stands that is not before them.
+    """Times, and for each partition the offset of the first record that is not before each time.
 
-    Counts made of it are of offsets, and so about those of records: a transaction's marker has an
-    offset and is no record, nor is what was compacted away; and a record out of order counts where it
-    stands in the log.
+    Its counts are of offsets, and so only approximately of records: transaction markers and compacted
+    records have offsets too, and a record out of order counts at its position in the log.
     """
 
     title: str
     edges_ms: tuple[int, ...]
     offsets: Mapping[TopicPartition, tuple[int, ...]]
-    """As many as there are edges; they never fall."""
+    """One offset for each edge; never decreasing."""
     held: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """What each partition holds in all, half-open."""
+    """The half-open bounds of each partition."""
     disorder: "Disorder | None" = None
-    """How well the times of some records agree with where they stand; None where none was looked at."""
+    """How well sampled record times agree with their positions; None without samples."""
 
     def __post_init__(self) -> None:
         wrong = [place for place, at in self.offsets.items() if len(at) != len(self.edges_ms)]
@@ -77,7 +76,7 @@ class Timeline:
             raise ValueError(f"Timeline: needed an offset for each of two edges or more: {wrong}")
 
     def buckets(self, missing: Iterable[Slice] = ()) -> list[Bucket]:
-        """All partitions together; `missing` are offsets that the target does not have."""
+        """Return the buckets of all partitions together; `missing` are offsets that the target lacks."""
         counts = [0] * (len(self.edges_ms) - 1)
         for at in self.offsets.values():
             for index, (start, end) in enumerate(pairwise(at)):
@@ -101,7 +100,7 @@ class Timeline:
     def disorder_in(
         self, place: TopicPartition, offsets: Sequence[int], times_ms: Sequence[int]
     ) -> Disorder:
-        """How many of some records have a time from before the bucket in which they stand."""
+        """Count the records whose time is before the bucket that counts them."""
         at = self.offsets[place]
         step_ms = (self.edges_ms[-1] - self.edges_ms[0]) // (len(self.edges_ms) - 1)
         differ_ms = max(step_ms, _CLOCKS_DIFFER_MS)
@@ -119,16 +118,16 @@ class Timeline:
 
     @property
     def before(self) -> int:
-        """Offsets that stand before the first edge."""
+        """Offsets before the first edge."""
         return sum(self.offsets[place][0] - start for place, (start, _) in self.held.items())
 
     @property
     def after(self) -> int:
-        """Offsets that stand after the last edge."""
+        """Offsets after the last edge."""
         return sum(end - self.offsets[place][-1] for place, (_, end) in self.held.items())
 
     def caption(self) -> str:
-        """One line: what it is of, from when to when, and how much it is."""
+        """One line: the topic, the time, and the number of records."""
         first, last = self.edges_ms[0], self.edges_ms[-1]
         step = show_duration_ms((last - first) // (len(self.edges_ms) - 1))
         return (
@@ -152,14 +151,14 @@ class Timeline:
 
 
 def edges_between(from_ms: int, to_ms: int, buckets: int) -> tuple[int, ...]:
-    """Edges as far apart as whole milliseconds let them be; fewer where there are not so many."""
+    """Return evenly spaced edges in whole milliseconds; fewer if there are not enough milliseconds."""
     length = max(to_ms - from_ms, 1)
     count = max(1, min(buckets, length))
     return tuple(from_ms + length * index // count for index in range(count + 1))
 
 
 def labels(edges_ms: Sequence[int]) -> list[str]:
-    """The edges as short as the whole of them allows: a time of day, or a date."""
+    """Return short labels for the edges: times of day, or dates."""
     lasting_ms = edges_ms[-1] - edges_ms[0]
     texts = [show_ms(each) for each in edges_ms]
     if lasting_ms >= 3 * 86_400_000:

@@ -1,1 +1,1 @@
-"""Which records are kept and what becomes of them: expressions, read by a grammar of ours."""
+"""Which records are kept and how they change: SQL expressions in a limited grammar."""

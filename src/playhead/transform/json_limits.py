@@ -1,6 +1,7 @@
-"""Which documents the engine's JSON reader gives up on: it says NULL, which no condition is true for.
+"""The documents for which the engine's JSON reader gives up and returns NULL.
 
-Such a record would count as filtered, though nobody knows what it says; so it is refused instead.
+No condition is true for NULL, so such a record would count as filtered although its content is unknown.
+It is refused instead.
 """
 
 import re
@@ -19,14 +20,14 @@ _LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
 
 @dataclass(frozen=True)
 class LimitedJson:
-    """A decoding that leaves values as they are, but for those that no expression can look into."""
+    """A decoding that keeps values, but refuses those that no expression can read."""
 
     def open(self) -> "JsonLimits":
         return JsonLimits()
 
 
 class JsonLimits:
-    """Looks at values alone that are long enough to be too deep."""
+    """Checks only values that are long enough to be nested too deeply."""
 
     def decoded(self, records: Records, /) -> Records:
         reasons = {
@@ -50,17 +51,15 @@ def _why_not(what: str, held: bytes | None) -> str | None:
         return None
     bare = _STRING.sub(b'""', held)
     if is_suspect and is_deep(bare):
-        return (
-            f"the {what} is nested more than {DEEPEST:,} deep, and no expression can look into it"
-        )
+        return f"the {what} is nested more than {DEEPEST:,} deep: no expression can read it"
     if _LONG_NUMBER.search(bare) is not None:
         most = f"{LONGEST_NUMBER:,}"
-        return f"the {what} has a number of more than {most} digits: no expression can look into it"
+        return f"the {what} has a number of more than {most} digits: no expression can read it"
     return None
 
 
 def is_deep(bare: bytes) -> bool:
-    """Whether a document without its strings has more open brackets than may be."""
+    """Return whether a document without its strings has too many open brackets."""
     depth = 0
     for found in _BRACKET.finditer(bare):
         depth += 1 if found[0] in b"[{" else -1

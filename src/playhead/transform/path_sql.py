@@ -1,4 +1,4 @@
-"""What `value:path` is in Spark's SQL: as text, and as a type."""
+"""Spark SQL for a `value:path`: as text, and as a type."""
 
 import re
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from playhead.transform.sql_types import whole_type
 from playhead.transform.tokens import HEADERS, Step, Token
 
 OWN_FUNCTIONS = frozenset(("try_element_at",))
-"""What is called here, and not by a user."""
-# get_json_object writes numbers through a double, and knows no types: these need the exact way.
+"""Functions that only the translation uses, not users."""
+# get_json_object converts numbers to doubles and knows no types: these types need the exact way.
 _EXACT = re.compile(r"(decimal|dec|numeric|array|map|struct|variant)\b", re.IGNORECASE)
 
 
 def as_text(path: Token) -> str:
-    """SQL of what a path leads to, as a STRING."""
+    """Return SQL for the path's value as a STRING."""
     if path.column == HEADERS:
         name = _literal(str(path.steps[0]))
         found = f"filter({HEADERS}, header -> header.name = {name})"
@@ -22,19 +22,20 @@ def as_text(path: Token) -> str:
 
 
 def as_type(path: Token, type_: str) -> str:
-    """SQL of what a path leads to, as a type; NULL when it cannot be."""
+    """Return SQL for the path's value as a type; NULL if it cannot be converted."""
     type_ = whole_type(type_)
     cast = f"try_cast({as_text(path)} AS {type_})"
     if path.column == HEADERS or not is_exact(type_):
         return cast
     json_path = _literal(_json_path(path.steps))
     exact = f"try_variant_get(try_parse_json({path.column}), {json_path}, {_literal(type_)})"
-    # Text is no array, so only a number has a second way, for documents that the exact one refuses.
+    # A text is never an array, so only numbers have a second way, for documents that the exact one
+    # refuses.
     return f"coalesce({exact}, {cast})" if type_.lower().startswith(("dec", "num")) else exact
 
 
 def is_exact(type_: str) -> bool:
-    """True for a type to which the way through text would lose something."""
+    """Return whether the conversion through text would lose something for this type."""
     return _EXACT.match(type_) is not None
 
 

@@ -1,4 +1,4 @@
-"""Translates `value:path`, `::type` and comparisons of JSON with numbers into Spark SQL, place by place."""
+"""Translates `value:path`, `::type` and comparisons of JSON with numbers into Spark SQL, with positions."""
 
 import re
 from bisect import bisect_right
@@ -20,7 +20,7 @@ _COMPARED = (*_ORDERED, "=", "==", "<>", "!=", "<=>")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^")
 _NUMBER_COLUMNS = ("offset", "partition")
 _TYPED_LITERALS = ("date", "time", "timestamp", "timestamp_ntz", "timestamp_ltz", "interval", "x")
-# Words that may stand before a bracket and are no function's name.
+# Words that may precede a bracket and are not function names.
 KEYWORDS = frozenset(
     """all and any as between by case distinct div else end escape for from ilike in interval is like
     not on or regexp rlike some then when""".split()  # noqa: SIM905
@@ -31,12 +31,12 @@ _DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class SqlPart:
-    """A part of the translation, and where in the user's text it comes from."""
+    """A part of the translation, with its origin in the user's text."""
 
     sql: str
     start: int
     length: int
-    """How much of the user's text it stands for."""
+    """The length of its origin in the user's text."""
     is_verbatim: bool = True
 
 
@@ -61,12 +61,12 @@ class Expression:
 
     @property
     def start(self) -> int:
-        """Where it begins in the user's text, spaces left out."""
+        """Where it begins in the user's text, after spaces."""
         return self._solid[0].start
 
     @property
     def last(self) -> Token:
-        """The last token that is no space."""
+        """The last token that is not a space."""
         return self._solid[-1]
 
     @property
@@ -79,11 +79,11 @@ class Expression:
 
     @property
     def sole(self) -> Token | None:
-        """Its token, when it is but one."""
+        """Its token, if there is only one."""
         return self._solid[0] if len(self._solid) == 1 else None
 
     def source(self, position: int) -> tuple[int, int]:
-        """The part of the user's text, from and to, that a place in the translation comes from."""
+        """Return the part of the user's text from which a position of the translation comes."""
         index = bisect_right(self._starts, min(position, len(self.sql) - 1)) - 1
         piece = self.pieces[index]
         if not piece.is_verbatim:
@@ -92,36 +92,37 @@ class Expression:
         return start, start + 1
 
     def is_at_end(self, position: int) -> bool:
-        """True for a place in the translation behind all that the user wrote."""
+        """Return whether a position of the translation is after everything that the user wrote."""
         return position >= self._starts[-1]
 
     def bad(
         self, start: int, reason: str, hint: str | None = None, *, length: int = 1
     ) -> BadExpression:
-        """The error that points at a place in the user's text."""
+        """Return an error that points at a position in the user's text."""
         return BadExpression(
             self.option, self.text, start=start, length=length, reason=reason, hint=hint
         )
 
 
 def translate(text: str, option: str, tokens: Sequence[Token]) -> Expression:
-    """The expression of some tokens of a text."""
+    """Translate the expression of these tokens."""
     try:
         pieces = tuple(_Translation(text, option, tokens).pieces())
     except RecursionError as exc:
-        reason = "it goes on for too long without an end: it has too many casts, dots or brackets"
+        reason = "the expression is too long: it has too many casts, dots or brackets"
         raise BadExpression(option, text, start=tokens[0].start, reason=reason) from exc
     return Expression(option, text, tuple(tokens), pieces)
 
 
 class _Translation:
-    """Goes through the tokens of one expression and writes what Spark reads."""
+    """Walks through the tokens of one expression and writes Spark's SQL."""
 
     def __init__(self, text: str, option: str, tokens: Sequence[Token]) -> None:
         self._text, self._option = text, option
         self._all = tokens
         self._solid = [token for token in tokens if token.kind is not TokenKind.SPACE]
-        # By index of a token: how many casts begin before it; and what stands for those of a type.
+        # By token index: how many casts begin before the token, and the replacement of a type's
+        # tokens.
         self._casts: dict[int, int] = {}
         self._types: dict[int, str] = {}
 
@@ -129,7 +130,7 @@ class _Translation:
         for index in range(len(self._solid)):
             self._read_cast(index)
         made = [self._made(index) for index in range(len(self._solid))]
-        # In brackets there can be no name behind the expression.
+        # In brackets, no name can follow the expression.
         pieces = [SqlPart("(", self._all[0].start, 1, is_verbatim=False)]
         index = 0
         for token in self._all:
@@ -143,7 +144,7 @@ class _Translation:
         return [*pieces, SqlPart(")", self._all[-1].end - 1, 1, is_verbatim=False)]
 
     def _read_cast(self, index: int) -> None:
-        """Read the type in `cast(x AS type)`, so that it is one of ours that is written."""
+        """Parse the type in `cast(x AS type)`, so that only known types are written."""
         if self._word(index) not in ("cast", "try_cast") or not self._is_sign(index + 1, "("):
             return
         depth, named = 0, None
@@ -154,7 +155,7 @@ class _Translation:
             if depth == 0:
                 break
         if named is None:
-            return  # Spark says what is missing
+            return  # Spark reports what is missing.
         text = self._bare(self._solid[named].end, self._solid[place].start)
         try:
             written = whole_type(text)
@@ -164,7 +165,7 @@ class _Translation:
             self._types[inside] = written if inside == named + 1 else ""
 
     def _bare(self, begin: int, end: int) -> str:
-        """A part of the user's text without comments, at its own place in it."""
+        """Return a part of the user's text without comments, at its own position."""
         kept = (
             " " * len(token.text) if token.kind is TokenKind.SPACE else token.text
             for token in self._all
@@ -211,14 +212,14 @@ class _Translation:
         return as_type(token, number)
 
     def _exact_path(self, index: int) -> bool:
-        """True for a path whose type has a translation of its own."""
+        """Return whether the path's type has its own translation."""
         token = self._token(index)
         if token is None or token.column not in DOCUMENTS or not self._is_sign(index + 1, "::"):
             return False
         return is_exact(self._solid[index + 2].text)
 
     def _open_cast(self, index: int) -> None:
-        """Notes where the cast begins that a `::type` ends."""
+        """Note where the cast begins that a `::type` ends."""
         start = self._primary_start(index - 2)
         if start is None:
             reason = "`::` needs a value before it, as in value:speed::int"
@@ -226,7 +227,7 @@ class _Translation:
         self._casts[start] = self._casts.get(start, 0) + 1
 
     def _primary_start(self, index: int) -> int | None:
-        """Where the value begins that ends at a token; None when none ends there."""
+        """Return where the value begins that ends at this token; None if no value ends there."""
         token = self._token(index)
         if token is None:
             return None
@@ -264,7 +265,7 @@ class _Translation:
         return None
 
     def _is_text(self, index: int) -> bool:
-        """True for what is a STRING although it may mean a number: a path with no type, key, value."""
+        """Return whether this is a STRING that may mean a number: a path without a type, key, value."""
         token = self._token(index)
         if token is None or self._is_sign(index + 1, "::"):
             return False
@@ -275,7 +276,7 @@ class _Translation:
         return not self._is_sign(index + 1, ".", "[", "(", "->", ":", "=>")
 
     def _refuse_order_of_texts(self, index: int) -> None:
-        """`value:a < value:b` would put 10 before 9, and nobody would see it."""
+        """Refuse `value:a < value:b`, which would silently order 10 before 9."""
         if not (self._is_sign(index + 1, *_ORDERED) and self._is_text(index + 2)):
             return
         if self._is_sign(index - 1, *_ARITHMETIC) or self._is_sign(index + 3, *_ARITHMETIC):
@@ -286,12 +287,12 @@ class _Translation:
             self._text,
             start=sign.start,
             length=len(sign.text),
-            reason="both sides are text, of which '10' comes before '9'",
-            hint="say what they are: value:a::double, or ::string when text is meant",
+            reason="both sides are text, and as text '10' comes before '9'",
+            hint="add types: value:a::double, or ::string to compare texts",
         )
 
     def _number_type(self, index: int) -> str | None:
-        """The type in which a text is compared with the numbers beside it; None when there are none."""
+        """Return the type in which a text is compared with the numbers beside it; None without numbers."""
         if self._is_sign(index - 1, "||") or self._is_sign(index + 1, "||"):
             return None
         numbers = self._numbers_after(index) or self._numbers_before(index - 1)
@@ -343,7 +344,7 @@ class _Translation:
         return [token] if token.kind is TokenKind.NUMBER or is_column else []
 
     def _number_at(self, place: int) -> list[Token]:
-        """The number that begins here, behind signs and brackets; none or one."""
+        """Return the number that begins here, after signs and brackets, if there is one."""
         while self._is_sign(place, "(", "+", "-"):
             place += 1
         token = self._token(place)
@@ -370,7 +371,7 @@ class _Translation:
 
 
 def _blank(space: Token) -> SqlPart:
-    """White space as Spark is to see it; a comment is one space to it, whatever is written in it."""
+    """Return white space for Spark; a comment becomes one space, whatever it contains."""
     if space.text.isspace():
         text = "".join(sign if sign == "\n" else " " for sign in space.text)
         return SqlPart(text, space.start, len(text))
@@ -382,7 +383,7 @@ def _written(token: Token) -> str:
 
 
 def _plain(number: str) -> str:
-    """A number literal without the letters of its type."""
+    """Return a number literal without the letters of its type."""
     return re.sub(r"(?i)(bd|[lsydf])$", "", number)
 
 

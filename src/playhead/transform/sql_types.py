@@ -1,4 +1,4 @@
-"""The types that an expression may name, read by a grammar of ours and written again for Spark."""
+"""The types that an expression may use: parsed here, and written again for Spark."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _PLAIN = frozenset(
     """bigint binary boolean byte date double float int integer long real short smallint string
     timestamp timestamp_ltz timestamp_ntz tinyint variant""".split()  # noqa: SIM905
 )
-# Those with numbers in brackets behind them: a length, or precision and scale.
+# Types with numbers in brackets: a length, or precision and scale.
 _SIZED = frozenset("char character dec decimal numeric time varchar".split())  # noqa: SIM905
 _NESTED = {"array": 1, "map": 2}
 _UNITS = frozenset("year month day hour minute second".split())  # noqa: SIM905
@@ -22,7 +22,7 @@ _DEEPEST = 50
 
 
 class BadType(UsageError):
-    """A text that is no type; `at` is where in it."""
+    """A text that is not a type; `at` is the position of the error."""
 
     def __init__(self, at: int, length: int, *, reason: str, name: str = "") -> None:
         self.at, self.length, self.reason, self.name = at, length, reason, name
@@ -31,19 +31,19 @@ class BadType(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A type as Spark is to read it, and where its text ends."""
+    """A type in Spark's spelling, and where its text ends."""
 
     sql: str
     end: int
 
 
 def read_type(text: str, start: int = 0) -> SqlType:
-    """The type that a text has at a place; there may be more behind it."""
+    """Parse the type at a position; other text may follow."""
     return _Reader(text).type_at(start, _DEEPEST)
 
 
 def whole_type(text: str) -> str:
-    """The type that a text is, as Spark is to read it."""
+    """Parse a text that is a type, and return Spark's spelling."""
     found = read_type(text)
     end = _after_space(text, found.end)
     if end < len(text):
@@ -131,5 +131,5 @@ class _Reader:
 
 
 def quoted_if_odd(name: str) -> str:
-    """An identifier as it is, or in back quotes: by Java's rules a sign like ſ is another one's capital."""
+    """Return an identifier as it is, or in back quotes: in Java, a character like ſ has an ASCII capital."""
     return name if name.isascii() or name.startswith("`") else f"`{name}`"

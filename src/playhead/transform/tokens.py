@@ -1,4 +1,4 @@
-"""The words of a SQL expression, with `value:path` for JSON, and the error that points into one."""
+"""The tokens of a SQL expression with `value:path` for JSON, and the error that points into it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from playhead.errors import UsageError
 from playhead.transform.sql_types import NAMES, BadType, read_type
 
 DOCUMENTS = ("key", "value")
-"""Columns whose text may be a JSON document, so that a path leads into it."""
+"""Columns whose text may be a JSON document, so that a path can select a part."""
 HEADERS = "headers"
 
-# Spark's own token rules, less what it does not need. What is not here (`$`, `@`, `;`) is refused, so
-# that nothing can be one thing to us and another to Spark.
+# Spark's token rules without those that are not needed. Other signs (`$`, `@`, `;`) are refused, so
+# that no text means one thing here and another to Spark.
 _TOKEN = re.compile(
     r"""
       (?P<SPACE>\s+|--(?:\\\n|[^\r\n])*)
@@ -37,7 +37,7 @@ _BRACKETED_INDEX = re.compile(r"\[\s*(\d+)\s*\]")
 
 
 class BadExpression(UsageError):
-    """An expression that cannot be used; shows the text as it was given, with a caret at the place."""
+    """An expression that cannot be used; the error shows its text with a caret."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BadExpression(UsageError):
         where = (
             f"line {self.line}, column {self.column}" if "\n" in text else f"column {self.column}"
         )
-        # Tabs stay tabs under the text, so that the caret stands where it should.
+        # Tabs stay tabs below the text, so that the caret is in the right column.
         margin = "".join("\t" if sign == "\t" else " " for sign in line[: self.column - 1])
         carets = "^" * max(1, min(length, len(line) - self.column + 1))
         super().__init__(
@@ -65,7 +65,7 @@ class BadExpression(UsageError):
 
 
 def as_bad_expression(bad: BadType, option: str, text: str) -> BadExpression:
-    """What is wrong with a type, at its place in the expression."""
+    """Return the error about a type, with its position in the expression."""
     return BadExpression(
         option,
         text,
@@ -77,16 +77,16 @@ def as_bad_expression(bad: BadType, option: str, text: str) -> BadExpression:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """A hint with the names that look most like this one; None when none does."""
+    """Return a hint with similar names; None if there are none."""
     found = get_close_matches(name.lower(), known, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     SPACE = 0
-    """Comments, too."""
+    """Includes comments."""
     STRING = 1
     QUOTED = 2
     """An identifier in back quotes."""
@@ -94,18 +94,18 @@ class TokenKind(Enum):
     WORD = 4
     SIGN = 5
     PATH = 6
-    """`value:lap.time`, `headers:trace`: all of it."""
+    """A whole path: `value:lap.time`, `headers:trace`."""
     TYPE = 7
-    """What follows `::`."""
+    """The type after `::`."""
 
 
 Step = str | int
-"""One step of a path: the name of a field, or an index of a list."""
+"""One step of a path: the name of a field, or the index of a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text that belongs together; the tokens of a text, joined, are the text."""
+    """A token; the tokens of a text, joined, are the text."""
 
     kind: TokenKind
     text: str
@@ -118,12 +118,12 @@ class Token:
 
     @property
     def word(self) -> str:
-        """In lower case, as SQL compares words; empty for what is no bare word."""
+        """The token in lower case, as SQL compares words; empty if it is not a bare word."""
         return self.text.lower() if self.kind is TokenKind.WORD else ""
 
     @property
     def name(self) -> str:
-        """The identifier that it is, bare or in back quotes, as it was written; else empty."""
+        """The identifier, bare or in back quotes, as written; empty if it is none."""
         if self.kind is TokenKind.QUOTED:
             return self.text[1:-1].replace("``", "`")
         return self.text if self.kind is TokenKind.WORD else ""
@@ -138,23 +138,23 @@ class Token:
 
 
 def tokens_of(text: str, option: str) -> list[Token]:
-    """All of a text, spaces and comments included."""
+    """Return all tokens of a text, including spaces and comments."""
     if len(text) > _LONGEST:
-        reason = f"it has {len(text):,} characters, and at most {_LONGEST:,} are read"
+        reason = f"the expression has {len(text):,} characters, needed at most {_LONGEST:,}"
         raise BadExpression(option, text[:80], start=0, length=80, reason=reason)
     tokens = list(_Scanner(text, option))
     depth = 0
     for token in tokens:
         depth += token.is_sign("(", "[") - token.is_sign(")", "]")
         if depth > _DEEPEST:
-            # Spark's parser takes minutes over some thousands of them.
+            # Spark's parser takes minutes for some thousands of them.
             reason = f"brackets are nested more than {_DEEPEST} deep here"
             raise BadExpression(option, text, start=token.start, length=1, reason=reason)
     return tokens
 
 
 class _Scanner:
-    """Goes through a text once; every complaint knows its place."""
+    """Scans a text once; every error has its position."""
 
     def __init__(self, text: str, option: str) -> None:
         self._text, self._option = text, option
@@ -187,7 +187,7 @@ class _Scanner:
         sign = self._text[start]
         if sign in "'\"`":
             return f"the quotation that {sign} opens is not closed", None
-        return f"{sign!r} has no meaning here", "put it in quotes when it belongs to a text"
+        return f"{sign!r} has no meaning here", "put it in quotes if it belongs to a text"
 
     def _comment_end(self, start: int) -> int:
         depth = 0
@@ -203,7 +203,7 @@ class _Scanner:
             token.word in (*DOCUMENTS, HEADERS)
             and text.startswith(":", end)
             and not text.startswith("::", end)
-            # `x.value` is a field of x, and `struct<value:int>` a type.
+            # `x.value` is a field of x, and `struct<value:int>` is a type.
             and not (seen and seen[-1].is_sign("."))
             and [one.text.lower() for one in seen[-2:]] != ["struct", "<"]
         )
@@ -220,14 +220,14 @@ class _Scanner:
                 break
             steps.append(step)
         if self._text.startswith("(", position):
-            raise self._bad(position, "a path is a value, and cannot be called", None)
+            raise self._bad(position, "a path is a value and cannot be called", None)
         if column.word == HEADERS:
             steps = [self._header_name(column, steps)]
         text = self._text[column.start : position]
         return Token(TokenKind.PATH, text, column.start, tuple(steps))
 
     def _header_name(self, column: Token, steps: list[Step]) -> str:
-        """Header names have dots in them, and no fields below them."""
+        """Read the name of a header, which may contain dots and has no fields."""
         if all(isinstance(step, str) for step in steps):
             return ".".join(str(step) for step in steps)
         raise self._bad(
@@ -243,7 +243,7 @@ class _Scanner:
         if match := _BRACKETED_NAME.match(self._text, start):
             return self._expressible(start, unquoted(match.group(1))), match.end()
         raise self._bad(
-            start, "in brackets of a path stands an index from 0 on, or a quoted name", None
+            start, "needed an index from 0 on, or a quoted name, in the brackets of a path", None
         )
 
     def _named(self, start: int) -> tuple[Step, int]:
@@ -253,10 +253,12 @@ class _Scanner:
         if match and match.lastgroup == "QUOTED":
             return self._expressible(start, match.group()[1:-1].replace("``", "`")), match.end()
         reason = "the path needs the name of a field here"
-        raise self._bad(min(start, len(self._text) - 1), reason, "names with other signs: ['a-b']")
+        raise self._bad(
+            min(start, len(self._text) - 1), reason, "quote names with other characters: ['a-b']"
+        )
 
     def _expressible(self, start: int, name: str) -> str:
-        """Spark's JSON paths have no escapes: a name fits between quotes, or after a dot, or nowhere."""
+        """Refuse a name that Spark's JSON paths cannot express: they have quotes, but no escapes."""
         if (
             name.strip()
             and name[0] == name.lstrip()[0]
@@ -284,6 +286,6 @@ class _Scanner:
 
 
 def unquoted(literal: str) -> str:
-    """The text that a string literal of SQL means; Spark's escapes that matter in names."""
+    """Return the text of a SQL string literal, with the escapes of Spark that matter in names."""
     quote, inside = literal[0], literal[1:-1]
     return re.sub(r"\\(.)", r"\1", inside.replace(quote * 2, quote), flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""What happens to records on the way: which are kept, what they become, and `value:path` as Spark SQL."""
+"""The transform: which records are kept, and what they become, as Spark SQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from playhead.transform.tokens import DOCUMENTS, BadExpression, Token, TokenKind
 WHERE, SELECT = "--where", "--select"
 _CLOSED_BY = {"(": ")", "[": "]"}
 PARTS = ("key", "value", "headers", "timestamp")
-"""What a selected expression replaces in the record when it has one of these names."""
+"""The parts of a record that a selected expression of the same name replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Which records are kept, and what they become; None leaves all as they are.
+    """Which records are kept, and what they become; None changes nothing.
 
-    Both are Spark SQL; see docs/guides/transforms.md. The text is read here, and its functions and
-    types are checked where Spark is (`playhead.spark.transform.check`).
+    Both are Spark SQL; see docs/guides/transforms.md. The text is parsed here; its functions and types are
+    checked with Spark (`playhead.spark.transform.check`).
     """
 
     where: str | None = None
@@ -33,19 +33,19 @@ class Transform:
         return self.where is None and self.select is None
 
     def condition(self) -> "Expression | None":
-        """The condition, translated."""
+        """The translated condition."""
         if self.where is None:
             return None
         return translate(self.where, WHERE, _needed(self.where, WHERE))
 
     def expressions(self) -> "list[Expression]":
-        """All that Spark has to read."""
+        """All expressions that Spark will read."""
         condition = self.condition()
         selected = [output.expression for output in self.outputs()]
         return selected if condition is None else [condition, *selected]
 
     def outputs(self) -> "tuple[Output, ...]":
-        """What is selected, in its order; empty when nothing is."""
+        """The selected expressions, in order; empty if there are none."""
         if self.select is None:
             return ()
         tokens = _needed(self.select, SELECT)
@@ -61,14 +61,14 @@ class Output:
     name: str
     expression: Expression
     is_named: bool
-    """True when `AS name` was written."""
+    """Whether `AS name` was written."""
 
     @property
     def replaces(self) -> str | None:
-        """The part of the record that it replaces; None when it is a field of the new value.
+        """The part of the record that it replaces; None if it is a field of the new value.
 
-        A bare `timestamp` is a field like `topic` and `offset`, as most who write it mean to carry
-        the time along; the record's own time changes only when `AS timestamp` is said.
+        A bare `timestamp` is a field like `topic` and `offset`, because most users want to keep the time as a
+        field; the record's own time changes only with `AS timestamp`.
         """
         if self.name not in PARTS:
             return None
@@ -76,17 +76,17 @@ class Output:
 
     @property
     def is_bare(self) -> bool:
-        """True when it is the part of the record that it replaces, unchanged."""
+        """Whether it is the part of the record that it replaces, unchanged."""
         sole = self.expression.sole
         return sole is not None and sole.name.lower() == self.replaces
 
     @property
     def json(self) -> str | None:
-        """SQL of the JSON value itself, when all of it is a path with no type: it keeps its JSON type."""
+        """SQL of the JSON value itself, for a path without a type: it keeps its JSON type."""
         sole = self.expression.sole
         if sole is None or sole.column not in DOCUMENTS:
             return None
-        # A document that is no strict JSON, with a name twice, is still good for its text.
+        # A document that is not strict JSON, for example with a duplicate name, still has a text.
         return f"coalesce({as_type(sole, 'variant')}, CAST({as_text(sole)} AS VARIANT))"
 
 
@@ -114,7 +114,7 @@ def _check_brackets(text: str, option: str, tokens: Sequence[Token]) -> None:
 
 
 def _items(text: str, tokens: Sequence[Token]) -> list[list[Token]]:
-    """The tokens between the commas that are in no brackets."""
+    """Split the tokens at the commas outside brackets."""
     items: list[list[Token]] = [[]]
     depth, comma = 0, 0
     for token in tokens:
@@ -128,7 +128,7 @@ def _items(text: str, tokens: Sequence[Token]) -> list[list[Token]]:
             raise BadExpression(SELECT, text, start=comma, reason=reason)
         items.append([])
     if _is_blank(items[-1]):
-        reason = "this comma is followed by no expression"
+        reason = "no expression follows this comma"
         raise BadExpression(SELECT, text, start=comma, reason=reason)
     return items
 
@@ -142,7 +142,7 @@ def _output(text: str, item: list[Token]) -> Output:
     last = item[solid[-1]]
     if len(solid) > 2 and item[solid[-2]].word == "as" and last.name:
         expression = translate(text, SELECT, item[: solid[-2]])
-        # Columns and parts are found whatever their case; fields of JSON keep theirs.
+        # Columns and parts ignore case; JSON fields do not.
         name = last.name.lower() if last.name.lower() in PARTS else last.name
         return Output(name, expression, is_named=True)
     expression = translate(text, SELECT, item)
@@ -151,7 +151,7 @@ def _output(text: str, item: list[Token]) -> Output:
         raise expression.bad(
             expression.start,
             "this expression needs a name",
-            "write it as: expression AS name",
+            "write: expression AS name",
             length=expression.end - expression.start,
         )
     return Output(name, expression, is_named=False)
@@ -175,7 +175,7 @@ def _check_names(text: str, outputs: Sequence[Output]) -> None:
         seen.add(key)
         if has_value and output.replaces is None:
             reason = (
-                f"{output.name} would be a field of the value, and the value is selected as a whole"
+                f"{output.name} would be a field of the value, but the whole value is selected too"
             )
             hint = "leave out one of them, or build the value: to_json(named_struct(...)) AS value"
             raise BadExpression(SELECT, text, start=start, reason=reason, hint=hint)
