@@ -14,6 +14,7 @@ from playhead.note import Note
 from playhead.printable import json_text
 from playhead.record import Slice
 from playhead.request import Request
+from playhead.shown import plan_html, plan_lines, sample_lines, text
 from playhead.source import SourceFacts, TopicFacts, TopicPartition
 from playhead.target import Inspection
 from playhead.terms import Terms
@@ -109,6 +110,12 @@ class Plan:
                 f"replay id {self.replay_id!r}: needed letters, digits, '.', '_' and '-', at most 64"
             )
         object.__setattr__(self, "samples", tuple(_plain(row) for row in self.samples))
+
+    def __str__(self) -> str:
+        return text([*plan_lines(self), *sample_lines(self)])
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)
 
     @property
     def planned(self) -> int:

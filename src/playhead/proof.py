@@ -18,6 +18,7 @@ from playhead.ledger import (
 )
 from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
+from playhead.shown import proof_html, proof_lines, text
 from playhead.source import UNREAD, TopicPartition
 from playhead.time_span import LOOKED, READ_ON, SAMPLED
 
@@ -111,6 +112,12 @@ class Proof:
     notes: tuple[Note, ...] = ()
     took: Took | None = None
     pace: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return text(proof_lines(self))
+
+    def _repr_html_(self) -> str:
+        return proof_html(self)
 
     @property
     def adds_up(self) -> bool:

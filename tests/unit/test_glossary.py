@@ -53,6 +53,7 @@ ALLOWED_TEXT = {
     "Message": "the class of librdkafka's Python client",
     "max.message": "a setting of Kafka's",
     "message.timestamp": "a setting of Kafka's",
+    "max-messages": "an option of Kafka's console consumer",
     "max.messages": "a setting of librdkafka's",
     "min.messages": "a setting of librdkafka's",
     "message.max": "a setting of librdkafka's",

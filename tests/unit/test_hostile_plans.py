@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli.app import main
-from playhead.cli.replay import render
 from playhead.config.context import configure
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
@@ -22,6 +21,7 @@ from playhead.postgres.create_table import NewTable
 from playhead.postgres.session import TableName
 from playhead.replay import api, begun_replays
 from playhead.replay.begun_replays import NotBegun, PlanNotKept, plan_from_ledger
+from playhead.shown import plan_lines
 from playhead.target import Inspection
 from playhead.terms import Terms
 from playhead.transform.tokens import BadExpression
@@ -138,7 +138,7 @@ def test_what_would_be_made_is_said_by_who_makes_it(tmp_path: Path) -> None:
     plan = api.planned(plan_of(partition_plan(0, 5), request=asked, target=written), configure({}))
     [creates] = plan.plan.target.creates
     assert creates.startswith("an archive in json at ")
-    assert any(creates in line for line in render.plan_lines(plan.plan))
+    assert any(creates in line for line in plan_lines(plan.plan))
 
 
 @pytest.mark.parametrize("needs", [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}])
@@ -201,7 +201,7 @@ def test_every_rule_of_a_plan_is_shown() -> None:
         "max_gap_ms": 5,
         "partition": "any",
     }
-    lines = "\n".join(render.plan_lines(plan_of(partition_plan(0, 5), request=request(**rules))))
+    lines = "\n".join(plan_lines(plan_of(partition_plan(0, 5), request=request(**rules))))
     for name in rules.keys() - {"where", "select", "on_error"}:
         assert name.replace("_", "-") in lines
     for value in ("add:a=b, drop:c", "car", "update", "delete", "a=b", "dlq:elsewhere", "any"):

@@ -16,7 +16,8 @@ from playhead.record import Record, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import Wiring
 from playhead.replay.plan_notes import MixedTimes
-from playhead.replay.planner import NothingThere, Planner, shown_span
+from playhead.replay.planner import NothingThere, Planner
+from playhead.shown import shown_span
 from playhead.source import Bounds, SourceFacts, TimesDisagree, TopicFacts, TopicPartition
 from playhead.span import Span
 from playhead.target import Inspection, InspectRequest

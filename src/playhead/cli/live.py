@@ -5,7 +5,6 @@ from typing import Any
 
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, command, end
-from playhead.cli.replay.render import sample_lines
 from playhead.cli.replay.replay_options import request
 from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.config.context import Configuration
@@ -16,6 +15,7 @@ from playhead.options.replays import LIVE, RULES, TRANSFORM
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.replay.api import Planned
 from playhead.replay.pipelines import Pipelines, pipeline_id
+from playhead.shown import sample_lines
 
 # Options for a pace or for single runs do not apply to an endless stream.
 _RULES = [group.without("pace", "max_gap", "redrive", "typed") for group in RULES]

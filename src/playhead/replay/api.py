@@ -62,7 +62,7 @@ class Replay:
         return plan(self.request(), configuration or configure({}), replay_id=replay_id)
 
 
-@dataclass
+@dataclass(repr=False)
 class Planned:
     """A plan with everything that running it needs."""
 
@@ -77,6 +77,12 @@ class Planned:
     is_endless: bool = False
     """Whether it is the plan of a live pipeline."""
     _agreed: Plan | None = field(default=None, init=False)
+
+    def __repr__(self) -> str:
+        return str(self.plan)
+
+    def _repr_html_(self) -> str:
+        return self.plan._repr_html_()
 
     @cached_property
     def ends(self) -> Wiring:

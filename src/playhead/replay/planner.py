@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from playhead.decoding import Kinds
 from playhead.endpoint import system_of
 from playhead.errors import Refused, UsageError
-from playhead.grammar.instant import show_ms
 from playhead.note import Note
 from playhead.pace import Pace, horizon_of
 from playhead.plan import Estimate, PartitionPlan, Plan
@@ -262,10 +261,3 @@ def _size_bytes(partitions: Sequence[PartitionPlan], facts: SourceFacts) -> int 
         if held:
             total += known.bytes_by_partition[each.partition] * each.planned / held
     return round(total)
-
-
-def shown_span(plan: Plan) -> str:
-    """Return the resolved times of a plan as text."""
-    start = show_ms(plan.from_ms) if plan.from_ms is not None else "start"
-    end = show_ms(plan.to_ms) if plan.to_ms is not None else "end"
-    return f"[{start}, {end})"

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.cli.options import Run, command, end
 from playhead.cli.replay.charts import paper_for_talk, save_picture
-from playhead.cli.replay.render import proof_lines
 from playhead.cli.replay.replay_options import request, share
 from playhead.cli.replay.run_replay import run_shown, show
 from playhead.endpoint import Endpoint
@@ -13,6 +12,7 @@ from playhead.gaps.gap import Gap, Gaps, touching
 from playhead.options.option import unset
 from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, TRANSFORM, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
+from playhead.shown import proof_lines
 
 if TYPE_CHECKING:
     from playhead.gaps.search import GapFinder

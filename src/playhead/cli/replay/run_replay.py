@@ -8,13 +8,7 @@ from pathlib import Path
 
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, end
-from playhead.cli.replay.render import (
-    ProgressText,
-    plan_lines,
-    plan_rows,
-    proof_lines,
-    sample_lines,
-)
+from playhead.cli.replay.render import ProgressText, plan_rows
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
 from playhead.config.layers import Precedence
@@ -30,6 +24,7 @@ from playhead.replay.api import Planned
 from playhead.replay.journal import Journal
 from playhead.replay.journal import JournalEntry as JournalRun
 from playhead.secrets import without_password
+from playhead.shown import plan_lines, proof_lines, sample_lines
 from playhead.standby.runner import held_for
 
 # End an orderly stop after this time, before a service manager would kill the process.

@@ -4,12 +4,13 @@ import sys
 from typing import Any
 
 from playhead.cli.options import Run, command
-from playhead.cli.replay.render import plan_lines, run_row
+from playhead.cli.replay.render import run_row
 from playhead.cli.time_option import instant_ms
 from playhead.errors import PlayheadError
 from playhead.options.replays import RUNS
 from playhead.replay.journal import FAILED, RUNNING, STOPPED
 from playhead.replay.journal import JournalEntry as JournalRun
+from playhead.shown import plan_lines
 from playhead.standby.history import History
 
 _NOT_DONE = (RUNNING, STOPPED, FAILED)
