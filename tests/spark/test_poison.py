@@ -177,3 +177,50 @@ def test_a_copy_and_an_archive_hold_all_of_it(
         back = deck.topic("back", 3, **ANY_TIME)
         deck.play(f"{kind}:{target}", f"kafka:{back}")
         assert contents(deck.records(back)) == contents(deck.records(poisoned))
+
+
+def test_plain_lines_of_poison_are_the_records_of_a_topic(
+    deck: Deck, shown, tmp_path: Path
+) -> None:
+    lines = [
+        line.removesuffix(b"\r")
+        for each in poison.records()
+        if each.value is not None and len(each.value) < 500_000
+        for line in each.value.split(b"\n")
+    ]
+    file = tmp_path / "lines"
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+    topic = deck.topic("lines", 1)
+    shown("produce", topic, str(file))
+    assert [each.value for each in deck.records(topic)] == lines
+    keyed = deck.topic("keyed", 2)
+    for fields in ("key", "headers,key", "timestamp,partition,headers,key"):
+        shown("produce", keyed, str(file), "--with", fields, "--on-error", "skip", code=None)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "kafka"])
+def test_a_pipeline_takes_what_it_can(deck: Deck, shown, poisoned, kind) -> None:
+    name, dead = new_name("pipe"), new_name("dead")
+    target = deck.table(COLUMNS) if kind == "postgres" else deck.topic("copy", 3, **ANY_TIME)
+    rules = ("--on-error", f"dlq:{dead}", "--tombstones", "skip") if kind == "postgres" else ()
+    now = ("--from", "earliest", "--trigger", "available-now", "--name", name, "--yes")
+    shown("live", f"kafka:{poisoned}", f"{kind}:{target}", *now, *rules)
+    for form in ("table", "json", "jsonl", "csv"):
+        shown("live", "--status", name, "-o", form)
+    if kind == "kafka":
+        assert contents(deck.records(target)) == contents(deck.records(poisoned))
+        return
+    written, letters = deck.rows(target, "count(*)")[0][0], len(deck.records(dead))
+    assert (written + letters + TOMBSTONES, letters > 10) == (COUNT, True)
+
+
+def test_a_standby_takes_what_it_can(deck: Deck, shown, poisoned) -> None:
+    name, table, dead = new_name("night"), deck.table(COLUMNS), new_name("dead")
+    rules = ("--on-error", f"dlq:{dead}", "--tombstones", "skip")
+    shown("standby", "add", name, f"kafka:{poisoned}", f"postgres:{table}", *rules)
+    shown("standby", "run", name, "--from", "start", "--yes")
+    written, letters = deck.rows(table, "count(*)")[0][0], len(deck.records(dead))
+    assert (written + letters + TOMBSTONES, letters > 10) == (COUNT, True)
+    for form in ("table", "json", "jsonl", "csv"):
+        shown("standby", "history", name, "-o", form)
+        shown("standby", "show", name, "-o", form)

@@ -7,6 +7,10 @@ import pytest
 
 from playhead import secrets
 from playhead.errors import BadValue, DatabaseUnavailable, PlayheadError, Refused, UsageError
+from playhead.files.open_archive import settled
+from playhead.files.source import FilesSource
+from playhead.files.stores.s3 import S3Store
+from playhead.files.target import FilesTarget
 from playhead.postgres.server import ask
 from playhead.postgres.session import open_session
 from tests.empty_listener import EmptyListener
@@ -124,3 +128,75 @@ def test_what_libpq_takes_for_a_secret_is_hidden(url):
 def test_an_address_that_libpq_cuts_in_the_password_asks_nobody(url):
     with pytest.raises(UsageError, match="has a sign in its login"):
         ask(url)
+
+
+# --- S3
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "s3://bucket/../other/x",
+        "s3://bucket/a/../../other",
+        "s3://bucket/./x",
+        "s3a://bucket/x/..",
+        "s3://bu?cket/x",
+        "s3://../x",
+        "s3://me@evil/x",
+        "s3://evil.example#/x",
+        "s3://bucket:80/x",
+        "s3://bucket/\0x",
+        "s3://bu\ncket/x",
+        "s3://bücket/x",
+        "s3://" + "b" * 300,
+        "s3:///x",
+        "s3://",
+    ],
+)
+def test_no_name_of_s3_leads_to_another_bucket(monkeypatch, listener, root):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{listener.address}")
+    for make in (FilesSource, FilesTarget):
+        with pytest.raises(BadValue):
+            make(root, "json")
+    assert listener.brought() == []
+
+
+def test_usual_names_of_s3_stay():
+    assert (
+        settled("s3a://my-bucket.of_2026//a b/..c/x?y=1/") == "s3://my-bucket.of_2026/a b/..c/x?y=1"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://{at}",
+        "file:///etc/passwd",
+        "{at}",
+        "http://",
+        "http://[::1",
+        "http://127.0.0.1:999999",
+        "http://me:{password}@{at}",
+    ],
+)
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_of_s3_that_is_none_is_refused(monkeypatch, listener, variable, url):
+    monkeypatch.setenv(variable, url.format(at=listener.address, password=PASSWORD))
+    with pytest.raises(BadValue, match="without a login") as caught:
+        S3Store.at("s3://bucket/x")
+    assert PASSWORD not in str(caught.value)
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize("variable", ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"])
+def test_a_clones_file_of_aws_names_no_program_to_run(monkeypatch, listener, tmp_path, variable):
+    mark = tmp_path / "owned"
+    Path("aws").write_text(f"[default]\ncredential_process = touch {mark}\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{listener.address}")
+    monkeypatch.setenv(variable, "aws")
+    with pytest.raises(BadValue, match="whole path"):
+        S3Store.at("s3://bucket/x")
+    assert not mark.exists()
+    assert listener.brought() == []

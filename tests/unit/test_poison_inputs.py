@@ -111,6 +111,20 @@ def test_files_of_other_people(run, tmp_path, kind):
                 assert_ours(found, each.label)
 
 
+@pytest.mark.parametrize("rule", ["fail", "skip"])
+@pytest.mark.parametrize("fields", ["", "key", "headers,key", "timestamp,partition,headers,key"])
+def test_lines_of_other_people(run, tmp_path, fields, rule):
+    """Plain `produce` takes whatever bytes come; what is no record is a refused line."""
+    kept = [each for each in poison.records() if each.value is not None]
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\n".join(b"\t".join((each.key or b"", each.value)) for each in kept))  # type: ignore[arg-type]
+    more = ["--with", fields] if fields else []
+    found = run("produce", "laps", str(lines), "--dry-run", "--on-error", rule, *more)
+    if found[0] != 0:
+        assert_ours(found, fields)
+    assert rule == "fail" or "fault" not in found[1]
+
+
 def test_json_lines_that_are_no_records():
     for each in poison.files():
         if each.kind == "jsonl":

@@ -1,5 +1,6 @@
 """The root and the format of an archive, as people write them, made into the archive."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +17,7 @@ from playhead.host import paths
 
 _S3 = ("s3://", "s3a://")
 _FILE = "file://"
+_BUCKET = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?", re.ASCII)
 
 
 def settled(root: str) -> str:
@@ -23,10 +25,16 @@ def settled(root: str) -> str:
     for scheme in _S3:
         if root.startswith(scheme):
             bucket, _, prefix = root[len(scheme) :].partition("/")
-            if not bucket:
-                raise BadValue("root", found=root, needed="s3://BUCKET/PREFIX", where="an archive")
             # Doubled slashes name another object in S3, and the same folder in a file system.
-            return "/".join(["s3:/", bucket, *filter(None, prefix.split("/"))])
+            parts = [*filter(None, prefix.split("/"))]
+            # The client library would take `..` for a way to another bucket, and `?` for a query.
+            if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+                needed = "s3://BUCKET/PREFIX, a bucket of letters, digits, '.', '_' and '-'"
+                raise BadValue("root", found=root, needed=needed, where="an archive")
+            if {".", ".."} & {*parts} or "\0" in prefix:
+                needed = "a prefix without the parts . and .., and without NUL"
+                raise BadValue("root", found=root, needed=needed, where="an archive")
+            return "/".join(["s3:/", bucket, *parts])
     local = root.removeprefix(_FILE)
     if not local or "://" in local or "\0" in local:
         raise BadValue(

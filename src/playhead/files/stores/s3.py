@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 from pyarrow import fs
 
+from playhead import secrets
+from playhead.errors import BadValue
 from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import Piece
 
 _SCHEME = "s3://"
 _READERS = 16
 _CONNECT_S, _REQUEST_S = 5.0, 60.0
+_ENVIRONMENT = "the environment"
 _YES = ("1", "true", "yes", "on")
 
 _CODE = re.compile(r"AWS Error (?P<code>[A-Z_0-9]+)(?: \(HTTP status (?P<status>\d+)\))?")
@@ -130,7 +134,14 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
     environment = os.environ
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    where = urlsplit(endpoint) if endpoint else None
+    where = _endpoint(endpoint) if endpoint else None
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        # They hold credentials, and programs to run for them; a clone may have files of these names.
+        if not Path(environment.get(variable) or "/").is_absolute():
+            needed = (
+                "a whole path: a relative one would be looked for in the folder of each command"
+            )
+            raise BadValue(variable, found=environment[variable], needed=needed, where=_ENVIRONMENT)
     if region is None and where is None:
         region = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
@@ -143,6 +154,20 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         # One request for a small object, where an upload in parts would take three.
         allow_delayed_open=True,
     )
+
+
+def _endpoint(text: str) -> SplitResult:
+    """The parts of an endpoint's URL; one with a login is refused, because credentials stand elsewhere."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        needed = "https://host:port, without a login"
+        found = secrets.without_password(text)
+        raise BadValue("AWS_ENDPOINT_URL", found=found, needed=needed, where=_ENVIRONMENT)
+    return parts
 
 
 @contextmanager
