@@ -1,7 +1,11 @@
 """Addresses and variables that would lead a login elsewhere; a listener behind each must stay empty."""
 
+import contextlib
+import http.server
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,6 +17,9 @@ from playhead.files.stores.s3 import S3Store
 from playhead.files.target import FilesTarget
 from playhead.postgres.server import ask
 from playhead.postgres.session import open_session
+from playhead.schemas import registry as registry_module
+from playhead.schemas.registry import Registry
+from playhead.schemas.schema_id import SchemaId
 from tests.empty_listener import EmptyListener
 
 PASSWORD = "the-password-of-the-service"
@@ -200,3 +207,105 @@ def test_a_clones_file_of_aws_names_no_program_to_run(monkeypatch, listener, tmp
         S3Store.at("s3://bucket/x")
     assert not mark.exists()
     assert listener.brought() == []
+
+
+# --- a schema registry
+
+
+class _Registry(http.server.BaseHTTPRequestHandler):
+    """Answers as the test says; beside it nobody is asked for anything."""
+
+    status, body, to = 200, b"", ""
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.send_header("Location", self.to)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for byte in self.body if self.to == "slowly" else ():
+                self.wfile.write(bytes((byte,)))
+                time.sleep(0.05)
+            self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield Registry(f"http://me:{PASSWORD}@127.0.0.1:{server.server_port}")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def ask_registry(monkeypatch: pytest.MonkeyPatch, registry: Registry, **answer: object) -> str:
+    for name, value in answer.items():
+        monkeypatch.setattr(_Registry, name, value)
+    with pytest.raises(PlayheadError) as caught:
+        registry.schema(SchemaId(1))
+    assert PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 200_000,
+        b'{"schema":' * 100_000,
+        b'{"schema":null}',
+        b'{"schema":"\\ud800"}',
+        b'{"schema":"1","references":5}',
+        b'{"schema":"1","references":"ab"}',
+        b'{"schema":"1","references":[{}]}',
+        b'{"schema":"1","references":[[1]]}',
+        b'{"schema":"1","references":[{"name":"a","subject":"b","version":"x"}]}',
+        b'{"schema":"1","references":[{"name":"a","subject":"b","version":1e400}]}',
+        b'{"schema":"1","references":[{"name":1,"subject":"b","version":1}]}',
+        b'{"schema":' + b"9" * 6_000 + b"}",
+        b'{"error_code":[[[],"message":{}}',
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_no_answer_of_a_registry_is_a_fault_of_ours(monkeypatch, registry, status, body):
+    assert ask_registry(monkeypatch, registry, status=status, body=body)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", ["https://{at}/x", "file:///etc/passwd", "//{at}/x", "\x1b[2J"])
+def test_no_redirect_of_a_registry_is_followed(monkeypatch, listener, registry, status, to):
+    told = ask_registry(monkeypatch, registry, status=status, to=to.format(at=listener.address))
+    assert str(status) in told
+    assert "root:" not in told
+    assert listener.brought() == []
+
+
+def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, registry):
+    monkeypatch.setattr(registry_module, "_WHOLE_WITHIN_S", 0.2)
+    monkeypatch.setattr(registry_module, "_PAUSE_S", 0.01)
+    assert "did not end" in ask_registry(monkeypatch, registry, to="slowly", body=b" " * 400)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:{password}@..:1/",
+        "http://me:{password}@[::1/",
+        "http://me:{password}@h:99999999/",
+        "http://me:{password}@h:x/",
+        "http://me:{password}@℀/",
+        "http://me:{password}@" + "a" * 70 + ".x/",
+        "file:///etc/passwd",
+        "ftp://me:{password}@h/",
+        "//h/",
+        "",
+    ],
+)
+def test_an_address_that_is_no_registrys_is_refused_without_its_login(url):
+    with pytest.raises(BadValue, match="https://host:port") as caught:
+        Registry(url.format(password=PASSWORD))
+    assert PASSWORD not in str(caught.value)

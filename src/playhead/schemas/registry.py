@@ -5,18 +5,21 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, PlayheadError, Unavailable
+from playhead.host.threads import call_within
 from playhead.schemas.schema_id import SchemaId
 
 _WITHIN_S = 10.0
+_WHOLE_WITHIN_S = 60.0
 _TRIES = 3
 _PAUSE_S = 0.3
 _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -74,14 +77,7 @@ class Registry:
     _known: dict[str, Schema | UnknownSchema] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadValue(
-                "schema_registry",
-                found=parts._replace(netloc=parts.hostname or "").geturl(),
-                needed="https://host:port",
-                where="the settings",
-            )
+        parts = _address(self.url)
         place = parts.netloc.rpartition("@")[2]
         self._base = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         self._login = None
@@ -123,18 +119,19 @@ class Registry:
             # Compiled already, where the registry can do that; else it is the text of a .proto file.
             joined = "&" if "?" in path else "?"
             said = self._get(f"{path}{joined}format=serialized", asked)
-        references = [
-            Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
-            for each in said.get("references") or ()
-        ]
-        return Schema(kind, str(said["schema"]), tuple(references))
+        try:
+            references = tuple(map(_reference, said.get("references") or ()))
+            return Schema(kind, _text(said["schema"]), references)
+        except (TypeError, ValueError, KeyError) as exc:
+            raise RegistryRefused(self._base, asked=asked, reason="no schema came back") from exc
 
     def _get(self, path: str, asked: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers())  # noqa: S310  checked above
         for left in reversed(range(_TRIES)):
             try:
-                with _OPENER.open(request, timeout=_WITHIN_S) as answer:
-                    return self._document(answer.read(_MOST_BYTES), asked)
+                # A server that sends byte after byte would keep us longer than any one wait for it.
+                body = call_within(lambda: _body(request), _WHOLE_WITHIN_S, name=f"GET {path}")
+                return self._document(body, asked)
             except urllib.error.HTTPError as exc:
                 if exc.code < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
                     raise self._refusal(exc, asked) from exc
@@ -152,7 +149,7 @@ class Registry:
     def _document(self, body: bytes, asked: str) -> dict[str, Any]:
         try:
             found = json.loads(body)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise RegistryRefused(self._base, asked=asked, reason="no JSON came back") from exc
         if not isinstance(found, dict) or "schema" not in found:
             raise RegistryRefused(self._base, asked=asked, reason="no schema came back")
@@ -175,12 +172,46 @@ class Registry:
         return RegistryRefused(self._base, asked=asked, reason=reason, hint=hints.get(exc.code))
 
 
+def _address(url: str) -> SplitResult:
+    """The parts of a registry's URL; what is wrong with one is said without its login."""
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:
+        parts, host = urlsplit(""), b""
+    if parts.scheme not in ("http", "https") or not host:
+        found = secrets.without_password(url)
+        needed = "https://host:port"
+        raise BadValue("schema_registry", found=found, needed=needed, where="the settings")
+    return parts
+
+
+def _body(request: urllib.request.Request) -> bytes:
+    with _OPENER.open(request, timeout=_WITHIN_S) as answer:
+        body: bytes = answer.read(_MOST_BYTES)
+    return body
+
+
+def _reference(said: Mapping[str, Any]) -> Reference:
+    version = said["version"]
+    if type(version) is not int:
+        raise TypeError("a version is a number")
+    return Reference(_text(said["name"]), _text(said["subject"]), version)
+
+
+def _text(said: object) -> str:
+    if not isinstance(said, str):
+        raise TypeError("needed a text")
+    said.encode()  # half of a surrogate pair is no text
+    return said
+
+
 def _said(exc: urllib.error.HTTPError) -> tuple[int | None, str]:
     """A registry's own number of an error, which no other server has, and its words."""
     try:
         document = json.loads(exc.read(1 << 16))
         return int(document["error_code"]), str(document["message"])
-    except (OSError, ValueError, KeyError, TypeError, HTTPException):
+    except (OSError, ValueError, KeyError, TypeError, HTTPException, RecursionError):
         return None, str(exc.reason)
 
 
