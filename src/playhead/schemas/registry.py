@@ -135,6 +135,7 @@ class Registry:
             except urllib.error.HTTPError as exc:
                 if exc.code < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
                     raise self._refusal(exc, asked) from exc
+                exc.close()
             except (OSError, HTTPException) as exc:
                 if not left:
                     reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
