@@ -1,7 +1,9 @@
 """Completion understands the half-typed line, answers in time, and never says anything but names."""
 
+import hashlib
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -13,6 +15,8 @@ import pytest
 
 import playhead
 from playhead.cli import completion
+from playhead.cli.app import app
+from playhead.cli.completion_script import COMPLETES, BashWords
 from playhead.config.context import Configuration
 from playhead.errors import PlayheadError
 from playhead.host import paths
@@ -238,3 +242,68 @@ def test_a_group_whose_name_is_a_command_is_not_run_by_bash(place, monkeypatch, 
     line = f"echo {' '.join(completion.group_names(''))}"
     subprocess.run(["bash", "--norc", "-c", line], cwd=place, check=True, capture_output=True)
     assert not (place / "owned").exists()
+
+
+# --- a whole line, as bash completes it
+
+
+@pytest.fixture
+def bash(place, typed):
+    """Completes words as bash splits them; the broker's topics are those of an answer that is kept."""
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash")
+    (place / "playhead").write_text(
+        f'#!/bin/sh\nPYTHONPATH={SOURCE_FOLDER} exec {sys.executable} -m playhead.cli.app "$@"\n'
+    )
+    (place / "playhead").chmod(0o755)
+    script = BashWords(app, {}, "playhead", COMPLETES).source()
+    shown = typed("-b", "h:9092").kafka().shown()
+    key = hashlib.sha256(f"topics {shown}".encode()).hexdigest()[:16]
+
+    def complete(*parts: str) -> list[str]:
+        file = paths.cache_dir() / "completion" / f"{key}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('["laps", "later", "pits"]')
+        words = " ".join(shlex.quote(part) for part in ("playhead", *parts))
+        lines = f"""{script}
+            COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+            complete() {{ :; }}; compopt() {{ echo "compopt $*"; }}
+            _playhead_completion playhead; printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        environment = os.environ | {"PATH": f"{place}:{os.environ['PATH']}"}
+        del environment["COMP_WORDS"]
+        done = subprocess.run(
+            ["bash", "--norc", "-c", lines],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=30,
+        )
+        assert done.stderr == ""
+        return done.stdout.split("\n")[:-1]
+
+    return complete
+
+
+AT = ("-b", "h", ":", "9092")
+
+
+@pytest.mark.slow  # starts the command several times
+def test_sources_and_targets_are_completed_by_system_and_by_topic(bash):
+    assert bash("replay", *AT, "kafka", ":", "la") == ["laps", "later"]
+    assert bash("replay", *AT, "kafka", ":") == ["laps", "later", "pits"]
+    assert bash("replay", *AT, "la") == [""]
+    assert bash("replay", *AT, "kafka", ":", "laps", "po") == ["postgres:", "postgresql:"]
+    one = bash("replay", *AT, "kafka", ":", "laps", "parq")
+    assert one == ["compopt -o nospace", "parquet:"]
+    assert "rrpair:" in bash("replay", *AT, "")
+    assert "rrpair:" not in bash("replay", *AT, "kafka", ":", "laps", "")
+
+
+@pytest.mark.slow  # starts the command several times
+def test_values_of_options_are_completed(bash):
+    assert bash("consume", "laps", "-o", "js") == ["json", "jsonl"]
+    assert bash("produce", "laps", "--acks", "al") == ["all"]
+    assert bash("produce", "laps", "--compression", "=", "z") == ["zstd"]
+    assert bash("consume", *AT, "lat") == ["later"]
+    assert bash("consume", "--bootstrap-server", "h", ":", "9092", "lat") == ["later"]

@@ -22,6 +22,7 @@ from playhead.config.layers import Precedence
 from playhead.errors import PlayheadError
 from playhead.host import paths, private_files
 from playhead.options.option import Completion
+from playhead.systems import MakesSource, MakesTarget, schemes, system_named
 
 _ANSWER_WITHIN_S = 1.5
 _KEPT_S = 20.0
@@ -70,6 +71,26 @@ def topic_names(incomplete: str) -> list[str]:
     return _fitting(_kept("topics", ask), incomplete)
 
 
+def sources(incomplete: str) -> list[str]:
+    """Return endpoints that can be a source: topics of the cluster, and the other systems."""
+    return _endpoints(incomplete, MakesSource)
+
+
+def targets(incomplete: str) -> list[str]:
+    """Return endpoints that can be a target."""
+    return _endpoints(incomplete, MakesTarget)
+
+
+def _endpoints(incomplete: str, ability: type[MakesSource | MakesTarget]) -> list[str]:
+    system, colon, name = incomplete.partition(":")
+    if colon:
+        return [f"{system}:{topic}" for topic in topic_names(name)] if system == "kafka" else []
+    with contextlib.suppress(PlayheadError):
+        able = [scheme for scheme in schemes() if isinstance(system_named(scheme), ability)]
+        return _fitting([f"{scheme}:" for scheme in able], incomplete)
+    return []
+
+
 def group_names(incomplete: str) -> list[str]:
     """Return the consumer groups of the cluster that the typed command uses."""
 
@@ -115,8 +136,8 @@ def _configuration_so_far() -> Configuration:
     words = _words_so_far()
     return configure(
         {
-            "bootstrap_servers": _after(words, "-b", "--bootstrap-servers"),
-            "kafka_config": _after(words, "--config"),
+            "bootstrap_servers": _after(words, "-b", "--bootstrap-servers", "--bootstrap-server"),
+            "kafka_config": _after(words, "--config", "--command-config"),
         },
         assignments=[b for a, b in pairwise(words) if a == "-X" and "=" in b],
         context=_after(words, "-c", "--context"),
@@ -142,6 +163,8 @@ NAMES: dict[Completion, Callable[[str], list[str]]] = {
     "contexts": context_names,
     "properties": property_names,
     "topics": topic_names,
+    "sources": sources,
+    "targets": targets,
     "groups": group_names,
     "replays": replay_ids,
     "standbys": standby_names,

@@ -1,9 +1,18 @@
 """The shell's completion script: printed, or installed where the shell finds it."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from playhead.cli.output import Output
 from playhead.errors import UsageError
@@ -16,6 +25,27 @@ _PLACES = {
     "zsh": (".zfunc/_playhead", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
     "fish": (".config/fish/completions/playhead.fish", None, ""),
 }
+
+
+_BASH = """\
+%(complete_func)s() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        case "$line" in
+            plain,*) COMPREPLY+=("${line#plain,}") ;;
+            file,*) compopt -o default ;;
+        esac
+    done < <(
+        IFS=$'\\n'
+        env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" %(complete_var)s=bash_complete "$1"
+    )
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=] ]]; then
+        compopt -o nospace
+    fi
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
 
 
 def show() -> None:
@@ -58,9 +88,50 @@ def _parent() -> str:
         return ""
 
 
-def _script(shell: str) -> str:
-    from click.shell_completion import get_completion_class
+class BashWords(BashComplete):
+    """Completion for bash, which splits words at `:` and `=`, and completes only the last part."""
 
+    source_template = _BASH
+    _kept = ""
+    """The parts of the word before the last one; bash keeps them as they are."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        index = int(os.environ["COMP_CWORD"])
+        words = os.environ["COMP_WORDS"].split("\n")
+        if index >= len(words):  # A new word: nothing of it is typed yet.
+            return _unquoted(_whole(words)[1:]), ""
+        *args, incomplete = _whole(words[: index + 1])
+        last = "" if _is_break(words[index]) else words[index]
+        self._kept = incomplete.removesuffix(last) if incomplete != words[index] else ""
+        return _unquoted(args[1:]), incomplete
+
+    def format_completion(self, item: "CompletionItem[Any]") -> str:
+        return f"{item.type},{item.value.removeprefix(self._kept)}"
+
+
+def _unquoted(words: list[str]) -> list[str]:
+    return [" ".join(split_arg_string(word)) for word in words]
+
+
+def _is_break(part: str) -> bool:
+    return bool(part) and not part.strip(":=")
+
+
+def _whole(parts: list[str]) -> list[str]:
+    """Return the words that bash split at `:` and `=`."""
+    words: list[str] = []
+    for before, part in pairwise(["", *parts]):
+        if words and (_is_break(part) or _is_break(before)):
+            words[-1] += part
+        else:
+            words.append(part)
+    return words
+
+
+def _script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  click knows the shells of the table
     return kind(click.Command("playhead"), {}, "playhead", COMPLETES).source()
+
+
+add_completion_class(BashWords)

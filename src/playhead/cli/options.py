@@ -5,7 +5,7 @@ passed to it; the others are in `run.values`.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
 from playhead.errors import UsageError
-from playhead.options.option import Argument, Completion, Option, Options
+from playhead.options.option import Argument, Option, Options
 from playhead.options.shared import OUTPUT
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _parameters(row: Option | Argument, heading: str) -> list[click.Parameter]:
         type=click.STRING,
         multiple=row.repeatable,
         hidden=True,
-        shell_complete=_completer(row.completes) if row.completes else None,
+        shell_complete=_completer(row),
     )
     return [shown, by_flag]
 
@@ -139,7 +139,7 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     """Return click's parameter for a row; click passes texts, and the row parses them."""
     shared: dict[str, Any] = {
         "type": click.Path(readable=False) if row.kind == "file" else click.STRING,
-        "shell_complete": _completer(row.completes) if row.completes else None,
+        "shell_complete": _completer(row),
         "required": row.required,
         "help": row.help + _extra(row),
     }
@@ -177,7 +177,11 @@ def _extra(row: Option | Argument) -> str:
     return f"  [{'; '.join(extra)}]" if extra else ""
 
 
-def _completer(names: Completion) -> Callable[..., "list[CompletionItem]"]:
+def _completer(row: Option | Argument) -> Callable[..., "list[CompletionItem]"] | None:
+    """Return what completes a value of this row: its choices, or names; None for neither."""
+    if not (row.completes or row.choices):
+        return None
+
     def complete(
         _ctx: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
@@ -185,7 +189,10 @@ def _completer(names: Completion) -> Callable[..., "list[CompletionItem]"]:
 
         from playhead.cli.completion import NAMES
 
-        found: Iterable[str] = NAMES[names](incomplete)
-        return [CompletionItem(each) for each in found]
+        if row.completes:
+            names = NAMES[row.completes](incomplete)
+        else:
+            names = [choice for choice in row.choices if choice.startswith(incomplete)]
+        return [CompletionItem(name) for name in names]
 
     return complete

@@ -13,7 +13,9 @@ from playhead.grammar.size import parse_size_bytes
 
 Kind = Literal["text", "number", "decimal", "duration", "size", "file", "switch", "count"]
 """The type of a value: a duration becomes milliseconds, a size bytes, a file its path."""
-Completion = Literal["contexts", "properties", "topics", "groups", "replays", "standbys"]
+Completion = Literal[
+    "contexts", "properties", "topics", "sources", "targets", "groups", "replays", "standbys"
+]
 
 _METAVARS = {"number": "N", "duration": "DURATION", "size": "SIZE", "file": "FILE"}
 _NUMBERS = {"number": "a whole number", "decimal": "a number", "size": "a size"}

@@ -140,12 +140,13 @@ REPLAY = Options(
         "kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC, "
         "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
         "SOURCE",
-        completes="topics",
+        completes="sources",
     ),
     Argument(
         "target",
         "A topic, an archive, or postgres:SCHEMA.TABLE; {topic} is replaced by the topic's name.",
         "TARGET",
+        completes="targets",
     ),
     Option(
         "replay_id",
@@ -244,11 +245,12 @@ VERIFY = Options(
 )
 GAPS = Options(
     "Gaps",
-    Argument("source", "Source, as for replay.", "SOURCE", completes="topics"),
+    Argument("source", "Source, as for replay.", "SOURCE", completes="sources"),
     Argument(
         "target",
         "postgres:SCHEMA.TABLE; or an archive or a topic, compared by its ledger.",
         "TARGET",
+        completes="targets",
     ),
     Option(
         "settle",
@@ -306,9 +308,15 @@ LIVE = Options(
         "kafka:TOPIC, as for replay; with --status or --stop the NAME of a pipeline.",
         "SOURCE",
         required=False,
-        completes="topics",
+        completes="sources",
     ),
-    Argument("target", "postgres:SCHEMA.TABLE or kafka:TOPIC.", "TARGET", required=False),
+    Argument(
+        "target",
+        "postgres:SCHEMA.TABLE or kafka:TOPIC.",
+        "TARGET",
+        required=False,
+        completes="targets",
+    ),
     Option("name", "Name of the pipeline; default: the target's name.", "NAME"),
     Option(
         "from_",
@@ -334,8 +342,8 @@ _STANDBY = Argument("name", "The standby's name.", "NAME", completes="standbys")
 STANDBY_ADD = Options(
     _RUN,
     Argument("name", "Name of the standby: letters, digits, - and _.", "NAME"),
-    Argument("source", _AS_REPLAY, "SOURCE", completes="topics"),
-    Argument("target", _AS_REPLAY, "TARGET"),
+    Argument("source", _AS_REPLAY, "SOURCE", completes="sources"),
+    Argument("target", _AS_REPLAY, "TARGET", completes="targets"),
     switch("replace", "Replace a standby with the same name."),
     switch("no_check", "Do not check source, target and engine now."),
     DRY_RUN,
