@@ -8,6 +8,7 @@ from typing import Any
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
 from playhead.errors import Refused
+from playhead.extra_fields import DETAIL, ExtraFields
 from playhead.record import Slice
 
 VERSION = 3
@@ -119,6 +120,7 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         rest = ("first_ms", "last_ms", "last_late_ms", "details")
         same = {name: document[name] for name in (*_COUNTS, *rest)}
+        ExtraFields.of(document["details"])
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
             return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
@@ -142,7 +144,7 @@ def entry_at(where: str, text: str | bytes) -> Entry:
 def joined(first: Entry, second: Entry) -> Entry:
     """Join two entries of one partition, the second starting at the first one's end.
 
-    Counts are added. Details of a single commit, such as an offset map, are dropped.
+    Counts are added, also those of fields that no column takes. Details of a single commit, such as an offset map, are dropped.
     """
     one, other = first.slice, second.slice
     if (one.topic, one.partition, one.to_offset) != (
@@ -179,11 +181,21 @@ def _best(choose: Callable[[Iterable[int]], int], *found: int | None) -> int | N
     return choose(known) if known else None
 
 
-def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, int]:
+def extra_fields_by_topic(entries: Iterable[Entry]) -> dict[str, ExtraFields]:
+    """Return, for each source topic that has such, the fields that no column takes."""
+    parts: dict[str, list[ExtraFields]] = {}
+    for entry in entries:
+        if DETAIL in entry.details:
+            parts.setdefault(entry.slice.topic, []).append(ExtraFields.of(entry.details))
+    return {topic: ExtraFields.total(each) for topic, each in sorted(parts.items())}
+
+
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Add the counts of both, and the number of their commits (1 if an entry does not give it)."""
     ones = [{_COMMITS: 1} | dict(each) for each in (first, second)]
     names = {name for each in ones for name, value in each.items() if type(value) is int}
-    return {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
+    counts = {name: sum(int(each.get(name, 0)) for each in ones) for name in sorted(names)}
+    return counts | ExtraFields.total(map(ExtraFields.of, ones)).as_details()
 
 
 def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slice]:

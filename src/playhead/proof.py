@@ -8,11 +8,13 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, shown_checksum
+from playhead.extra_fields import ExtraFields
 from playhead.grammar.duration import show_duration_ms
 from playhead.ledger import (
     ALSO_BURIED,
     NOT_KEPT,
     Entry,
+    extra_fields_by_topic,
     remaining,
     total_absences,
 )
@@ -112,6 +114,8 @@ class Proof:
     notes: tuple[Note, ...] = ()
     took: Took | None = None
     pace: Mapping[str, Any] | None = None
+    extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
+    """By source topic, what of its records no column of the target takes."""
 
     def __str__(self) -> str:
         return text(proof_lines(self))
@@ -150,7 +154,8 @@ class Proof:
         if self.total("foreign"):
             ending += f", {self.total('foreign'):,} that were not planned"
         word = "proved" if self.adds_up else "NOT PROVED"
-        return f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
+        counted = f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
+        return counted + extra_fields_text(self.extra_fields)
 
     @property
     def evidence(self) -> dict[str, str]:
@@ -181,6 +186,7 @@ class Proof:
             "totals": {name: self.total(name) for name in _SUMS},
             "details": dict(self.details),
             "absences": dict(self.absences),
+            "extra_fields": {name: each.as_document() for name, each in self.extra_fields.items()},
             "checksum": shown_checksum(self.checksum),
             "evidence": self.evidence,
             "partitions": self.rows(),
@@ -222,6 +228,7 @@ def prove(
         notes=_notes(plan, every),
         took=took,
         pace=pace,
+        extra_fields=extra_fields_by_topic(every),
     )
 
 
@@ -306,10 +313,28 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
     if not_kept:
         text = f"{not_kept:,} filtered records were written but not kept by the target: a trigger "
         notes.append(Note("not-kept", f"{text}or a rule left them out"))
+    notes += extra_fields_notes(extra_fields_by_topic(entries))
     # What the plan could not inspect is unknown to the proof too.
     notes += [note for note in plan.notes if note.code == SAMPLED]
     notes += [note for note in plan.source.notes if note.code == UNREAD]
     return tuple(notes)
+
+
+def extra_fields_text(by_topic: Mapping[str, ExtraFields]) -> str:
+    """What a verdict says of records whose fields are not all in the target; nothing where all are."""
+    records = sum(each.records for each in by_topic.values())
+    return f"; {records:,} records have fields that no column takes" if records else ""
+
+
+def extra_fields_notes(by_topic: Mapping[str, ExtraFields]) -> Iterator[Note]:
+    """Which fields no column takes."""
+    for topic, each in by_topic.items():
+        text = (
+            f"{each.records:,} records of {topic} have fields that no column takes: {each.text}; "
+        )
+        yield Note(
+            "extra-fields", f"{text}--extra-fields COLUMN keeps them in a column of type jsonb"
+        )
 
 
 def _absent_notes(entries: Sequence[Entry]) -> Iterator[Note]:

@@ -14,6 +14,9 @@ from playhead.span import Span
 from playhead.time_span import LATENESS_MS, ReadOn
 from playhead.transform.transform import Transform
 
+EXTRA_FIELDS_RULES = (None, "note", "fail")
+"""What --extra-fields can say without naming a column."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRules:
@@ -24,6 +27,8 @@ class TableRules:
     version_column: str | None = None
     tombstones: str | None = None
     create: bool = False
+    extra_fields: str | None = None
+    """What becomes of fields that no column takes: `note`, `fail`, or a column that keeps them."""
     form: str = "json"
     """How values are written: JSON fields into columns, or whole."""
 
@@ -111,6 +116,7 @@ class Request:
     on_error: str = "fail"
     decode: str = "json"
     create: bool = False
+    extra_fields: str | None = None
     headers: tuple[str, ...] = ()
     provenance: bool = False
     partition: str = "auto"
@@ -139,6 +145,10 @@ class Request:
     def spec(self) -> ReplaySpec:
         """The parsed values; refuses an invalid text, which a saved request may have."""
         transform = Transform(self.where, self.select)
+        if self.extra_fields == "":
+            raise BadValue(
+                "--extra-fields", found="", needed="note, fail or a column of type jsonb"
+            )
         return ReplaySpec(
             source=self.source_endpoint,
             target=self.target_endpoint,
@@ -155,6 +165,7 @@ class Request:
                 version_column=self.version_column,
                 tombstones=self.tombstones,
                 create=self.create,
+                extra_fields=self.extra_fields,
                 form=_table_form(self.decode, transform),
             ),
             topic=TopicRules(

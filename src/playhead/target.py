@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from playhead.account import Account
 from playhead.errors import PlayheadError, Refused
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.offset_bitmap import BitmapWords
@@ -127,6 +128,8 @@ class SliceComparison:
     """Runs without a row when only existence was checked: from offset, to offset, number of records."""
     unlike: int = 0
     """Records that were not looked for because the target can never have them: tombstones, unreadable ones."""
+    extra_fields: ExtraFields = field(default_factory=ExtraFields)
+    """The fields of the records that no column of the target takes."""
 
 
 def at_once() -> None:

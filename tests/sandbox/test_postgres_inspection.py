@@ -59,7 +59,10 @@ class TestNotes:
     def test_say_which_fields(self, sandbox: Endpoints, schema: str) -> None:
         table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text, w int")
         left_out, unfilled = inspected(table).notes
-        assert "has no column for more, even_more: left out" in left_out.text
+        told = "has no column for fields of 2 of the sampled records, which are left out: "
+        assert f"{told}even_more in 1, more in 1; --extra-fields" in left_out.text
+        [refused, _] = inspected(table.with_options(extra_fields="fail")).notes
+        assert "which are refused: even_more in 1" in refused.text
         assert "no sampled record fills w of" in unfilled.text
 
     def test_of_what_happens_beside(self, sandbox: Endpoints, schema: str) -> None:
@@ -105,6 +108,21 @@ class TestRefusals:
         assert "id, v, more, ID, even_more" in (refusal.hint or "")
         table.run("ALTER TABLE {table} ALTER must SET DEFAULT 'x'")
         assert inspected(table).notes
+
+    def test_a_column_for_the_other_fields_that_is_not_there(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int, v text, rest jsonb")
+        for name, what in (("none", "no column of that name"), ("v", "it as text")):
+            refusal = self.refused(
+                table, f"of type jsonb or json, and .* has {what}", extra_fields=name
+            )
+            assert f"ADD COLUMN {name} jsonb" in (refusal.hint or "")
+        kept, _ = inspected(table.with_options(extra_fields="rest")).notes
+        assert (kept.code, kept.text) == (
+            "target-fields-kept",
+            "fields of the values go to rest: even_more in 1, more in 1",
+        )
 
     def test_rules_without_a_key(self, sandbox: Endpoints, schema: str) -> None:
         columns = (

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.absence import NOT_RECORDED
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.proof import Took, prove
@@ -125,6 +126,22 @@ def test_the_verdict_names_what_there_is_and_no_more():
         "proved: 2,000 offsets = 1,983 written + 3 filtered out + 4 dead-lettered"
         " + 10 absent from the log; 0 missing, 0 duplicates"
     )
+
+
+def test_no_verdict_is_silent_over_fields_that_no_column_takes():
+    """Counted over all entries, wherever and whenever they were written; the law of accounting holds."""
+    details = ExtraFields.counted([("speed",), ("speed", "lap")]).as_details()
+    proof = prove(
+        plan_of(partition_plan(0, 9)), [entry(0, 5, details=details), entry(5, 9, details=details)]
+    )
+    assert proof.adds_up
+    assert proof.verdict().endswith("0 duplicates; 4 records have fields that no column takes")
+    [note] = [note for note in proof.notes if note.code == "extra-fields"]
+    assert note.weight == "warn"
+    assert "4 records of laps have fields that no column takes: speed in 4, lap in 2" in note.text
+    document = json.loads(json.dumps(proof.as_document()))
+    counts = {"records": 4, "fields": {"speed": 4, "lap": 2}, "others": 0}
+    assert document["extra_fields"] == {"laps": counts}
 
 
 def test_the_targets_own_counts_are_summed():

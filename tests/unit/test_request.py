@@ -17,7 +17,7 @@ from tests.unit.replaying import request
 FULL = request(
     span="-2h..now", lateness_ms=0, where="value:car = 44", select="key, value", pace="2x",
     max_gap_ms=5_000, key=("car", "ts"), on_conflict="newer", version_column="ts",
-    tombstones="delete", on_error="dlq:dead", decode="json", create=True,
+    tombstones="delete", on_error="dlq:dead", decode="json", create=True, extra_fields="fail",
     headers=("drop:a", "add:b=c"), provenance=True, partition="key", redrive=True, typed=True,
 )  # fmt: skip
 

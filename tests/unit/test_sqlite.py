@@ -281,7 +281,28 @@ def test_fields_without_a_column_are_named_before_they_are_left_out(tmp_path: Pa
     seen = InspectRequest(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of([record])])
     notes = SqliteTarget(str(tmp_path / "a.db"), "t").inspect(seen).notes
     assert [note.code for note in notes] == ["target-unplaced", "target-left-out"]
-    assert "no column for A, b" in notes[1].text
+    assert "no column for A, b: these fields are left out; --extra-fields COLUMN" in notes[1].text
+
+
+def test_fields_without_a_column_are_counted_kept_or_refused(tmp_path: Path) -> None:
+    file, value = tmp_path / "a.db", b'{"a": 1, "b": {"c": [2]}, "_offset": 9, "n": null}'
+    rows(file, "CREATE TABLE t (a, rest, _partition, _offset)")
+    noted = written(SqliteTarget(str(file), "t"), value, b'{"a": 2}', b'{"b": 1}')
+    counts = {"records": 2, "fields": {"b": 2, "_offset": 1}, "others": 0}
+    assert noted == {"same": 3, "unknown": 0, "extra_fields": counts}
+    keeping = SqliteTarget(str(file), "t", TableRules(extra_fields="rest"))
+    assert written(keeping, value, replay_id="s") == {"same": 1, "unknown": 0}
+    kept = rows(file, "SELECT rest FROM t WHERE rest IS NOT NULL")
+    assert kept == [('{"_offset": 9, "b": {"c": [2]}}',)]
+    failing = SqliteTarget(str(file), "t", TableRules(extra_fields="fail"))
+    with pytest.raises(RecordRefused, match=r"no column takes _offset, b \(--extra-fields fail\)"):
+        written(failing, value, replay_id="f")
+    with pytest.raises(Refused, match="t has no column more for --extra-fields"):
+        written(SqliteTarget(str(file), "t", TableRules(extra_fields="more")), value)
+    made = SqliteTarget(str(file), "made", TableRules(create=True, extra_fields="more"))
+    assert written(made, b'{"a": 1}', replay_id="m") == {"same": 1, "unknown": 0}
+    written(made, b'{"z": 1}', replay_id="m")
+    assert rows(file, "SELECT more FROM made") == [(None,), ('{"z": 1}',)]
 
 
 def test_the_folder_of_the_file_keeps_its_permissions(tmp_path: Path) -> None:

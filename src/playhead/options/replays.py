@@ -105,6 +105,12 @@ INTO_TABLES = Options(
         "RULE",
         choices=_TOMBSTONES,
     ),
+    Option(
+        "extra_fields",
+        "Fields that no column takes: note (count them), fail, or a column of type jsonb that keeps them; "
+        "default note.",
+        "RULE",
+    ),
     switch(
         "create",
         "Create the table or topic if it does not exist; columns are inferred from a sample.",

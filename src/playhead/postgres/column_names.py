@@ -35,6 +35,16 @@ def refuse_fields(table: str, names: Iterable[str], *, beside: int) -> None:
         )
 
 
+def refuse_extra_name(table: str, name: str) -> None:
+    """Raises where the column for the fields that no other one takes cannot have the name."""
+    reason = None if name == EXTRA else why_not(name)
+    if reason is not None:
+        raise Refused(
+            f"no table {table} can be made with --extra-fields {_shown(name)[6:]}: it {reason}",
+            hint=f"--extra-fields with another name, such as {EXTRA}",
+        )
+
+
 def why_not(name: str) -> str | None:
     """What is wrong with a name; None where it can be a column's."""
     if "\0" in name:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from playhead.account import Account, ErrorRule
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import named
-from playhead.postgres.open_table import OpenTable
+from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
 from playhead.postgres.skipped_records import Skipped
@@ -89,9 +90,11 @@ class Comparison:
             fields = self._table.layout.fields
             self._session.run(make_wanted(stage.merge, fields, is_update=False))
             self._session.run(self._judged())
-            return self._found(len(decoded.tombstones), unshown)
+            return self._found(len(decoded.tombstones), unshown, left_out(decoded, account))
 
-    def _found(self, tombstones: int, unshown: Sequence[int]) -> SliceComparison:
+    def _found(
+        self, tombstones: int, unshown: Sequence[int], extra_fields: ExtraFields
+    ) -> SliceComparison:
         """Tombstones that were skipped, by a rule, leave nothing to look for."""
         run = self._session.run
         [(expected, same, different, found, wanted_sum, held_sum)] = run(_COUNTS)
@@ -112,6 +115,7 @@ class Comparison:
             different + more,
             same=same + tombstones,
             unknown=len(unshown),
+            extra_fields=extra_fields,
         )
 
     def _judged(self) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.postgres.compare import SHOWN, accounted, difference, written
 from playhead.postgres.merge_sql import named
-from playhead.postgres.open_table import OpenTable
+from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
 from playhead.postgres.skipped_records import Skipped
@@ -19,6 +20,7 @@ from playhead.postgres.wanted_rows import (
     row_text,
     shown_checksum,
 )
+from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Difference, SliceComparison
@@ -42,6 +44,7 @@ class AppendedRows:
         self._fields = table.layout.fields
         self._name = f"playhead_appended_{number}"
         self._slices: list[tuple[Entry, int, int, Sequence[int]]] = []
+        self._left_out: dict[Slice, ExtraFields] = {}
         self._places: dict[TopicPartition, int] = {}
 
     def add(self, entry: Entry, whole: Records) -> None:
@@ -63,6 +66,7 @@ class AppendedRows:
             else:
                 self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
         self._slices.append((entry, place, len(decoded.tombstones), unshown))
+        self._left_out[entry.slice] = left_out(decoded, account)
 
     def findings(self) -> list[SliceComparison]:
         """Of each slice; what was found of a partition stands with the last one of it."""
@@ -75,7 +79,8 @@ class AppendedRows:
     def _of_place(self, place: int) -> Iterator[SliceComparison]:
         slices = [each for each in self._slices if each[1] == place]
         for entry, *_ in slices[:-1]:
-            yield SliceComparison(entry.slice, 0, 0, "", "")
+            extra_fields = self._left_out[entry.slice]
+            yield SliceComparison(entry.slice, 0, 0, "", "", extra_fields=extra_fields)
         last = slices[-1][0]
         tombstones = sum(count for _, _, count, _ in slices)
         unshown = [offset for *_, offsets in slices for offset in offsets]
@@ -106,6 +111,7 @@ class AppendedRows:
             different,
             same=same + tombstones,
             unknown=unknown + len(unshown),
+            extra_fields=self._left_out[last.slice],
         )
 
     def _difference(self, entry: Entry, offset: int, what: str, columns: str | None) -> Difference:

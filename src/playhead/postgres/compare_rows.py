@@ -90,9 +90,9 @@ class Judgement:
         shown: Sequence[Row],
         extra: "Counter[Slice]",
     ) -> Iterator[SliceComparison]:
-        *others, last = [each.entry for each in slices]
-        for entry in others:
-            yield SliceComparison(entry.slice, 0, 0, "", "")
+        for other in slices[:-1]:
+            yield SliceComparison(other.entry.slice, 0, 0, "", "", extra_fields=other.extra_fields)
+        last = slices[-1].entry
         unshown = [offset for each in slices for offset in each.unshown]
         differences = [self._difference(last.slice, *row) for row in shown]
         table = str(self._rows.table.place)
@@ -114,6 +114,7 @@ class Judgement:
             tally.different + more,
             same=tally.same,
             unknown=tally.unknown + len(unshown),
+            extra_fields=slices[-1].extra_fields,
         )
 
     def _difference(

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from playhead import decoding
 from playhead.errors import Refused
-from playhead.postgres.column_names import length_fits, refuse_fields
+from playhead.postgres.column_names import length_fits, refuse_extra_name, refuse_fields
 from playhead.postgres.rows.python_json import read_object
 from playhead.postgres.rows.text_format import Bad, Number
 from playhead.postgres.session import TableName
@@ -97,16 +97,25 @@ class NewTable:
 
 
 def table_for(
-    place: TableName, samples: Iterable[Records], key: Sequence[str], kinds: Mapping[str, str]
+    place: TableName,
+    samples: Iterable[Records],
+    key: Sequence[str],
+    kinds: Mapping[str, str],
+    extra: str | None = None,
 ) -> NewTable:
     """The table for such records; its key is the one asked for, or the record's place.
 
-    `kinds` is what a schema says of fields; what it does not say is inferred.
+    `kinds` is what a schema says of fields; what it does not say is inferred. `extra` is a column for
+    the fields that no other one takes.
     """
     runs = list(samples)
     found = _fields(value for run in runs for value in run.readable)
-    fields = {name: found.get(name, []) for name in dict.fromkeys((*kinds, *found))}
-    refuse_fields(str(place), fields, beside=len(_METADATA) + 1)
+    names = [name for name in dict.fromkeys((*kinds, *found)) if name != extra]
+    fields = {name: found.get(name, []) for name in names}
+    rest = [] if extra is None else [(extra, "jsonb")]
+    refuse_fields(str(place), fields, beside=len(_METADATA) + 1 + len(rest))
+    if extra is not None:
+        refuse_extra_name(str(place), extra)
     missing = [name for name in key if name not in fields]
     if missing:
         raise Refused(
@@ -118,7 +127,7 @@ def table_for(
         (name, _TYPES[kinds[name]] if name in kinds else _type(values))
         for name, values in fields.items()
     ]
-    columns += _METADATA
+    columns += (*rest, *_METADATA)
     columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
     return NewTable(place, tuple(columns), tuple(key) or _OFFSETS)
 

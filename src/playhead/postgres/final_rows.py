@@ -1,12 +1,13 @@
 """The rows that a whole replay should have left: of every key what the last word on it says."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.postgres.compare import accounted, written
 from playhead.postgres.merge_sql import AT, GONE, named
-from playhead.postgres.open_table import OpenTable
+from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.session import Session
@@ -43,6 +44,7 @@ class Compared:
     """So many of its records may have been left alone for rows of others; None where nobody counted."""
     spared: int | None = None
     """So many of its tombstones may have spared a later row."""
+    extra_fields: ExtraFields = field(default_factory=ExtraFields)
 
 
 class FinalRows:
@@ -78,6 +80,7 @@ class FinalRows:
         compared = Compared(entry, place, unshown)
         rows, account = written(entry, whole), accounted(entry)
         decoded = self._table.decode(rows, account)
+        compared.extra_fields = left_out(decoded, account)
         with self._session.transaction():
             if not self._is_made:
                 self._make()

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from playhead.errors import Refused
+from playhead.extra_fields import ExtraFields
 from playhead.note import Note
 from playhead.postgres.errors import NotAllowed
 from playhead.postgres.open_table import WriteRules, depends_on_order
@@ -147,6 +148,19 @@ def _keys_of(table: Table) -> str:
     return f"unique are {keys}" if keys else "nothing is unique there"
 
 
+def refuse_extra_column(layout: Layout, name: str | None) -> None:
+    """Return when the column that was named for the fields that no other one takes is there."""
+    if name is None or (layout.extra is not None and layout.extra.name == name):
+        return
+    place = layout.table.place
+    column = layout.table.column(name)
+    what = "no column of that name" if column is None else f"it as {column.type}"
+    raise Refused(
+        f"--extra-fields {name} needs a column {name} of type jsonb or json, and {place} has {what}",
+        hint=f"ALTER TABLE {place} ADD COLUMN {name} jsonb; or --extra-fields note, which counts them",
+    )
+
+
 def _refuse_unfilled(subject: Subject) -> None:
     unfilled = [name for name in _unfilled(subject) if _is_required(subject.table, name)]
     if unfilled:
@@ -194,6 +208,16 @@ def _documents(subject: Subject) -> Iterator[dict[str, object]]:
                 continue
 
 
+def _extra_fields(subject: Subject) -> ExtraFields:
+    """The fields of the sampled records that no column of their own takes."""
+    documents = Documents(subject.layout.values)
+    names: list[tuple[str, ...]] = []
+    for document in _documents(subject):
+        with suppress(Bad):
+            names.append(documents.left_out(document))
+    return ExtraFields.counted(names)
+
+
 def _fields_found(subject: Subject) -> list[str]:
     return list(dict.fromkeys(name for each in _documents(subject) for name in each))
 
@@ -201,19 +225,18 @@ def _fields_found(subject: Subject) -> list[str]:
 def _notes_of_fields(subject: Subject) -> Iterator[Note]:
     table, layout = subject.table, subject.layout
     if subject.habits.decode == "json":
-        documents = Documents(layout.values)
-        left_out: dict[str, None] = {}
-        for document in _documents(subject):
-            try:
-                used = set(documents.spelling(document).values())
-            except Bad:
-                continue
-            left_out.update(dict.fromkeys(name for name in document if name not in used))
-        if left_out and layout.extra is None:
-            text = f"{table.place} has no column for {_listed(left_out)}: left out; a column "
-            yield Note("target-fields-left-out", f"{text}_extra jsonb would keep them")
-        elif left_out and layout.extra is not None:
-            text = f"{_listed(left_out)} of the values go to {layout.extra.name}"
+        extra = _extra_fields(subject)
+        if extra.records and layout.extra is None:
+            becomes = "refused" if subject.habits.refuses_left_out else "left out"
+            text = f"{table.place} has no column for fields of {extra.records:,} of the sampled records, "
+            text += (
+                f"which are {becomes}: {extra.text}; --extra-fields COLUMN keeps them in a column "
+            )
+            yield Note(
+                "target-fields-left-out", f"{text}of type jsonb (_extra is one without being named)"
+            )
+        elif extra.records and layout.extra is not None:
+            text = f"fields of the values go to {layout.extra.name}: {extra.text}"
             yield Note("target-fields-kept", text, "info")
     if subject.habits.decode == "json":
         yield from _notes_of_alterations(subject)

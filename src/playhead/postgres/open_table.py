@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from playhead.account import Account
+from playhead.extra_fields import ExtraFields
 from playhead.postgres.errors import TableChanged
 from playhead.postgres.merge_sql import REPLACING, MergeSql, Rule
 from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_place
@@ -30,6 +31,8 @@ class WriteRules:
     version: str = ""
     tombstones: str | None = None
     decode: str = "json"
+    refuses_left_out: bool = False
+    """Whether records are refused that have fields which no column takes."""
 
     @property
     def is_ordered(self) -> bool:
@@ -66,7 +69,12 @@ class OpenTable:
                 layout.extra.name,
             )  # all that is in no column, also when that is nothing
         self._decoder = Decoder(
-            layout, habits.decode, always=always, never_null=never_null, minded=minded
+            layout,
+            habits.decode,
+            always=always,
+            never_null=never_null,
+            minded=minded,
+            refuses_left_out=habits.refuses_left_out,
         )
         self._required = [
             each.name
@@ -160,7 +168,7 @@ class OpenTable:
         }
         if found and habit in ("skip", "delete"):
             remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
-        return remarks
+        return remarks | left_out(decoded, account).as_details()
 
     def refuse_change(self, session: Session) -> None:
         """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""
@@ -185,6 +193,14 @@ class OpenTable:
         if self.habits.is_keyed and not now.has_key(self.habits.key):
             reason = f"no unique index on ({', '.join(self.habits.key)}) any more"
             raise TableChanged(str(known.place), reason=reason)
+
+
+def left_out(decoded: Decoded, account: Account) -> ExtraFields:
+    """The fields that no column takes, of the records that are not refused."""
+    refused = account.refused_offsets
+    return ExtraFields.counted(
+        names for offset, names in decoded.left_out.items() if offset not in refused
+    )
 
 
 def minded_columns(layout: Layout, habits: WriteRules) -> set[str]:

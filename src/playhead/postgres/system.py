@@ -62,6 +62,7 @@ class PostgresSystem(System, MakesTarget):
             tombstones=rules.tombstones,
             decode=rules.form,
             create=rules.create,
+            extra_fields=rules.extra_fields,
         )
 
 

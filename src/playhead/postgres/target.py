@@ -12,12 +12,12 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import offsets_held
 from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
-from playhead.postgres.inspect import Subject, refuse
+from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
-from playhead.postgres.rows.column_layout import Layout, layout_of
+from playhead.postgres.rows.column_layout import EXTRA, Layout, layout_of
 from playhead.postgres.session import Session, TableName, open_session
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
@@ -26,6 +26,7 @@ from playhead.postgres.terms import Replays, SavedTerms, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
+from playhead.request import EXTRA_FIELDS_RULES
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
@@ -51,6 +52,9 @@ class PostgresTarget(Target):
     tombstones: str | None = None
     decode: str = "json"
     create: bool = False
+    extra_fields: str | None = None
+    """What becomes of fields that no column takes: `note` counts them, which is the rule, `fail` refuses
+    their records, and anything else is the column that keeps them."""
     ledger_table: str = str(DEFAULT)
     is_endless: bool = False
     """Whether slices are joined as they come, as a live pipeline's are."""
@@ -73,7 +77,8 @@ class PostgresTarget(Target):
                 samples = [each for each in look.samples if each.topic == topic]
                 table = read_table(session.run, place)
                 if table is not None:
-                    layout = layout_of(table, self.decode)
+                    layout = self._layout(table)
+                    refuse_extra_column(layout, self._extra_column)
                     others = [each for each in places if each != topic and places[each] == place]
                     count = look.partitions[topic]
                     subject = Subject(topic, layout, self._habits(table), samples, count, others)
@@ -82,7 +87,8 @@ class PostgresTarget(Target):
                     notes += inspection_notes(session, subject)
                 elif self.create:
                     kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
-                    tables.setdefault(place, table_for(place, samples, self.key or (), kinds))
+                    made = table_for(place, samples, self.key or (), kinds, self._extra_column)
+                    tables.setdefault(place, made)
                 else:
                     hint = "--create makes one, its columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
@@ -101,7 +107,16 @@ class PostgresTarget(Target):
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
         version = (self.version_column or "_timestamp") if rule == "newer" else ""
-        return WriteRules(key, rule, version, self.tombstones, self.decode)
+        refuses = self.extra_fields == "fail"
+        return WriteRules(key, rule, version, self.tombstones, self.decode, refuses)
+
+    @property
+    def _extra_column(self) -> str | None:
+        """The column that was named for the fields that no other one takes."""
+        return None if self.extra_fields in EXTRA_FIELDS_RULES else self.extra_fields
+
+    def _layout(self, table: Table) -> Layout:
+        return layout_of(table, self.decode, self._extra_column or EXTRA)
 
     def _ledger(self, session: Session) -> Ledger:
         return Ledger(session, self._ledger_place)
@@ -269,7 +284,7 @@ class PostgresTarget(Target):
         if self.on_conflict != "newer" or not self._ledger(session).has_entries(replay_id):
             return
         for table in filter(None, (read_table(session.run, each) for each in tables)):
-            layout = layout_of(table, self.decode)
+            layout = self._layout(table)
             latest = self._latest(session, replay_id, layout, self._habits(table))
             if latest is not None and not latest.exists():
                 yield not_remembered(table.place)
@@ -284,7 +299,7 @@ class PostgresTarget(Target):
         table = read_table(session.run, place)
         if table is None:
             raise PlayheadError(f"no table {place}", hint="--create makes one")
-        layout = layout_of(table, self.decode)
+        layout = self._layout(table)
         # COPY knows no policies for rows and no rules, and does not say which rows a trigger dropped.
         only_by_stage = table.has_row_security or table.may_drop_rows
         return OpenTable(layout, self._habits(table), only_by_stage=only_by_stage)

@@ -18,7 +18,7 @@ from playhead.task.job import DeadLetters
 
 _UNSAID = (None, False, (), "auto")
 _RULES_OF = (
-    ("table", "tables", ("key", "on_conflict", "version_column", "tombstones")),
+    ("table", "tables", ("key", "on_conflict", "version_column", "tombstones", "extra_fields")),
     ("topic", "topics", ("headers", "provenance", "partition", "redrive")),
 )
 
@@ -116,6 +116,11 @@ def refuse_idle_rules(spec: ReplaySpec) -> None:
             raise UsageError(
                 f"{flag} is a rule for {plural}, and {to.shown()} is none", hint=f"leave {flag} out"
             )
+    if spec.table.extra_fields is not None and spec.table.form != "json":
+        raise UsageError(
+            f"--extra-fields is a rule for the fields of values, which --decode {spec.decode} takes whole",
+            hint="leave --extra-fields out",
+        )
 
 
 def _source(end: Endpoint, spec: ReplaySpec, configuration: Configuration) -> Source:

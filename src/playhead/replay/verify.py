@@ -2,13 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
 from playhead.errors import Unavailable
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry, remaining
+from playhead.note import Note
 from playhead.plan import Plan
+from playhead.proof import extra_fields_notes, extra_fields_text
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.lanes import lanes_of
@@ -47,6 +50,8 @@ class Verification:
     differences: tuple[Mapping[str, Any], ...]
     uncovered: int
     """Planned offsets that the ledger lacks, and which therefore cannot be compared."""
+    extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
+    """For each source topic, the fields of its records that no column of the target takes."""
 
     @property
     def agrees(self) -> bool:
@@ -76,8 +81,9 @@ class Verification:
         )
         if self.unknown:
             text += f", {self.unknown:,} that could not be compared"
-        more = f", {self.uncovered:,} offsets not replayed yet, or not read back"
-        return text + more if self.uncovered else text
+        if self.uncovered:
+            text += f", {self.uncovered:,} offsets not replayed yet, or not read back"
+        return text + extra_fields_text(self.extra_fields)
 
     def _word(self) -> str:
         if self.agrees:
@@ -85,6 +91,10 @@ class Verification:
         # Checksums that disagree are a difference even if no record differs.
         is_told = self.different == 0 and (self.unknown or all(_agree(self.partitions)))
         return "CANNOT BE TOLD" if is_told else "DIFFERENT"
+
+    def notes(self) -> list[Note]:
+        """What should be known beside the verdict."""
+        return list(extra_fields_notes(self.extra_fields))
 
     def as_document(self) -> dict[str, Any]:
         rows = [
@@ -99,6 +109,7 @@ class Verification:
             "different": self.different,
             "unknown": self.unknown,
             "uncovered": self.uncovered,
+            "extra_fields": {name: each.as_document() for name, each in self.extra_fields.items()},
             "partitions": rows,
             "differences": list(self.differences),
         }
@@ -124,7 +135,16 @@ def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
         tuple(_by_partition(findings)),
         tuple(d for finding in findings for d in finding["differences"])[:MOST_DIFFERENCES],
         sum(map(len, remaining(plan.slices(), compared))),
+        _extra_fields(findings),
     )
+
+
+def _extra_fields(findings: Sequence[Mapping[str, Any]]) -> dict[str, ExtraFields]:
+    by_topic: dict[str, list[ExtraFields]] = {}
+    for finding in findings:
+        if (its := ExtraFields(**finding["extra_fields"])).records:
+            by_topic.setdefault(finding["slice"]["topic"], []).append(its)
+    return {topic: ExtraFields.total(each) for topic, each in sorted(by_topic.items())}
 
 
 def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:

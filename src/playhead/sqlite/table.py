@@ -14,7 +14,7 @@ from playhead.errors import Refused
 from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
-from playhead.request import TableRules
+from playhead.request import EXTRA_FIELDS_RULES, TableRules
 from playhead.sqlite.session import named
 
 Row = dict[str, Any]
@@ -38,23 +38,33 @@ class Table:
     rules: TableRules
 
     @property
+    def extra(self) -> str | None:
+        """Return the column for the fields that have no column of their own."""
+        rule = self.rules.extra_fields
+        return None if rule in EXTRA_FIELDS_RULES else rule
+
+    @property
     def place(self) -> list[str]:
         """Return the columns that identify a row's record; empty if the table lacks them."""
         names = [name for name in PLACE if name in self.columns]
         return names if names[-2:] == ["_partition", "_offset"] else []
 
-    def row(self, record: Record, value: bytes | None) -> Row:
-        """Return the values of the columns that a record fills; raise ValueError if it cannot be written."""
+    def row(self, record: Record, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
+        """Return the values of the columns that a record fills, and its fields that no column takes.
+
+        Raise ValueError if the record cannot be written.
+        """
         headers = json.dumps(
             record.headers, default=lambda value: value.decode(errors="surrogateescape")
         )
         position = record.topic, record.partition, record.offset
         metadata = (*position, record.timestamp_ms, _text_or_bytes(record.key), headers)
-        row = dict(zip(_METADATA, metadata, strict=True)) | self._values(value)
+        values, left_out = self._values(value)
+        row = dict(zip(_METADATA, metadata, strict=True)) | values
         # A unique index never treats NULL as a conflict: each replay would add such a record again.
         if self.rules.on_conflict and any(row.get(name) is None for name in self.key):
             raise ValueError(f"it has no value for the key {', '.join(self.key)}")
-        return {name: row[name] for name in row if name in self.columns}
+        return {name: row[name] for name in row if name in self.columns}, left_out
 
     def insert(self, names: Sequence[str]) -> str:
         """Return the statement that inserts rows with these columns."""
@@ -67,6 +77,9 @@ class Table:
 
     def refuse_unwritable(self, connection: sqlite3.Connection) -> None:
         """Let SQLite check that the table exists and that it can follow the conflict rule."""
+        if self.extra is not None and self.extra not in self.columns:
+            hint = f"ALTER TABLE {self.name} ADD COLUMN {self.extra}; or --extra-fields note"
+            raise Refused(f"{self.name} has no column {self.extra} for --extra-fields", hint=hint)
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
@@ -83,29 +96,49 @@ class Table:
             )
             yield Note("target-unplaced", text)
         fields = sampled_fields(samples) if self.rules.form == "json" else {}
-        if unknown := [name for name in fields if name not in self.columns]:
-            text = f"{self.name} has no column for {', '.join(unknown)}: these fields are left out"
-            yield Note("target-left-out", text)
+        if self.extra is None and (unknown := self._left_out(fields)):
+            action = (
+                "records with them are refused" if self._refuses else "these fields are left out"
+            )
+            text = f"{self.name} has no column for {', '.join(unknown)}: {action}; --extra-fields COLUMN "
+            yield Note("target-left-out", f"{text}stores them as JSON in a column")
 
     def marking(self) -> str:
         """Return the statement that marks the table, so that a table created in its place is recognised."""
         mark, column = named(_MARK + uuid4().hex), named(self.columns[0])
         return f"CREATE INDEX {mark} ON {named(self.name)} ({column}) WHERE 0"
 
-    def _values(self, value: bytes | None) -> Row:
+    @property
+    def _refuses(self) -> bool:
+        return self.rules.extra_fields == "fail"
+
+    def _left_out(self, fields: Row) -> tuple[str, ...]:
+        """Return the fields with a value that have no column of their own."""
+        own = {*self.columns} - {*_METADATA, self.extra}
+        return tuple(
+            sorted(name for name in fields if name not in own and fields[name] is not None)
+        )
+
+    def _values(self, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
         if self.rules.form == "none":
-            return {}
+            return {}, ()
         if value is None and self.rules.tombstones != "null":
             raise ValueError(
                 "it is a tombstone, and no rule says how to write it (see --tombstones)"
             )
         if self.rules.form == "json":
             fields = fields_of(value)
-            return {name: fields[name] for name in fields if name not in _METADATA}
+            left_out = self._left_out(fields)
+            if left_out and self._refuses:
+                raise ValueError(f"no column takes {', '.join(left_out[:3])} (--extra-fields fail)")
+            values = {name: fields[name] for name in fields if name not in (*_METADATA, self.extra)}
+            if left_out and self.extra is not None:
+                whole = json.loads(value or b"{}", parse_float=_number)
+                values[self.extra] = json.dumps({name: whole[name] for name in left_out})
+            return values, () if self.extra is not None else left_out
         content = value.decode() if value is not None and self.rules.form == "string" else value
-        return dict.fromkeys(
-            [name for name in ("_value", "value") if name in self.columns][:1], content
-        )
+        names = [name for name in ("_value", "value") if name in self.columns][:1]
+        return dict.fromkeys(names, content), ()
 
 
 def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> Table | None:
@@ -126,7 +159,8 @@ def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[
     fields = sampled_fields(samples) if rules.form == "json" else whole
     if lacking := [column for column in rules.key if column not in fields]:
         raise Refused(f"the key column {lacking[0]} is in no sampled record", hint="another --key")
-    columns = [*{**fields, **dict.fromkeys(_METADATA)}]
+    extra = set() if rules.extra_fields in EXTRA_FIELDS_RULES else {rules.extra_fields}
+    columns = [*{**fields, **dict.fromkeys(extra), **dict.fromkeys(_METADATA)}]
     return {"table": name, "columns": columns, "key": [*(rules.key or PLACE)]}
 
 

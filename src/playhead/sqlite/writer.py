@@ -1,9 +1,12 @@
 """Commits the slices of one replay to SQLite, and compares them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
+from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
 from playhead.ledger import NOT_KEPT, Entry
 from playhead.record import Record
@@ -15,6 +18,9 @@ from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Row, Table
 from playhead.target import SliceComparison, Writer, at_once
 from playhead.terms import OtherTerms, Whereto, differing_place
+
+WrittenRow = tuple[Record, Row, tuple[str, ...]]
+"""A record, the values of the columns that it fills, and its fields that no column takes."""
 
 
 class SqliteWriter(Writer):
@@ -44,14 +50,14 @@ class SqliteWriter(Writer):
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         table, _ = self._look_up(entry.slice.topic)
-        rows = _rows(table, Account(entry.slice, ErrorRule("skip")), records)
-        return Comparison(self._ledger, table, entry).findings(row for row in rows if row[1])
+        rows = [*_rows(table, Account(entry.slice, ErrorRule("skip")), records)]
+        comparison = Comparison(self._ledger, table, entry)
+        found = comparison.findings((record, row) for record, row, _ in rows if row)
+        return replace(found, extra_fields=ExtraFields.counted(names for *_, names in rows))
 
-    def _insert(
-        self, table: Table, account: Account, rows: Sequence[tuple[Record, Row]]
-    ) -> dict[str, int]:
+    def _insert(self, table: Table, account: Account, rows: Sequence[WrittenRow]) -> dict[str, Any]:
         connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
-        for record, row in rows:
+        for record, row, _ in rows:
             try:
                 # A trigger may drop a row; `ignore` leaves out rows whose key exists.
                 if row and not connection.execute(table.insert([*row]), [*row.values()]).rowcount:
@@ -65,20 +71,22 @@ class SqliteWriter(Writer):
                     raise PlayheadError(text, hint=hint) from exc
                 refused += 1
                 account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
-        skipped = sum(not row for _, row in rows)
+        skipped = sum(not row for _, row, _ in rows)
         counts = {NOT_KEPT: skipped + dropped, "refused": refused + dropped}
         counts["left_alone"] = left_alone
-        return {name: count for name, count in counts.items() if count}
+        refused_offsets = account.refused_offsets
+        extra = ExtraFields.counted(
+            names for record, _, names in rows if record.offset not in refused_offsets
+        )
+        return {name: count for name, count in counts.items() if count} | extra.as_details()
 
 
-def _rows(
-    table: Table, account: Account, records: Iterable[Records]
-) -> Iterator[tuple[Record, Row]]:
+def _rows(table: Table, account: Account, records: Iterable[Records]) -> Iterator[WrittenRow]:
     """Yield each writable record with its values; a skipped tombstone has no values."""
     for chunk in records:
         for record, value in zip(chunk, chunk.readable, strict=True):
             is_skipped = value is None and table.rules.tombstones == "skip"
             try:
-                yield record, {} if is_skipped else table.row(record, value)
+                yield record, *(({}, ()) if is_skipped else table.row(record, value))
             except (ValueError, RecursionError) as exc:
                 account.refuse(record, kind="value", reason=str(exc) or "it is nested too deeply")

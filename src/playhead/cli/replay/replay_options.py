@@ -58,7 +58,16 @@ def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
         )
         if value is not None
     }
-    same = ("where", "select", "version_column", "create", "provenance", "redrive", "typed")
+    same = (
+        "where",
+        "select",
+        "version_column",
+        "create",
+        "extra_fields",
+        "provenance",
+        "redrive",
+        "typed",
+    )
     rules |= {name: values[name] for name in same if name in values}
     if "to" in values:  # A live pipeline has no span.
         rules["span"] = str(span(run))

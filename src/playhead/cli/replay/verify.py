@@ -73,6 +73,8 @@ def _report(run: Run, found: Verification) -> None:
         run.output.say(f"  {each['kind']:<8} {place}: {each['text']}")
     if len(found.differences) > _SHOWN:
         run.output.say("  -o json has more of them")
+    for note in found.notes():
+        run.output.say(f"  {note.weight:<8} {note.text}")
     document = found.as_document()
     run.output.emit(document, document["partitions"])
     if not found.agrees:

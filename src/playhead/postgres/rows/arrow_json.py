@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -50,8 +51,8 @@ class JsonLines:
             return False
         return joined.isascii() or _is_utf8(joined)
 
-    def table(self, names: Sequence[str], types: Sequence[Any]) -> Any:
-        """What Arrow's reader makes of them."""
+    def table(self, names: Sequence[str], types: Sequence[Any], *, others: str) -> Any:
+        """What Arrow's reader makes of them; `others` is what it does with fields of other names."""
         return pj.read_json(
             pa.BufferReader(self.joined),
             # One thread: the other cores belong to other tasks. A block holds whole lines.
@@ -61,16 +62,27 @@ class JsonLines:
             ),
             parse_options=pj.ParseOptions(
                 explicit_schema=pa.schema(list(zip(names, types, strict=True))),
-                unexpected_field_behavior="ignore",
+                unexpected_field_behavior=others,
             ),
         )
 
 
-def read(values: Sequence[bytes], documents: Documents) -> "tuple[Any, list[int]] | None":
-    """A table with one row for each value, and the rows not to be trusted; None when Arrow may not read them.
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Values as Arrow has read them."""
 
-    Its columns are those that Arrow can fill.
-    """
+    table: Any
+    """One row for each value; its columns are those that Arrow can fill."""
+    odd: list[int]
+    """Rows not to be trusted."""
+    is_complete: bool
+    """Whether it is certain that no value has a field beside the columns."""
+
+
+def read(
+    values: Sequence[bytes], documents: Documents, *, has_others: bool = False
+) -> ArrowRows | None:
+    """None when Arrow may not read them; `has_others` where it is known that values have other fields, too."""
     fields = [(field, field.route) for field in documents.fields if field.route and field.is_read]
     lines = JsonLines(values)
     if not fields or not lines.are_plain:
@@ -80,7 +92,8 @@ def read(values: Sequence[bytes], documents: Documents) -> "tuple[Any, list[int]
         names = [spelling.get(field.name, field.name) for field, _ in fields]
         if len(set(names)) < len(names):  # one field for two columns, once case is forgotten
             return None
-        table = lines.table(names, [route.read for _, route in fields])
+        types = [route.read for _, route in fields]
+        table, is_complete = _read_strictly(lines, names, types, has_others=has_others)
     except (Bad, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if table.num_rows != len(values):
@@ -95,7 +108,20 @@ def read(values: Sequence[bytes], documents: Documents) -> "tuple[Any, list[int]
             column, rows = route.finish(column)
             odd.update(rows)
         columns[field.name] = column
-    return pa.table(columns), sorted(odd)
+    return ArrowRows(pa.table(columns), sorted(odd), is_complete)
+
+
+def _read_strictly(
+    lines: JsonLines, names: Sequence[str], types: Sequence[Any], *, has_others: bool
+) -> tuple[Any, bool]:
+    """The table, and whether there is nothing but these fields: to be sure of that costs nothing while it is so."""
+    if not has_others:
+        try:
+            return lines.table(names, types, others="error"), True
+        except pa.ArrowInvalid as exc:
+            if "unexpected field" not in str(exc):
+                raise
+    return lines.table(names, types, others="ignore"), False
 
 
 def _is_utf8(held: bytes) -> bool:

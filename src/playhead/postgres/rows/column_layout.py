@@ -76,7 +76,7 @@ def has_place(layout: Layout) -> bool:
 
 
 def layout_of(table: Table, decode: str, extra: str = EXTRA) -> Layout:
-    """The layout that a way of decoding leads to."""
+    """The layout that a way of decoding leads to; `extra` is the column for what no other one takes."""
     ours = [column for column in table.columns if column.is_ours]
     metadata = tuple(_metadata(column) for column in ours if column.name in METADATA)
     others = [column for column in ours if column.name not in METADATA]

@@ -13,7 +13,7 @@ from playhead.postgres.rows import arrow_json
 from playhead.postgres.rows.column_layout import Field, Layout
 from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column
 from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
-from playhead.postgres.rows.python_json import Documents, read_object
+from playhead.postgres.rows.python_json import Documents, read_names, read_object
 from playhead.postgres.rows.text_format import Bad, checked_for
 from playhead.records import Records
 
@@ -21,6 +21,7 @@ ORDER = "playhead:offset"
 # Values that Arrow refuses together are tried in so many parts, down to parts so small.
 _PARTS = 8
 _SMALLEST = 128
+_SHOWN, _LONGEST_SHOWN = 3, 64
 
 Index = Sequence[int]
 
@@ -41,6 +42,8 @@ class Decoded:
     """Where not all rows are written to the same columns: which they are, by the number that a row has."""
     altered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Offsets of the records of which something is not kept exactly, by what becomes of it."""
+    left_out: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """By offset, the fields that no column takes, of the records that have such."""
 
     def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
         """Rows that are ready, with the columns that are written for them."""
@@ -79,6 +82,10 @@ class _Values:
     loose: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     altered: dict[str, set[int]] = field(default_factory=dict)
     """Records of which something is not kept exactly, by what becomes of it."""
+    unsure: list[Index] = field(default_factory=list)
+    """Records that Arrow has read, and that may have fields which no column takes."""
+    left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Those fields."""
 
     def drop(self, refused: set[int]) -> None:
         """Leave out records that were refused after all."""
@@ -93,6 +100,10 @@ class _Values:
     def note(self, i: int, alterations: Iterable[str]) -> None:
         for each in alterations:
             self.altered.setdefault(each, set()).add(i)
+
+    def leave_out(self, i: int, names: tuple[str, ...]) -> None:
+        if names:
+            self.left_out[i] = names
 
     def carried(self) -> set[str]:
         """Columns that some record has something for."""
@@ -109,7 +120,7 @@ class Decoder:
 
     `always` are columns to write also when no record has anything for them, and `never_null` those
     without which a record cannot be written. Of those that are `minded` a record writes only what it
-    names, whatever other records do.
+    names, whatever other records do. Records with fields that no column takes can be refused.
     """
 
     def __init__(
@@ -120,10 +131,12 @@ class Decoder:
         always: Sequence[str] = (),
         never_null: Sequence[str] = (),
         minded: Collection[str] = (),
+        refuses_left_out: bool = False,
     ) -> None:
         self._layout, self._decode = layout, decode
         self._always, self._never_null = frozenset(always), tuple(never_null)
-        self._minded = frozenset(minded)
+        self._minded, self._refuses_left_out = frozenset(minded), refuses_left_out
+        self._has_left_out = False
         self._documents = Documents(layout.values, layout.extra)
         self._namer = ColumnNamer(self._documents, self._minded)
         self._unread = [each for each in layout.values if not each.is_read]
@@ -146,6 +159,9 @@ class Decoder:
             values.parts.append((nulls, None))
             nulls = []
         self._refuse_nulls(values, metadata, refusals)
+        if self._refuses_left_out:
+            for i in sorted(values.left_out):
+                refusals.add(i, _no_column(values.left_out[i]))
         values.drop(refusals.indexes)
         named = self._named(values, records, refusals)
         values.drop(refusals.indexes)
@@ -164,6 +180,7 @@ class Decoder:
                 name: frozenset(records.offsets[i] for i in indexes)
                 for name, indexes in values.altered.items()
             },
+            {records.offsets[i]: names for i, names in values.left_out.items()},
         )
 
     def _fields(self, names: Collection[str]) -> tuple[Field, ...]:
@@ -200,13 +217,28 @@ class Decoder:
                 document = read_object(records.readable[i] or b"")
                 values.loose.append((i, self._documents.texts(document)))
                 values.note(i, self._documents.alterations(document))
+                values.leave_out(i, self._documents.left_out(document))
             except Bad as bad:
                 refusals.add(i, bad)
         if self._beside:
             for n, (part, table) in enumerate(values.parts):
                 more = self._beside_columns(part, records, values, refusals)
                 values.parts[n] = (part, _appended(table, more))
+        else:
+            self._note_left_out(values, records, refusals)
         return values
+
+    def _note_left_out(self, values: _Values, records: Records, refusals: Refusals) -> None:
+        """The fields of what Arrow has read that no column takes, from the values once more."""
+        before = len(values.left_out)
+        for i in (i for part in values.unsure for i in part):
+            try:
+                document = read_names(records.readable[i] or b"")
+                values.leave_out(i, self._documents.left_out(document))
+            except Bad as bad:  # Arrow had no reason to look into all of it
+                refusals.add(i, bad)
+        # What is so in one slice is mostly so in the next: then Arrow is not asked in vain.
+        self._has_left_out = len(values.left_out) > before
 
     def _read(self, part: Index, records: Records, values: _Values, loose: list[int]) -> None:
         """Let Arrow read them, in smaller parts where it must; what it may not read is loose."""
@@ -215,11 +247,14 @@ class Decoder:
         is_all = isinstance(part, range) and len(part) == len(records)
         readable = records.readable
         held: list[Any] = readable if is_all else [readable[i] for i in part]
-        found = arrow_json.read(held, self._documents)
-        if found is not None:
-            table, odd = found
-            loose.extend(part[i] for i in odd)
-            values.parts.append(_without(part, table, set(odd)))
+        # Where values are read once more, for columns that Arrow cannot fill, their other fields are seen then.
+        has_others = self._has_left_out or bool(self._beside)
+        rows = arrow_json.read(held, self._documents, has_others=has_others)
+        if rows is not None:
+            loose.extend(part[i] for i in rows.odd)
+            values.parts.append(_without(part, rows.table, set(rows.odd)))
+            if not rows.is_complete:
+                values.unsure.append(values.parts[-1][0])
         elif len(part) <= _SMALLEST:
             loose.extend(part)
         else:
@@ -238,6 +273,7 @@ class Decoder:
                 document = read_object(records.readable[i] or b"")
                 found = self._documents.texts(document, self._unread)
                 values.note(i, self._documents.alterations(document, self._unread))
+                values.leave_out(i, self._documents.left_out(document))
             except Bad as bad:
                 refusals.add(i, bad)
             for name, column in texts.items():
@@ -250,6 +286,12 @@ class Decoder:
                 refusals.add(
                     i, Bad("no_key", f"nothing for column {name}, by which rows are known")
                 )
+
+
+def _no_column(names: Sequence[str]) -> Bad:
+    shown = ", ".join(repr(name[:_LONGEST_SHOWN]) for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return Bad("extra_field", f"no column takes {shown}{more} (--extra-fields fail)")
 
 
 def _nulls(name: str, values: _Values, metadata: dict[str, Any]) -> list[int]:

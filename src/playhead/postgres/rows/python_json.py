@@ -1,7 +1,7 @@
 """Decodes JSON values one by one, tolerantly, and says what is wrong with those that cannot be written."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
@@ -18,6 +18,7 @@ class Documents:
         for field in self.fields:
             folded.setdefault(fold(field.name), []).append(field.name)
         self._folded = {low: names[0] for low, names in folded.items() if len(names) == 1}
+        self._unused: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def spelling(self, document: Mapping[str, Any]) -> dict[str, str]:
         """For each column that the object has a field for, that field's name."""
@@ -50,6 +51,22 @@ class Documents:
                 found[self._extra.name] = text_for(self._extra.column, rest)
         return found
 
+    def left_out(self, document: Mapping[str, Any]) -> tuple[str, ...]:
+        """Fields of an object that no column takes, in the order of their names; without those that are null."""
+        if self._extra is not None:
+            return ()
+        names = tuple(document)
+        unused = self._unused.get(names)
+        if unused is None:
+            used = set(self.spelling(document).values())
+            unused = tuple(sorted(name for name in names if name not in used))
+            if len(self._unused) >= _MOST_SHAPES:
+                self._unused.clear()
+            self._unused[names] = unused
+        if all(document[name] is not None for name in unused):
+            return unused
+        return tuple(name for name in unused if document[name] is not None)
+
     def alterations(
         self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
     ) -> set[str]:
@@ -66,6 +83,9 @@ class Documents:
         return found
 
 
+_MOST_SHAPES = 1_000
+
+
 def fold(name: str) -> str:
     """Lower case as SQL has it for names: of the letters that ASCII knows."""
     if name.isascii():
@@ -75,7 +95,15 @@ def fold(name: str) -> str:
 
 def read_object(value: bytes) -> dict[str, Any]:
     """The JSON object that a value is; numbers other than integers as they were written."""
-    document = read_json(value, "the value")
+    return _object_of(read_json(value, "the value"))
+
+
+def read_names(value: bytes) -> dict[str, Any]:
+    """The JSON object that a value is, for its names and for what is null; all numbers as texts."""
+    return _object_of(read_json(value, "the value", _NAMES.decode))
+
+
+def _object_of(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
         raise Bad(
@@ -84,9 +112,9 @@ def read_object(value: bytes) -> dict[str, Any]:
     return document
 
 
-def read_json(held: bytes, what: str) -> Any:
+def read_json(held: bytes, what: str, read: Callable[[str], Any] | None = None) -> Any:
     try:
-        return _loads(held.decode("utf-8"))
+        return (read or _loads)(held.decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise Bad(
             "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
@@ -116,6 +144,7 @@ def _pairs(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 _READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_object)
+_NAMES = json.JSONDecoder(parse_int=str, parse_float=str)
 _READER_OF_LONG = json.JSONDecoder(
     parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=_object
 )
