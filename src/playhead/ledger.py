@@ -144,7 +144,8 @@ def entry_at(where: str, text: str | bytes) -> Entry:
 def joined(first: Entry, second: Entry) -> Entry:
     """Join two entries of one partition, the second starting at the first one's end.
 
-    Counts are added, also those of fields that no column takes. Details of a single commit, such as an offset map, are dropped.
+    Counts are added, also those of fields that no column takes. Details of a single commit, such as
+    an offset map, are dropped.
     """
     one, other = first.slice, second.slice
     if (one.topic, one.partition, one.to_offset) != (
