@@ -6,16 +6,24 @@ from functools import cached_property
 from typing import Any
 
 from playhead.account import ErrorRule
-from playhead.decoding import REGISTERED_FORMS, UNDECODED_FORMS
+from playhead.decoding import REGISTERED_FORMS, REPLAYED_FORMS, UNDECODED_FORMS
 from playhead.endpoint import TOPIC_NAME, Endpoint
 from playhead.errors import BadValue
 from playhead.pace import Pace
+from playhead.rule_words import CONFLICTS, PARTITIONS, TIMES, TOMBSTONES
 from playhead.span import Span
 from playhead.time_span import LATENESS_MS, ReadOn
 from playhead.transform.transform import Transform
 
 EXTRA_FIELDS_RULES = (None, "note", "fail")
 """What --extra-fields can say without naming a column."""
+_WORDS = {
+    "on_conflict": CONFLICTS,
+    "tombstones": TOMBSTONES,
+    "decode": REPLAYED_FORMS,
+    "partition": PARTITIONS,
+    "times": TIMES,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +138,10 @@ class Request:
     """`captured=target`: a topic whose records do not go where the target says."""
 
     def __post_init__(self) -> None:
-        # Refuse unparsable texts and written-out passwords here.
+        # Refuse unparsable texts and written-out passwords here: a ledger or a journal would keep them.
+        for option in fields(self):
+            value = _need_kind(option.name, getattr(self, option.name), option.default)
+            object.__setattr__(self, option.name, value)
         _ = self.source_endpoint, self.target_endpoint
 
     @cached_property
@@ -144,6 +155,7 @@ class Request:
     @cached_property
     def spec(self) -> ReplaySpec:
         """The parsed values; refuses an invalid text, which a saved request may have."""
+        self._need_known_words()
         transform = Transform(self.where, self.select)
         if self.extra_fields == "":
             raise BadValue(
@@ -179,6 +191,12 @@ class Request:
             traffic=TrafficRules(filter=self.filter, times=self.times),
         )
 
+    def _need_known_words(self) -> None:
+        for name, known in _WORDS.items():
+            if (found := getattr(self, name)) is not None and found not in known:
+                flag = "--" + name.replace("_", "-")
+                raise BadValue(flag, found=found, needed=" or ".join(known))
+
     def from_anywhere(self) -> "Request":
         """Return the request with absolute paths, so that it means the same in every folder."""
         source, target = self.source_endpoint, self.target_endpoint
@@ -201,11 +219,10 @@ class Request:
         unknown = set(document) - known
         if unknown:
             raise ValueError(f"unknown {', '.join(sorted(unknown))}")
-        values: dict[str, Any] = dict(document)
-        for option in fields(cls):
-            if option.name in values:
-                values[option.name] = _understood(option.name, values[option.name], option.default)
-        return cls(**values)
+        try:
+            return cls(**document)
+        except BadValue as exc:
+            raise ValueError(exc.message) from exc
 
 
 def _topics_by_name(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -230,8 +247,8 @@ def _table_form(decode: str, transform: Transform) -> str:
     return "json" if decode in REGISTERED_FORMS or has_fields else "string"
 
 
-def _understood(name: str, found: Any, default: Any) -> Any:
-    """Check the type of a saved value, because a wrong one would be noticed late or never."""
+def _need_kind(name: str, found: Any, default: Any) -> Any:
+    """Check the type of a value, because a wrong one would be noticed late or never."""
     if isinstance(default, tuple):
         is_right = isinstance(found, list | tuple) and all(isinstance(each, str) for each in found)
         needed, found = "a list of texts", tuple(found) if is_right else found
@@ -242,5 +259,5 @@ def _understood(name: str, found: Any, default: Any) -> Any:
     else:
         is_right, needed = isinstance(found, str), "a text"
     if not is_right and not (found is None and default is None):
-        raise ValueError(f"{name} is {found!r}; needed: {needed}")
+        raise BadValue(name, found=found, needed=needed)
     return found

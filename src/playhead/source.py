@@ -83,6 +83,8 @@ class TopicFacts:
     """What an offset without a record means in this topic; None for the meaning in a log."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings that a copy of the topic takes over, under the system's own names."""
+    untimed_ms: int | None = None
+    """The time of records that have none of their own; fixed by the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,15 @@ class Source(Protocol):
 
     def absences(self) -> AbstractContextManager[Explainer]:
         """Connect to find out why offsets gave no record; a reader cannot say it."""
+        ...
+
+
+@runtime_checkable
+class HasTransactions(Protocol):
+    """A source of which some records may belong to transactions that are still open."""
+
+    def open_transactions(self, bounds: Mapping[TopicPartition, Bounds], /) -> set[TopicPartition]:
+        """Those of the partitions that have one now which began before their high watermark of then."""
         ...
 
 

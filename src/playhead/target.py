@@ -297,8 +297,13 @@ class Inventory(Protocol):
     Its writer can also compare records that no run of Playhead has written.
     """
 
-    def held_offsets(self, spans: Sequence[Slice], /) -> HeldOffsets:
-        """Return the spans' offsets that the tables have; refuse tables whose rows do not identify offsets."""
+    def held_offsets(
+        self, spans: Sequence[Slice], /, *, until_ms: int | None = None
+    ) -> HeldOffsets:
+        """Return the spans' offsets that the tables have; refuse tables whose rows do not identify offsets.
+
+        With `until_ms` only records older than that count; none, if the rows do not keep their times.
+        """
         ...
 
     def has_offsets(self, topics: Sequence[str], /) -> bool:
@@ -315,6 +320,15 @@ class Inventory(Protocol):
 
     def known_by_columns(self, columns: tuple[str, ...], /) -> Target:
         """Return a target whose `compare` only checks that a row has a record's values in these columns."""
+        ...
+
+
+@runtime_checkable
+class CommonLedger(Protocol):
+    """A target with one ledger for all replays, whose terms say what goes where."""
+
+    def replays_of(self, topics: Collection[str], /) -> Mapping[str, tuple[Terms, Sequence[Entry]]]:
+        """By its id each replay and pipeline that has terms, and what it has committed of these topics."""
         ...
 
 

@@ -183,6 +183,26 @@ def test_what_has_expired_is_said_and_is_not_replayed(servers: Deck, store: Deck
     assert places(look(store, topic, table), "expired") == []
 
 
+def test_what_has_expired_of_a_span_by_time_is_said_as_well(servers: Deck, store: Deck) -> None:
+    topic = servers.laps(60)
+    span = f"{T0_MS + 10 * 1000}..{T0_MS + 50 * 1000}"
+    table = store.table(f"{COLUMNS}, _timestamp timestamptz")
+    fill(store, table, topic, {0: [*range(5, 15), *range(20, 60)]})
+    store.sql(
+        f"UPDATE {table} SET _timestamp = to_timestamp(({T0_MS} + {1000} * _offset) / 1000.0)"
+    )
+    assert places(look(store, topic, table, span), "expired") == []
+    servers.delete_before(topic, 0, 30)
+    found = look(store, topic, table, span)
+    assert (places(found, "expired"), places(found)) == ([(0, 15, 20)], [])
+    assert not found.is_whole
+    store.sql(f"ALTER TABLE {table} DROP COLUMN _timestamp")
+    [gap] = look(store, topic, table, span, is_quick=True).of("expired")
+    assert gap.is_open
+    fill(store, table, topic, {0: [*range(5), *range(15, 20)]})
+    assert look(store, topic, table, span).is_whole
+
+
 def test_markers_and_aborted_records_are_no_gaps(
     store: Deck, kafka: KafkaConnection, make_topic: MakeTopic
 ) -> None:

@@ -16,6 +16,7 @@ from playhead.host.faults import abort_points
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.commit import JoinedMeanwhile, commit
 from playhead.kafka.groups.describe import committed
+from playhead.kafka.groups.own_groups import remove_groups
 from playhead.kafka.groups.plan import CommittedOffset
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints
@@ -189,6 +190,18 @@ def test_a_group_that_a_reset_made_is_gone_after_undo(
     assert groups("undo", group, "--yes").returncode == 0
     listed = json.loads(groups("list", "-o", "json").stdout)["groups"]
     assert group not in [row["group"] for row in listed]
+
+
+def test_the_groups_of_replays_are_removed_and_no_others(
+    tape: str, kafka: KafkaConnection, groups: Groups
+) -> None:
+    names = [f"playhead.{tape}-{which}" for which in ("done", "goes-on")]
+    for name in names:
+        made = groups("reset", name, "--topic", tape, "--to-earliest", "--create", "--yes")
+        assert made.returncode == 0, made.stderr
+    assert remove_groups(kafka, [f"{tape}-done", "never-there"]) == names[:1]
+    listed = json.loads(groups("list", "-o", "json").stdout)["groups"]
+    assert {row["group"] for row in listed} & set(names) == {names[1]}
 
 
 @pytest.mark.parametrize(

@@ -347,3 +347,18 @@ def test_a_ledger_that_is_cut_short_under_a_reader_is_not_an_empty_one(
     ledger._topic_id = "another"
     with pytest.raises(LedgerShort, match="its id was another"):
         ledger.catch_up()
+
+
+def test_a_ledger_says_which_replays_have_copied_a_topic(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    copy = make_topic()
+    target = KafkaTarget(kafka, copy, partition_rule="key")
+    first, empty = prepared(target), prepared(target)
+    commit(target, first, PLANNED[:2])
+    known = target.replays_of(["laps"])
+    terms_of_first, entries = known[first]
+    assert [entry.slice for entry in entries] == PLANNED[:2]
+    assert terms_of_first.places == target.whereto(["laps"])
+    assert known[empty][1] == []
+    assert target.replays_of(["other"])[first][1] == []

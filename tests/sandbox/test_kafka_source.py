@@ -79,6 +79,22 @@ def test_it_keeps_the_contract_where_the_oldest_records_were_deleted(kafka, make
 # --- transactions -----------------------------------------------------------------------------
 
 
+def test_leaders_say_which_partitions_have_a_transaction_open(kafka, make_topic):
+    log = Log(kafka, make_topic(partitions=2))
+    source = KafkaSource(kafka, (log.topic,))
+    for partition in (0, 1):
+        log.commit(partition, *rows(3))
+    assert source.open_transactions(source.bounds()) == set()
+    producer = log.leave_open(1, *rows(2))
+    producer.flush(30)
+    held = source.bounds()
+    assert source.open_transactions(held) == {(log.topic, 1)}
+    before = {place: Bounds(0, 4, 4) for place in held}
+    assert source.open_transactions(before) == set(), "it began behind what is asked for"
+    producer.abort_transaction(30)
+    assert source.open_transactions(held) == set()
+
+
 def test_only_what_is_committed_is_read(source, log):
     log.commit(0, *rows(3))
     log.abort(0, *rows(4))

@@ -10,6 +10,7 @@ import pytest
 from playhead import Replay, Span, kafka, postgres
 from playhead.account import RecordRefused
 from playhead.checksum import Checksum, checksum_of
+from playhead.config.guards import CopiedBefore
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.kafka.read.source import KafkaSource
 from playhead.plan import Plan
@@ -548,3 +549,21 @@ def test_a_paced_run_keeps_its_times(deck: Deck, pace: str) -> None:
     took = proof.took
     assert took is not None
     assert took.run_s >= 1.8, "39 records after the first, 20 a second"
+
+
+def test_the_same_copy_into_a_topic_is_not_made_twice_unless_somebody_says_so(deck: Deck) -> None:
+    topic, copy = deck.laps(20), deck.topic("copy")
+    ends = (f"kafka:{topic}", f"kafka:{copy}")
+    first = deck.plan(*ends, span="0:0-10")
+    ran(first)
+    again = deck.plan(*ends, span="0:5-20")
+    [note] = [note for note in again.plan.notes if note.code == "copied-before"]
+    assert f"run {first.plan.replay_id} copied 5 of these offsets" in note.text
+    with pytest.raises(CopiedBefore, match=first.plan.replay_id):
+        ran(again)
+    assert len(deck.records(copy)) == 10
+    ran(deck.plan(*ends, span="0:10-20"))
+    ran(again, again=True)
+    assert len(deck.records(copy)) == 35
+    deck.play_again(again.plan)
+    assert len(deck.records(copy)) == 35, "it goes on with what it has begun"

@@ -1,6 +1,7 @@
 """Addresses are other ones in every response that has some, in every version, and nothing else is."""
 
 import random
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playhead.capture.address import HostPort, unanswered
 from playhead.capture.address_rewrite import has_addresses, rewritten
 from playhead.capture.api_versions import UNSUPPORTED_VERSION, offered, refusal, restricted
 from playhead.capture.protocol import (
@@ -162,3 +164,10 @@ def test_every_api_has_a_name_and_whole_versions():
         assert known.name.isidentifier()
         first, last = known_versions(api) or (0, 0)
         assert all(known.form(version) is not None for version in range(first, last + 1))
+
+
+def test_a_broker_that_is_not_there_is_known_beforehand():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = HostPort("127.0.0.1", server.getsockname()[1])
+        assert unanswered(place) is None
+    assert unanswered(place) == "Connection refused"

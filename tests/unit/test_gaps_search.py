@@ -23,7 +23,7 @@ from playhead.source import Bounds, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.terms import NO_TERMS, OtherTerms, Terms, Whereto
 from playhead.testing import ListSource, ListTarget
-from tests.unit.replaying import TOPIC, record, request
+from tests.unit.replaying import TOPIC, partition_plan, plan_of, record, request
 
 T = 1_600_000_000_000
 NOW = T + 10_000_000
@@ -137,7 +137,7 @@ def test_where_all_has_expired_nothing_is_left():
     assert (gone, held) == ((Slice(TOPIC, 0, 10, 50),), None)
 
 
-def test_a_span_by_time_has_nothing_that_expired():
+def test_a_span_by_time_names_no_offsets_that_expired():
     asked = Resolved(T, None)
     assert gaps._gone(asked, {(TOPIC, 0): Bounds(50, 90, 90)}) == ((), asked)
 
@@ -359,3 +359,40 @@ def test_offsets_for_which_there_is_no_reason_are_named():
     [note] = log_scan.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
     assert (note.code, note.weight) == ("unexplained", "warn")
     assert note.text.endswith("3 offsets gave no record for an unknown reason: 2-4, 6-7")
+
+
+# --- who has committed them all the same
+
+
+def blamed(monkeypatch: pytest.MonkeyPatch, entry: Entry, **span: int | None) -> list[str]:
+    """What is said of a gap of three records at 10, 11 and 12 s, when a run of some span has this entry."""
+    plan = plan_of(partition_plan(0, 60), request=request(target="postgres:t"), **span)
+    run = SimpleNamespace(replay_id="r1", plan=plan)
+    target = SimpleNamespace(entries=lambda _: [entry])
+    monkeypatch.setattr(lacking, "Journal", lambda: SimpleNamespace(runs=lambda: [run]))
+    monkeypatch.setattr(lacking, "_is_theirs", lambda *_: True)
+    gap = Gap(Slice(TOPIC, 0, 10, 13), "missing", 3, T + 10_000, T + 12_000)
+    notes = lacking.committed_before(
+        plan.request,
+        SimpleNamespace(target=target),  # type: ignore[arg-type]
+        FACTS,
+        [gap],
+    )
+    return [note.text for note in notes]
+
+
+def test_a_run_is_not_blamed_for_what_was_behind_its_own_span(monkeypatch):
+    whole = Entry(Slice(TOPIC, 0, 0, 60), 60, 60)
+    assert len(blamed(monkeypatch, whole)) == 1
+    assert len(blamed(monkeypatch, whole, from_ms=T, to_ms=T + 10_001)) == 1
+    assert blamed(monkeypatch, whole, from_ms=T, to_ms=T + 10_000) == []
+    assert blamed(monkeypatch, whole, from_ms=T + 12_001, to_ms=None) == []
+
+
+def test_records_outside_of_its_span_are_not_what_a_run_left_unwritten(monkeypatch):
+    outside = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, outside=40)
+    [text] = blamed(monkeypatch, outside, from_ms=T, to_ms=T + 11_000)
+    assert "3 of these offsets were committed by replay r1: their rows are not there now" in text
+    filtered = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, filtered=40)
+    [text] = blamed(monkeypatch, filtered)
+    assert "left 3 records unwritten" in text, "no more than the gap has"

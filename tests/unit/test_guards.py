@@ -98,7 +98,9 @@ def groups(where: Configuration, consent: Consent) -> GroupAdmin:
 
 def a_plan(where: Configuration, *, is_endless: bool = False) -> Planned:
     plan: Any = SimpleNamespace(request=REQUEST, digest=lambda: "")
-    return Planned(plan, where, NoEngine(where), NOTHING, is_endless=is_endless)
+    made = Planned(plan, where, NoEngine(where), NOTHING, is_endless=is_endless)
+    made.copies_again = True  # or a ledger would be asked first who has copied the same
+    return made
 
 
 def play(where: Configuration, consent: Consent) -> None:

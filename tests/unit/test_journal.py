@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 
 from playhead import secrets
+from playhead.errors import UsageError
 from playhead.host.clock import SystemClock, wait_until
 from playhead.plan import Plan
 from playhead.replay import journal as module
@@ -23,6 +24,7 @@ from playhead.replay.journal import (
     JournalBusy,
     JournalDamaged,
     UnknownReplay,
+    on_unreadable,
 )
 from playhead.target import InUse
 from tests.unit.replaying import partition_plan, plan_of
@@ -286,3 +288,21 @@ def test_two_processes_write_at_once(journal):
     runs = journal.runs()
     assert len(runs) == 40
     assert {(run.state, run.proof["number"]) for run in runs} == {(DONE, n) for n in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("column", "text"), [("plan", "{}"), ("servers", "{"), ("proof", "no JSON")]
+)
+def test_a_row_that_cannot_be_read_is_left_out_and_named(journal, column, text):
+    for replay_id in ("a", "b", "c"):
+        journal.keep(plan(replay_id), {})
+    with sqlite3.connect(journal.file) as connection:
+        connection.execute(f"UPDATE replays SET {column} = ? WHERE id = 'b'", (text,))
+    unreadable: list[str] = []
+    assert [run.replay_id for run in journal.runs(unreadable=unreadable)] == ["a", "c"]
+    assert unreadable == ["b"]
+    [note] = on_unreadable(unreadable)
+    assert note.text == "this machine's journal has 1 run that cannot be read, left out here: b"
+    assert on_unreadable([]) == []
+    with pytest.raises(UsageError, match="of b"):
+        journal.get("b")

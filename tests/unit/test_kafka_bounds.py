@@ -1,13 +1,17 @@
 """The bounds of partitions, asked in three questions between which a topic may be made again."""
 
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from playhead.errors import Unavailable
+from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import offsets
-from playhead.kafka.admin.offsets import LogChanged, bounds_of
+from playhead.kafka.admin import open_transactions as module
+from playhead.kafka.admin.broker_socket import Fields
+from playhead.kafka.admin.offsets import Described, LogChanged, bounds_of
+from playhead.kafka.admin.open_transactions import read_answer, request_of
 from playhead.source import Bounds, TopicPartition
 
 _PLACE = ("laps", 0)
@@ -35,3 +39,71 @@ def test_a_log_that_is_another_one_each_time_is_told(monkeypatch: pytest.MonkeyP
         bounds_of(None, [_PLACE])  # type: ignore[arg-type]
     # A live pipeline waits for it, as for a broker.
     assert isinstance(caught.value, Unavailable)
+
+
+def test_records_that_came_between_two_questions_are_no_open_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _answering(monkeypatch, 0, 33, 40, 45)
+    assert bounds_of(None, [_PLACE]) == {_PLACE: Bounds(0, 40, 40)}  # type: ignore[arg-type]
+    _answering(monkeypatch, 0, 33, 40, 33)
+    assert bounds_of(None, [_PLACE]) == {_PLACE: Bounds(0, 33, 40)}  # type: ignore[arg-type]
+
+
+# --- who has one open
+
+
+def test_leaders_are_asked_in_the_form_of_flexible_requests() -> None:
+    asked = request_of([("laps", 0), ("laps", 258), ("a", 1)])
+    laps = b"\x05laps\x03" + b"\0\0\0\0" + b"\0\0\1\2" + b"\0"
+    assert asked == b"\0\x03" + laps + b"\x02a\x02\0\0\0\1\0" + b"\0"
+    long = "t" * 200
+    assert request_of([(long, 0)])[:4] == b"\0\x02\xc9\x01"
+
+
+def _producer(start: int) -> bytes:
+    return struct.pack(">qiiqiq", 7, 1, 3, 1_600, 0, start) + b"\0"
+
+
+def test_their_answer_says_where_transactions_began() -> None:
+    first = struct.pack(">ih", 0, 0) + b"\0" + b"\x03" + _producer(-1) + _producer(33) + b"\0"
+    second = struct.pack(">ih", 1, 0) + b"\1" + b"\x01" + b"\1\5\2ab"
+    answer = b"\0" + struct.pack(">i", 0) + b"\x02\x05laps\x03" + first + second + b"\0\0"
+    assert [*read_answer(Fields(answer))] == [(("laps", 0), [33]), (("laps", 1), [])]
+
+
+def test_a_leader_that_does_not_tell_is_an_error() -> None:
+    refused = struct.pack(">ih", 0, 29) + b"\0" + b"\x01" + b"\0"
+    answer = b"\0" + struct.pack(">i", 0) + b"\x02\x05laps\x02" + refused + b"\0\0"
+    with pytest.raises(PlayheadError, match="laps:0"):
+        [*read_answer(Fields(answer))]
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, starts: dict[TopicPartition, int] | None) -> Any:
+    described = {"laps": Described("id", (0,), {0: (1, "there:9092")})}
+    monkeypatch.setattr(module, "describe_those", lambda *_: described)
+
+    def first_open(*_: Any) -> Any:
+        if starts is None:
+            raise Unavailable("no login")
+        return starts.items()
+
+    monkeypatch.setattr(module, "_first_open", first_open)
+    return module.open_transactions(None, None, {_PLACE: Bounds(0, 33, 40)})  # type: ignore[arg-type]
+
+
+def test_only_a_transaction_that_began_before_the_end_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _asked(monkeypatch, {_PLACE: 33}) == {_PLACE}
+    assert _asked(monkeypatch, {_PLACE: 40}) == set()
+    assert _asked(monkeypatch, {}) == set()
+
+
+def test_where_leaders_cannot_be_asked_a_stable_end_that_stands_still_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "stable_ends", lambda *_: {_PLACE: 33})
+    assert _asked(monkeypatch, None) == {_PLACE}
+    monkeypatch.setattr(module, "stable_ends", lambda *_: {_PLACE: 41})
+    assert _asked(monkeypatch, None) == set()

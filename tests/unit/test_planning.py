@@ -279,7 +279,7 @@ def test_a_span_that_begins_before_the_log_says_what_may_be_gone():
 def test_open_transactions_at_the_end_are_said():
     source = ListSource(TEN, bounds={(TOPIC, 0): Bounds(0, 8, 10)})
     [note] = [note for note in planned(source).notes if note.code == "open-transaction"]
-    assert "laps:0 ends at 8: 2 offsets" in note.text
+    assert "laps:0 ends at 8: a transaction is still open there, and the 2 offsets" in note.text
     span = span_ms(T, T + 3_000)
     assert "open-transaction" in codes(planned(source, span))  # which late ones may be in
     assert "open-transaction" not in codes(planned(source, span, lateness_ms=500))
@@ -291,6 +291,20 @@ class Saying(ListSource):
     def facts(self) -> SourceFacts:
         told = (Note("open-transaction", "ends in a transaction"), Note("group-live", "reading"))
         return replace(super().facts(), notes=told)
+
+
+def test_a_transaction_that_has_ended_since_is_no_alarm():
+    class Busy(ListSource):
+        is_open = False
+
+        def open_transactions(self, bounds):
+            return set(bounds) if self.is_open else set()
+
+    source = Busy(TEN, bounds={(TOPIC, 0): Bounds(0, 8, 10)})
+    assert "open-transaction" not in codes(planned(source))
+    source.is_open = True
+    [note] = [note for note in planned(source).notes if note.code == "open-transaction"]
+    assert "a transaction is still open there, and the 2 offsets after it" in note.text
 
 
 def test_open_transactions_are_said_once():

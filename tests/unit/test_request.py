@@ -5,9 +5,10 @@ from dataclasses import fields
 
 import pytest
 
+from playhead import Replay
 from playhead.account import ErrorRule
 from playhead.endpoint import Endpoint
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UnknownKey, UsageError
 from playhead.pace import Pace
 from playhead.request import ReplaySpec, Request
 from playhead.span import Span
@@ -54,6 +55,50 @@ def test_its_ends_are_endpoints():
 def test_what_cannot_be_meant_is_refused_by_name(changes, reason):
     with pytest.raises(ValueError, match=reason):
         Request.from_document({**request().as_document(), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"key": "id"}, "key is 'id'; needed: a list of texts"),
+        ({"headers": "drop:a"}, "headers is 'drop:a'"),
+        ({"topic_map": "a=b"}, "topic_map is 'a=b'"),
+        ({"where": 5}, "where is 5; needed: a text"),
+        ({"create": "yes"}, "create is 'yes'; needed: true or false"),
+        ({"lateness_ms": 1.5}, "lateness_ms is 1.5"),
+        ({"source": None}, "source is None; needed: a text"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_where_it_enters(changes, reason):
+    with pytest.raises(BadValue, match=reason):
+        request(**changes)
+
+
+def test_a_list_of_texts_may_be_any_sequence():
+    assert request(key=["car", "ts"]).key == ("car", "ts")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"on_conflict": "replace"},
+        {"tombstones": "keep"},
+        {"decode": "yaml"},
+        {"partition": "hash"},
+        {"times": "mine"},
+    ],
+)
+def test_a_word_that_no_rule_knows_is_refused_before_anything_is_planned(changes):
+    [(name, found)] = changes.items()
+    with pytest.raises(BadValue, match=f"--{name.replace('_', '-')} is '{found}'; needed: "):
+        _ = request(**changes).spec
+
+
+def test_an_option_of_python_that_does_not_exist_is_refused_by_name():
+    asked = Replay(Endpoint("kafka", "a"), Endpoint("postgres", "b"), options={"keys": ("id",)})
+    with pytest.raises(UnknownKey, match="unknown key 'keys'") as caught:
+        asked.request()
+    assert caught.value.nearest[0] == "key"
 
 
 # --- what it means

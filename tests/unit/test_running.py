@@ -182,8 +182,10 @@ def test_a_finished_replay_run_again_reads_and_writes_nothing(tmp_path):
     def never(_: Job) -> list[Mapping[str, Any]]:
         raise AssertionError("a job")
 
-    proof = runner(plan, source, target, tmp_path, run_job=never).run()
+    said: list[str] = []
+    proof = runner(plan, source, target, tmp_path, run_job=never, say=said.append).run()
     assert (proof.adds_up, proof.took.commits, len(target.records)) == (True, 0, 10)
+    assert said == ["replay r1 was done before; nothing was written now"]
 
 
 def test_an_empty_plan_is_done_at_once(tmp_path):

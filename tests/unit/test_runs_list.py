@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from playhead.cli.app import main
+from playhead.config.context import configure
+from playhead.kafka.groups import own_groups
+from playhead.replay import old_groups
 from playhead.replay.journal import DONE, RUNNING, STOPPED
+from playhead.source import SourceFacts
 from playhead.standby.history import History
+from playhead.target import Inspection
 from tests.unit.replaying import partition_plan, plan_of
 
 
@@ -127,3 +132,58 @@ def test_the_command_says_when_it_shows_a_part(journal, capsys):
     assert shown(capsys, "--since", "now-2h")[:2] == (0, [])
     assert shown(capsys, "--since", "never")[0] == 2
     assert shown(capsys, "--kind", "standby")[1] == []
+
+
+# --- forgotten
+
+
+def test_a_run_is_forgotten_with_its_group(journal, monkeypatch, capsys):
+    keep(journal, "a", "b")
+    asked = []
+    monkeypatch.setattr(
+        old_groups, "remove_group", lambda plan, _: asked.append(plan.replay_id) or []
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "a", "--forget", "--yes", "-o", "json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "forgotten"
+    assert (asked, listed(journal), journal.get("a")) == (["a"], ["b"], None)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--forget"], 2, "needs the ID"),
+        (["b", "--forget", "--yes"], 6, "in the history of standby laps"),
+        (["a", "--forget"], 6, "needs a yes"),
+    ],
+)
+def test_what_is_still_needed_is_not_forgotten(journal, capsys, words, code, said):
+    keep(journal, "a", "b")
+    journal.note_trigger("b", "laps", "command", "start..end")
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", *words])
+    assert ended.value.code == code
+    assert said in capsys.readouterr().err
+    assert listed(journal) == ["b", "a"]
+
+
+def test_groups_go_a_day_after_the_end_of_their_replays(journal, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        own_groups, "remove_groups", lambda _, ids: asked.append(list(ids)) or list(ids)
+    )
+    one_cluster = {"source": SourceFacts("here", {}), "target": Inspection("here")}
+    for replay_id, changes in {"a": one_cluster, "b": one_cluster, "c": {}}.items():
+        journal.keep(plan_of(partition_plan(0, 5), replay_id=replay_id, **changes), {})
+        if replay_id != "b":
+            journal.note(replay_id, DONE)
+    ended_ms = journal.get("a").ended_at_ms
+    plan = plan_of(partition_plan(0, 5), replay_id="d", **one_cluster)
+    where = configure({})
+    remove = old_groups.remove_old_groups
+    assert remove(plan, where, journal, now_ms=ended_ms + old_groups.KEPT_MS) == []
+    assert remove(plan, where, journal, now_ms=ended_ms + old_groups.KEPT_MS + 1) == ["a"]
+    elsewhere = plan_of(partition_plan(0, 5), replay_id="e")
+    assert remove(elsewhere, where, journal, now_ms=ended_ms * 2) == []
+    assert asked == [["a"]]

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from playhead.testing import exercise_source, sample_records
 from playhead.traffic import build_catalog
 from playhead.traffic.snapshot import LONGEST, NoSnapshot
 from playhead.traffic.source import TrafficSource
+from playhead.traffic.system import SYSTEM
 from tests.capturing import DATA, SNAPSHOT, everything, fetch, save
 
 END = "\n🐵🙈🙉\n".encode()
@@ -228,6 +231,35 @@ def test_a_column_that_is_not_used_is_named_and_one_without_a_time_has_none(tmp_
     file.write_text("uuid,ts\n")
     with pytest.raises(NoSnapshot, match="no column of values"):
         source.bounds()
+
+
+def test_rows_without_a_time_get_that_of_the_plan_which_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    file.write_text("a,RRPair UUID\n0,u\nhalf\n2,v\n")
+    kind = TimestampType.CREATE_TIME
+    wanted = [Record("out", 0, n, 5_000, kind, None, b"%d" % n) for n in (0, 2)]
+    source = TrafficSource("extract", str(file), untimed_ms=5_000)
+    exercise_source(lambda: source, wanted, lacks=[*CASES])
+    [note] = [note for note in source.facts().notes if note.code == "untimed"]
+    assert "1970-01-01T00:00:05.000Z" in note.text
+    later = TrafficSource("extract", str(file), untimed_ms=9_000)
+    assert everything(later.pinned(source.facts())) == wanted, "a plan that goes on keeps its time"
+    older = replace(source.facts().topics["out"], untimed_ms=None)
+    pinned = later.pinned(replace(source.facts(), topics={"out": older}))
+    assert [each.timestamp_ms for each in everything(pinned)] == [-1, -1], "of an earlier version"
+    file.write_text("a,ts\n1,1970-01-01T00:00:03Z\n")
+    timed = TrafficSource("extract", str(file), untimed_ms=5_000)
+    assert [each.timestamp_ms for each in everything(timed)] == [3_000]
+    assert "untimed" not in [note.code for note in timed.facts().notes]
+
+
+def test_a_replay_of_an_extract_gives_its_records_the_time_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    file.write_text("a\n1\n")
+    spec = Request(source=f"extract:{file}", target="kafka:copy").spec
+    before_ms = time.time_ns() // 1_000_000
+    [only] = everything(SYSTEM.source(spec.source, spec, configure({})))
+    assert before_ms <= only.timestamp_ms <= time.time_ns() // 1_000_000
 
 
 def test_all_records_come_back_from_their_own_csv(tmp_path: Path) -> None:

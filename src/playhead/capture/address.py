@@ -2,12 +2,14 @@
 
 import ipaddress
 import re
+import socket
 from typing import NamedTuple
 
 from playhead.errors import Refused, UsageError
 
 _FORM = re.compile(r"(\[[^\[\]]+\]|[^:/\[\]@?#\s]+):([0-9]{1,5})")
 _HIGHEST_PORT = 65_535
+_ANSWERS_WITHIN_S = 2.0
 
 
 class BadPlace(UsageError):
@@ -27,6 +29,15 @@ class OpenToOthers(Refused):
             f"{place} can be reached from other machines, and whoever reaches it reaches the brokers",
             hint="--listen-anywhere --allow NETWORK takes clients that come from there",
         )
+
+
+def unanswered(place: "HostPort") -> str | None:
+    """Why nothing listens there now; None when something does."""
+    try:
+        socket.create_connection((place.host.strip("[]"), place.port), _ANSWERS_WITHIN_S).close()
+    except OSError as exc:
+        return exc.strerror or str(exc)
+    return None
 
 
 class HostPort(NamedTuple):

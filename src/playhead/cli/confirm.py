@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 
 from playhead.cli.output import prompt, tell
-from playhead.config.guards import Question
+from playhead.config.guards import CopiedBefore, Question
 from playhead.errors import NeedsConsent, Refused
 
 
@@ -25,13 +25,18 @@ def answer(
     """Return the function that answers questions: --yes if that is enough, else the user at the terminal."""
 
     def answer_one(question: Question) -> str | bool:
+        action = question.action
+        if question.copies:
+            if not has_terminal():
+                raise CopiedBefore(action, copies=question.copies)
+            action = f"{action} a second time ({question.copies})"
         if question.needs_name:
             return _typed_name(question, has_terminal, read_answer)
-        if yes:
+        if yes and not question.copies:
             return True
         if question.is_final and has_terminal():
             return _typed_name(question, has_terminal, read_answer)
-        ask_plainly(question.action, has_terminal=has_terminal, read_answer=read_answer)
+        ask_plainly(action, has_terminal=has_terminal, read_answer=read_answer)
         return True
 
     return answer_one

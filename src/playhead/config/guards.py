@@ -34,6 +34,18 @@ class NotNamed(Refused):
         )
 
 
+class CopiedBefore(Refused):
+    """The target has the records already, and would have them twice."""
+
+    def __init__(self, action: str, *, copies: str) -> None:
+        self.action, self.copies = action, copies
+        super().__init__(
+            f"{action} would write records a second time, and was not done: {copies}",
+            hint="to write them once more: --again, from Python again=True; another target topic has "
+            "them once",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A change that needs consent before it begins."""
@@ -47,6 +59,8 @@ class Question:
     """Whether it is marked production; then `True` is not enough."""
     is_final: bool = False
     """Whether the change cannot be undone."""
+    copies: str = ""
+    """Who has written the same records there before; a yes to all questions is not enough then."""
 
 
 Consent = str | Callable[[Question], str | bool] | None
@@ -67,13 +81,17 @@ def need_consent(
     consent: Consent,
     *,
     is_final: bool = False,
+    copies: Callable[[], str] = lambda: "",
 ) -> None:
-    """Return if this may be written. Without a guard and without `consent`, it may."""
+    """Return if this may be written. Without a guard and without `consent`, it may, but not twice.
+
+    `copies` says who wrote the same records there before. It may ask a server, so it is called last.
+    """
     refuse_read_only(action, configuration)
     place, needs_name = _place_of(configuration), configuration.is_on("production")
     answer: str | bool | None
     if callable(consent):
-        answer = consent(Question(action, target, place, needs_name, is_final))
+        answer = consent(Question(action, target, place, needs_name, is_final, copies()))
         if answer is not True and answer != target:
             raise Refused(f"{action} was not done: the answer was not yes")
     else:
@@ -81,6 +99,8 @@ def need_consent(
     if needs_name and answer != target:
         named = answer if isinstance(answer, str) else None
         raise NotNamed(action, place=place, target=target, found=named)
+    if not callable(consent) and (said := copies()):
+        raise CopiedBefore(action, copies=said)
 
 
 class Guard:

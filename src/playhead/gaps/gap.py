@@ -28,6 +28,8 @@ class Gap:
     first_ms: int | None = None
     """The earliest and the latest record time."""
     last_ms: int | None = None
+    is_open: bool = False
+    """Whether nobody knows any more at which offset it begins: the records that say so were deleted."""
 
     @property
     def count(self) -> int:
@@ -38,13 +40,13 @@ class Gap:
         return {
             "topic": self.slice.topic,
             "partition": self.slice.partition,
-            "from_offset": self.slice.from_offset,
+            "from_offset": None if self.is_open else self.slice.from_offset,
             "to_offset": self.slice.to_offset,
-            "offsets": len(self.slice),
+            "offsets": None if self.is_open else len(self.slice),
             "records": self.records,
             "first": None if self.first_ms is None else show_ms(self.first_ms),
             "last": None if self.last_ms is None else show_ms(self.last_ms),
-            "share": share(self.count, planned),
+            "share": None if self.is_open else share(self.count, planned),
             "state": self.kind,
         }
 
@@ -89,9 +91,11 @@ class Gaps:
         texts = [f"{lost:,} missing" if not missing else self._told(missing, lost)]
         if self.duplicates is not None:
             texts.append(f"{self.duplicates:,} duplicates")
-        if expired:
-            gone = sum(each.count for each in expired)
+        if gone := sum(each.count for each in expired if not each.is_open):
             texts.append(f"{gone:,} offsets neither in the target nor in the log")
+        if begun := sum(each.is_open for each in expired):
+            logs = "the log of 1 partition begins" if begun == 1 else f"{begun:,} logs begin"
+            texts.append(f"{logs} inside the span (expired)")
         if settling := sum(each.count for each in self.of("settling")):
             texts.append(f"{settling:,} settling")
         return f"{', '.join(texts)} of {self.planned:,} offsets in {self.target}"
@@ -100,6 +104,13 @@ class Gaps:
         unit = "offsets" if any(each.records is None for each in missing) else "records"
         gaps = "1 gap" if len(missing) == 1 else f"{len(missing):,} gaps"
         return f"{gaps}: {lost:,} {unit} missing ({share(lost, self.planned)})"
+
+    def _expired(self) -> int | None:
+        """None when nobody can count them any more."""
+        expired = self.of("expired")
+        if any(each.is_open for each in expired):
+            return None
+        return sum(each.count for each in expired)
 
     def rows(self) -> list[dict[str, Any]]:
         return [each.row(self.planned) for each in self.found]
@@ -114,7 +125,7 @@ class Gaps:
             "offsets": self.planned,
             "missing": sum(each.count for each in self.of("missing")),
             "settling": sum(each.count for each in self.of("settling")),
-            "expired": sum(each.count for each in self.of("expired")),
+            "expired": self._expired(),
             "absent": self.absent,
             "duplicates": self.duplicates,
             "gaps": self.rows(),

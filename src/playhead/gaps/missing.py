@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from playhead.endpoint import system_of
 from playhead.errors import BadValue, Refused, Unavailable, UsageError
+from playhead.gaps.gap import Gap
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
+from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.begun_replays import NotBegun
-from playhead.replay.journal import Journal, JournalEntry
+from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.replay.lanes import lanes_of
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import parts
@@ -155,7 +157,8 @@ def by_ledger(
     A ledger of other ends is refused if it was named, and ignored otherwise.
     """
     is_archive = system_of(request.target_endpoint).kind == "archive"
-    known = ids or _known_ledgers(request, ends, facts, is_archive=is_archive)
+    unreadable: list[str] = []
+    known = ids or _known_ledgers(request, ends, facts, unreadable, is_archive=is_archive)
     kept, others = _known_terms(known, ends.target, facts, are_named=bool(ids))
     if others and (ids or (len(others) == len(known) and not is_archive)):
         raise OtherLedger(*next(iter(others.items())))
@@ -170,15 +173,22 @@ def by_ledger(
         by = "the archive's own ledgers"
     notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
     notes += [_old(each) for each in old if theirs[each]]
+    notes += on_unreadable(unreadable)
     return MissingOffsets(remaining(spans, [entry.slice for entry in entries]), by, notes=notes)
 
 
 def _known_ledgers(
-    request: Request, ends: Wiring, facts: SourceFacts, *, is_archive: bool
+    request: Request,
+    ends: Wiring,
+    facts: SourceFacts,
+    unreadable: list[str],
+    *,
+    is_archive: bool,
 ) -> list[str]:
     if is_archive and isinstance(ends.target, Archives):
         return list(ends.target.replays())
-    found = [run.replay_id for run in Journal().runs() if _is_theirs(run, request, facts)]
+    runs = Journal().runs(unreadable=unreadable)
+    found = [run.replay_id for run in runs if _is_theirs(run, request, facts)]
     if not found:
         raise Refused(
             f"found no ledger of a replay of {request.source_endpoint.shown()} into "
@@ -235,25 +245,38 @@ _ONLY_LEDGER = Note(
 
 
 def committed_before(
-    request: Request, ends: Wiring, facts: SourceFacts, gaps: Sequence[Slice]
+    request: Request, ends: Wiring, facts: SourceFacts, gaps: Sequence[Gap]
 ) -> list[Note]:
-    """Return notes on gaps that a run of this machine has committed: data lost later."""
+    """Return notes on gaps that a run of this machine has committed: data lost later.
+
+    Records that a run read behind its span, as late ones, are not its own.
+    """
     if not gaps or len(gaps) > _MOST_GAPS_EXPLAINED:
         return []
     notes = []
     theirs = [run for run in Journal().runs() if _is_theirs(run, request, facts)]
     for run in theirs[:_MOST_RUNS_ASKED]:
-        entries = ends.target.entries(run.replay_id)
-        touching = [e for e in entries if any(e.slice.overlaps(gap) for gap in gaps)]
-        left = remaining(gaps, [entry.slice for entry in touching])
-        count = sum(map(len, gaps)) - sum(map(len, left))
+        its = [gap.slice for gap in gaps if _is_of_span(gap, run.plan)]
+        entries = ends.target.entries(run.replay_id) if its else []
+        touching = [e for e in entries if any(e.slice.overlaps(gap) for gap in its)]
+        left = remaining(its, [entry.slice for entry in touching])
+        count = sum(map(len, its)) - sum(map(len, left))
         if count:
             notes.append(_committed(run.replay_id, count, touching))
     return notes
 
 
+def _is_of_span(gap: Gap, plan: Plan) -> bool:
+    """Whether some record of the gap may be of a run's span, by its time."""
+    is_before = plan.to_ms is None or gap.first_ms is None or gap.first_ms < plan.to_ms
+    return is_before and (
+        plan.from_ms is None or gap.last_ms is None or plan.from_ms <= gap.last_ms
+    )
+
+
 def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
-    unwritten = sum(e.read - e.written for e in entries)
+    # A slice reaches beyond the gap, and so do its unwritten records.
+    unwritten = min(count, sum(e.read - e.written - e.outside for e in entries))
     text = f"replay {replay_id} committed {count:,} of these offsets"
     if unwritten:
         return Note(

@@ -9,6 +9,13 @@ from playhead.endpoint import system_of
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
 from playhead.gaps.log_scan import seen
+from playhead.gaps.log_start import (
+    ExpiredRecords,
+    LogStart,
+    expired_by_ledger,
+    expired_by_offsets,
+    log_starts_inside,
+)
 from playhead.gaps.missing import (
     MissingOffsets,
     RowLookup,
@@ -63,6 +70,8 @@ class GapFinder:
     """The part of the span that the log still has."""
     gone: tuple[Slice, ...] = field(init=False)
     """Named offsets before the start of the log."""
+    begins_inside: tuple[LogStart, ...] = field(init=False)
+    """Partitions whose log begins inside a span by time."""
     resolved: Resolved = field(init=False)
     looked: tuple[Note, ...] = field(init=False)
     """Notes on the records after the end of a span by time."""
@@ -79,6 +88,7 @@ class GapFinder:
         bounds = source.bounds()
         self.resolved = request.spec.span.resolve(time.time_ns())
         self.gone, held = _gone(self.resolved, bounds)
+        self.begins_inside = tuple(log_starts_inside(source, bounds, self.resolved))
         nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
         frozen, self.looked = (
             nothing
@@ -92,21 +102,22 @@ class GapFinder:
 
     def find(self) -> Gaps:
         """Return what is missing now."""
-        lacking = self._lacking()
+        lacking, deleted = self._lacking(), self._deleted()
         settling = GracePeriod(time.time_ns() // 1_000_000, self.question.settle_ms)
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
+        expired += deleted.gaps
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
             "source": request.source_endpoint.shown(),
             "target": request.target_endpoint.shown(),
-            "spans": tuple(sorted((*self.gone, *self.spans))),
+            "spans": tuple(sorted((*self.gone, *deleted.spans, *self.spans))),
             "by": lacking.by,
             "duplicates": lacking.duplicates,
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left)), key=_in_order)
-            notes = (*lacking.notes, *self.looked, *self._untimed())
+            notes = (*deleted.notes, *lacking.notes, *self.looked, *self._untimed())
             return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
         told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
@@ -115,6 +126,7 @@ class GapFinder:
             found=tuple(sorted((*expired, *gaps), key=_in_order)),
             absent=sum(told.absent.values()),
             notes=(
+                *deleted.notes,
                 *lacking.notes,
                 *self.looked,
                 *told.notes,
@@ -135,8 +147,23 @@ class GapFinder:
     def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
         if self._way == "ledger":
             return ()
-        slices = [each.slice for each in gaps if each.kind == "missing"]
-        return committed_before(self.question.request, self.ends, self.facts, slices)
+        missing = [each for each in gaps if each.kind == "missing"]
+        return committed_before(self.question.request, self.ends, self.facts, missing)
+
+    def _deleted(self) -> ExpiredRecords:
+        """What is in neither, of records that the log had before it was cut inside a span by time."""
+        starts = self.begins_inside
+        if not starts:
+            return ExpiredRecords()
+        if self._way == "offsets":
+            return expired_by_offsets(inventory_of(self.ends.target), starts)
+        before = [each.before for each in starts]
+        if self._way == "key":
+            return expired_by_ledger(starts, before)
+        known = by_ledger(
+            self.question.request, self.ends, self.facts, before, self.question.ledgers
+        )
+        return expired_by_ledger(starts, known.slices)
 
     def _lacking(self) -> MissingOffsets:
         request, question = self.question.request, self.question

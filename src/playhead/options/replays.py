@@ -5,11 +5,9 @@ from typing import Final
 from playhead.decoding import REPLAYED_FORMS
 from playhead.options.option import DRY_RUN, YES, Argument, Option, Options, dry_run, switch
 from playhead.options.shared import TIME
+from playhead.rule_words import CONFLICTS, PARTITIONS, TIMES, TOMBSTONES
 
 _SPAN, _RECORDS, _PACE, _TARGET, _RUN = "Span", "Records", "Pace", "Target", "Run"
-_CONFLICTS = ("ignore", "newer", "update", "error")
-_TOMBSTONES = ("delete", "skip", "null")
-_PARTITIONS = ("auto", "keep", "key", "any")
 _AS_REPLAY: Final = "As for `playhead replay`."
 RUN_KINDS = ("replay", "standby")
 USUAL_RUNS = 100
@@ -51,7 +49,7 @@ TRAFFIC = Options(
         "times",
         "Time of captured records: their own (record) or that of their pair (pair).",
         "WHOSE",
-        choices=("record", "pair"),
+        choices=TIMES,
     ),
     Option(
         "topic_map",
@@ -94,16 +92,16 @@ INTO_TABLES = Options(
     Option("key", "Key columns of the table, comma-separated.", "COLS"),
     Option(
         "on_conflict",
-        f"What to do if the row exists: {', '.join(_CONFLICTS)}.",
+        f"What to do if the row exists: {', '.join(CONFLICTS)}.",
         "RULE",
-        choices=_CONFLICTS,
+        choices=CONFLICTS,
     ),
     Option("version_column", "Column that `newer` compares; default: the record's time.", "COL"),
     Option(
         "tombstones",
-        f"What to do with null values (tombstones): {', '.join(_TOMBSTONES)}.",
+        f"What to do with null values (tombstones): {', '.join(TOMBSTONES)}.",
         "RULE",
-        choices=_TOMBSTONES,
+        choices=TOMBSTONES,
     ),
     Option(
         "extra_fields",
@@ -127,9 +125,9 @@ INTO_TOPICS = Options(
     switch("provenance", "Add headers with the origin of each record."),
     Option(
         "partition",
-        f"How to choose the target's partition: {', '.join(_PARTITIONS)}.",
+        f"How to choose the target's partition: {', '.join(PARTITIONS)}.",
         "RULE",
-        choices=_PARTITIONS,
+        choices=PARTITIONS,
     ),
     switch("redrive", "Return dead letters to the topics and partitions they came from."),
     switch("typed", "Parquet: add columns for the fields of JSON values."),
@@ -139,6 +137,7 @@ RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)
 
 # --- replay, resume, runs, cancel
 
+AGAIN = switch("again", "Copy records into a topic although another run has copied them there.")
 REPLAY = Options(
     _RUN,
     Argument(
@@ -169,6 +168,7 @@ REPLAY = Options(
     ),
     DRY_RUN,
     YES,
+    AGAIN,
 )
 _RUNS_ID = Argument("replay_id", "Replay ID, or its beginning.", "ID", completes="replays")
 LEDGER_SOURCE = Option(
@@ -216,6 +216,8 @@ RUNS = Options(
     Option(
         "kind", f"List only runs of this kind: {', '.join(RUN_KINDS)}.", "KIND", choices=RUN_KINDS
     ),
+    switch("forget", "Remove run ID from the list, and its consumer group playhead.ID."),
+    YES,
 )
 CANCEL = Options(
     _RUN,
@@ -286,6 +288,7 @@ CLOSING_GAPS = Options(
     switch("replay", "Replay the missing records, then check again."),
     dry_run("With --replay: only show the plan."),
     YES,
+    AGAIN,
 )
 TIMELINE = Options(
     "Options",
@@ -356,7 +359,12 @@ STANDBY_ADD = Options(
 )
 STANDBY_NAME = Options("Options", _STANDBY)
 STANDBY_RUN = Options(
-    _RUN, _STANDBY, switch("wait", "Wait for the end of another run of this standby."), DRY_RUN, YES
+    _RUN,
+    _STANDBY,
+    switch("wait", "Wait for the end of another run of this standby."),
+    DRY_RUN,
+    YES,
+    AGAIN,
 )
 STANDBY_REMOVE = Options("Options", _STANDBY, DRY_RUN, YES)
 STANDBY_WATCH = Options(

@@ -54,8 +54,11 @@ class TooManyGaps(Refused):
         )
 
 
-def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> HeldOffsets:
-    """Which of the spans' offsets are there; refuses a table that cannot tell."""
+def held_offsets(
+    url: str, table: str, spans: Sequence[Slice], until_ms: int | None = None
+) -> HeldOffsets:
+    """Which of the spans' offsets are there, of records older than `until_ms`; refuses a table that
+    cannot tell."""
     by_topic: dict[str, list[Slice]] = {}
     for span in spans:
         by_topic.setdefault(span.topic, []).append(span)
@@ -63,7 +66,7 @@ def held_offsets(url: str, table: str, spans: Sequence[Slice]) -> HeldOffsets:
     with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
         places = {topic: place_of(session.run, table, topic) for topic in by_topic}
         for topic, its in by_topic.items():
-            asked = _Asked(session, _read(session, places[topic]), topic)
+            asked = _Asked(session, _read(session, places[topic]), topic, until_ms)
             if asked.is_untold:
                 _refuse_shared(asked.table, [t for t, at in places.items() if at == places[topic]])
                 found.untold.append(str(places[topic]))
@@ -137,6 +140,7 @@ class _Asked:
     session: Session
     table: Table
     topic: str
+    until_ms: int | None = None
 
     def __post_init__(self) -> None:
         if lacking := _lacking(self.table):
@@ -181,7 +185,7 @@ class _Asked:
         )
 
     def _where(self, spans: Sequence[Slice]) -> str:
-        conditions = [*self._of_topic()]
+        conditions = [*self._of_topic(), *self._older()]
         if len(spans) <= _MOST_SPANS:
             conditions.append(f"({' OR '.join(map(self._inside, spans))})")
         else:
@@ -209,6 +213,21 @@ class _Asked:
     def _of_topic(self) -> Iterator[str]:
         if not self.is_untold:
             yield f"{named(TOPIC)}::text = {literal(self.topic)}"
+
+    def _older(self) -> Iterator[str]:
+        if self.until_ms is None:
+            return
+        column = self.table.column(TIMESTAMP)
+        base = column.base if column is not None else None
+        instant = f"to_timestamp({self.until_ms} / 1000.0)"
+        if base == "timestamptz":
+            yield f"{named(TIMESTAMP)} < {instant}"
+        elif base == "timestamp":  # rows have UTC in it
+            yield f"{named(TIMESTAMP)} < {instant} AT TIME ZONE 'UTC'"
+        elif base == "int8":
+            yield f"{named(TIMESTAMP)} < {self.until_ms}"
+        else:
+            yield "false"
 
     def has_unplaced(self) -> bool:
         """Whether some rows say no offset: nobody knows which records they are."""

@@ -239,8 +239,10 @@ class PostgresTarget(Target):
         with self._session() as session:
             return any(needs_all_slices(self._open_table(session, each)) for each in topics)
 
-    def held_offsets(self, spans: Sequence[Slice], /) -> HeldOffsets:
-        return offsets_held.held_offsets(self.url, self.table, spans)
+    def held_offsets(
+        self, spans: Sequence[Slice], /, *, until_ms: int | None = None
+    ) -> HeldOffsets:
+        return offsets_held.held_offsets(self.url, self.table, spans, until_ms)
 
     def has_offsets(self, topics: Sequence[str], /) -> bool:
         return offsets_held.has_offsets(self.url, self.table, topics)

@@ -1,8 +1,8 @@
 """The two calls that every interface makes: `Replay.plan()` and `Planned.run()`."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,16 +10,18 @@ from playhead.config.context import Configuration, configure
 from playhead.config.guards import Consent, need_consent
 from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint, system_of
-from playhead.errors import UsageError
+from playhead.errors import UnknownKey, UsageError
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.assemble import Wiring, as_source, ends, guards, refuse_idle_rules
 from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.compare import against_archive, against_table, against_topics
+from playhead.replay.earlier_copies import EarlierCopy, earlier_copies, said_of
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.guards import refuse_another_target
-from playhead.replay.journal import Journal
+from playhead.replay.journal import Journal, on_unreadable
+from playhead.replay.old_groups import remove_old_groups
 from playhead.replay.planner import Planner
 from playhead.replay.runner import Progress, Runner
 from playhead.replay.verify import Verification, verify
@@ -45,6 +47,10 @@ class Replay:
     """The other options of `Request`, by name: key, on_conflict, on_error, create …"""
 
     def request(self) -> Request:
+        known = [option.name for option in fields(Request)]
+        for name in self.options:
+            if name not in known:
+                raise UnknownKey(name, where="the options of a replay", known=known)
         return Request(
             source=str(self.source),
             target=str(self.target),
@@ -76,6 +82,8 @@ class Planned:
     """Whether to continue from a ledger that has less than this machine's journal has seen there."""
     is_endless: bool = False
     """Whether it is the plan of a live pipeline."""
+    copies_again: bool = False
+    """Whether records may be written that another run has written there before."""
     _agreed: Plan | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -89,6 +97,16 @@ class Planned:
         """Source and target, made once for planning, running and verifying."""
         return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
 
+    @cached_property
+    def earlier_copies(self) -> Sequence[EarlierCopy]:
+        """Who has written the same records there before, by the target's ledger."""
+        if self.is_endless or self.is_begun:
+            return ()
+        return earlier_copies(self.ends.target, self.plan)
+
+    def _copies(self) -> str:
+        return "" if self.copies_again else said_of(self.earlier_copies)
+
     @property
     def servers(self) -> dict[str, str]:
         """How the servers are named, so that a resume reaches the same ones; no secrets."""
@@ -101,13 +119,15 @@ class Planned:
         target = self.plan.request.target_endpoint
         into = f"into {target.shown()}"
         action = f"write {into} from now on" if self.is_endless else f"replay {into}"
-        need_consent(action, target.name, guards(self.plan.request, self.configuration), consent)
+        configuration = guards(self.plan.request, self.configuration)
+        need_consent(action, target.name, configuration, consent, copies=self._copies)
         self._agreed = self.plan
 
     def run(
         self,
         *,
         consent: Consent = None,
+        again: bool = False,
         say: Callable[[str], None] = lambda _: None,
         progress: Progress = lambda _done, _total, _entries: None,
         patience_s: float = 120.0,
@@ -115,8 +135,10 @@ class Planned:
         """Do what the ledger lacks; return the proof, or raise if the run could not be finished.
 
         A read-only context refuses it. One marked production requires `consent`: the target's name, or a
-        function that answers the question.
+        function that answers the question. Records that another run copied there before are copied once
+        more only with `again`, or if that function says yes.
         """
+        self.copies_again = self.copies_again or again
         self.agree(consent)
         self.journal.keep(self.plan, self.servers)
 
@@ -140,7 +162,9 @@ class Planned:
             tasks_see_files=self.engine.is_local,
             trusts_ledger=self.trusts_ledger,
         )
-        return runner.run()
+        proof = runner.run()
+        remove_old_groups(self.plan, self.configuration, self.journal)
+        return proof
 
     def verify(self) -> Verification:
         """Read the target back, compare it with the source, and store the result in the journal."""
@@ -202,15 +226,19 @@ def plan(
         engine.warm()
     engine.check()
     journal = Journal()
+    unreadable: list[str] = []
     planner = Planner(
         request,
         both,
         time.time_ns(),
         transformed=engine.transformed if spec.is_transformed else None,
-        known_rate=_known_rate(journal, request) if spec.pace.is_max else None,
+        known_rate=_known_rate(journal, request, unreadable) if spec.pace.is_max else None,
     )
     made = Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
     made.ends = both
+    into = request.target_endpoint.shown()
+    notes = [*(each.note(into) for each in made.earlier_copies), *on_unreadable(unreadable)]
+    made.plan = replace(made.plan, notes=(*made.plan.notes, *notes))
     return made
 
 
@@ -260,10 +288,10 @@ def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None)
     return Engine(configuration, spec.transform, lanes=lanes, share=share)
 
 
-def _known_rate(journal: Journal, request: Request) -> float | None:
+def _known_rate(journal: Journal, request: Request, unreadable: list[str]) -> float | None:
     """Return the rate of this machine's last finished run between these systems."""
     kinds = (request.source_endpoint.system, request.target_endpoint.system)
-    for run in journal.runs(_MOST_RUNS_ASKED):
+    for run in journal.runs(_MOST_RUNS_ASKED, unreadable):
         took = (run.proof or {}).get("took") or {}
         theirs = run.plan.request
         same = (theirs.source_endpoint.system, theirs.target_endpoint.system) == kinds

@@ -7,7 +7,7 @@ about the data.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from playhead import secrets
 from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.grammar.instant import show_ms
 from playhead.host import file_lock, paths, private_files
+from playhead.note import Note
 from playhead.plan import Plan
 from playhead.printable import printable
 from playhead.target import InUse
@@ -35,6 +36,7 @@ CREATE INDEX IF NOT EXISTS replays_by_time ON replays (made_at_ms DESC, id)
 """
 NEW_SUMMARY = "INSERT INTO summaries VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _WAIT_FOR_LOCK_S = 10.0
+_MOST_NAMED = 3
 PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
     "planned",
     "running",
@@ -114,6 +116,15 @@ class JournalEntry:
 
 
 Summary = tuple[str, str, str, int]
+
+
+def on_unreadable(ids: Sequence[str]) -> list[Note]:
+    """What is said of rows that were left out."""
+    if not ids:
+        return []
+    text = f"this machine's journal has {len(ids)} run{'s' if len(ids) > 1 else ''} that cannot be read"
+    shown = ", ".join(ids[:_MOST_NAMED]) + (" …" if len(ids) > _MOST_NAMED else "")
+    return [Note("journal-unreadable", f"{text}, left out here: {shown}")]
 
 
 def summary_of(plan: Plan) -> Summary:
@@ -242,13 +253,37 @@ class Journal:
             rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
             return [row["id"] for row in rows]
 
-    def runs(self, most: int = -1) -> list[JournalEntry]:
-        """Return all runs, or at most this many, latest first."""
+    def runs(self, most: int = -1, unreadable: list[str] | None = None) -> list[JournalEntry]:
+        """Return all runs, or at most this many, latest first; add the ID of an unreadable one to `unreadable`."""
         with self._opened() as connection:
             rows = connection.execute(
                 "SELECT * FROM replays ORDER BY made_at_ms DESC, id LIMIT ?", (most,)
             ).fetchall()
-        return [self._run(row) for row in rows]
+        found = []
+        for row in rows:
+            try:
+                found.append(self._run(row))
+            except UsageError:
+                if unreadable is not None:
+                    unreadable.append(row["id"])
+        return found
+
+    def ended_before(self, until_ms: int, target: str, *, most: int) -> list[str]:
+        """The latest runs that were done before that instant, into a target of this identity."""
+        with self._opened() as connection:
+            rows = connection.execute(
+                "SELECT id FROM replays WHERE state = ? AND ended_at_ms < ? AND json_valid(plan) "
+                "AND json_extract(plan, '$.target.identity') = ? "
+                "ORDER BY ended_at_ms DESC LIMIT ?",
+                (DONE, until_ms, target, most),
+            )
+            return [row["id"] for row in rows]
+
+    def forget(self, replay_id: str) -> None:
+        """Take a run out of the journal; what it has committed stays where it is."""
+        with self._opened() as connection:
+            for table in ("replays", "summaries", "committed"):
+                connection.execute(f"DELETE FROM {table} WHERE id = ?", (replay_id,))  # noqa: S608
 
     def state_of(self, row: sqlite3.Row) -> str:
         """Return the state of a run; if its process died, that is `stopped`."""
@@ -257,17 +292,27 @@ class Journal:
         return str(row["state"])
 
     def _run(self, row: sqlite3.Row) -> JournalEntry:
+        try:
+            plan = Plan.from_json(row["plan"], where="its plan")
+            servers, proof, verification = (
+                json.loads(row[name] or "null") for name in ("servers", "proof", "verification")
+            )
+        except (ValueError, UsageError) as exc:
+            raise UsageError(
+                f"the journal's row of {row['id']} cannot be read: {exc}",
+                hint="what was replayed is in the target's ledger: playhead resume ID TARGET",
+            ) from exc
         return JournalEntry(
             row["id"],
             row["made_at_ms"],
             self.state_of(row),
-            Plan.from_json(row["plan"], where=f"the journal's plan of {row['id']}"),
-            json.loads(row["servers"]),
+            plan,
+            servers,
             row["started_at_ms"],
             row["ended_at_ms"],
             row["error"],
-            json.loads(row["proof"]) if row["proof"] else None,
-            json.loads(row["verification"]) if row["verification"] else None,
+            proof,
+            verification,
         )
 
     # --- one run at a time on this machine, and requests to stop ---------------------------------

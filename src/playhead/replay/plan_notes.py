@@ -89,17 +89,15 @@ def expired(
 
 
 def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
-    """Return notes on transactions that are still open at the end of the span."""
-    notes = []
-    for each in partitions:
-        open_offsets = each.high_watermark - each.stable_end
-        if open_offsets and each.to_offset == each.stable_end:
-            text = (
-                f"{each.topic}:{each.partition} ends at {each.stable_end}: {open_offsets} "
-                "offsets after it belong to open transactions and are not replayed"
-            )
-            notes.append(Note(OPEN_TRANSACTION, text))
-    return notes
+    """Return notes on partitions whose span ends where a transaction is still open."""
+    return [
+        Note(
+            OPEN_TRANSACTION,
+            f"{each.topic}:{each.partition} ends at {each.stable_end}: a transaction is still open "
+            f"there, and the {each.high_watermark - each.stable_end} offsets after it are not replayed",
+        )
+        for each in partitions
+    ]
 
 
 def future(found: Sequence[tuple[TopicPartition, int, int]]) -> list[Note]:

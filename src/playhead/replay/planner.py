@@ -17,7 +17,7 @@ from playhead.replay.assemble import Wiring
 from playhead.replay.decode import sampled
 from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
 from playhead.request import Request
-from playhead.source import Bounds, Source, SourceFacts, TopicFacts, TopicPartition
+from playhead.source import Bounds, HasTransactions, Source, SourceFacts, TopicFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved
 from playhead.target import InspectRequest
 from playhead.task.slicer import Filter
@@ -65,7 +65,7 @@ class Planner:
             *expired(partitions, samples, resolved),
             *looked,
             *self._future(partitions, resolved),
-            *unstable(partitions),
+            *unstable(_open_at_the_end(source, partitions, bounds)),
             *decoded.notes,
             # The plan itself names the open transactions that matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
@@ -238,6 +238,19 @@ def _look(
         if kind != TimestampType.NONE.value
     ]
     return InspectRequest(facts, partitions, arriving, min(times, default=None), kinds)
+
+
+def _open_at_the_end(
+    source: Source,
+    partitions: Sequence[PartitionPlan],
+    bounds: Mapping[TopicPartition, Bounds],
+) -> list[PartitionPlan]:
+    """Those that end at an open transaction; on a busy topic most are committed by now."""
+    ends = [each for each in partitions if each.to_offset == each.stable_end < each.high_watermark]
+    if not ends or not isinstance(source, HasTransactions):
+        return ends
+    is_open = source.open_transactions({each.place: bounds[each.place] for each in ends})
+    return [each for each in ends if each.place in is_open]
 
 
 def _refuse_same_topic(request: Request, partitions: Sequence[PartitionPlan]) -> None:

@@ -122,6 +122,8 @@ class Runner:
                     self.say(note.text)
                 abort_point("run.prepared")
                 entries = self._until_done()
+                if self.plan.planned and not self._reports:
+                    self.say(f"replay {replay_id} was done before; nothing was written now")
             except BaseException as exc:
                 state = FAILED if isinstance(exc, Exception) else STOPPED
                 state = STOPPED if isinstance(exc, Stopped) else state

@@ -71,6 +71,8 @@ class TrafficReader:
     files: Files
     parse: Parse
     by_pair_time: bool
+    given_ms: int | None = None
+    """The time of all records, where they have none of their own."""
     _last: dict[CatalogRow, TrafficColumns] = field(default_factory=dict)
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
@@ -123,6 +125,8 @@ class TrafficReader:
         times, kind = columns.timestamps_ms, columns.timestamp_type
         if self.by_pair_time and row.pair_ms >= 0:
             times, kind = [row.pair_ms] * row.records, TimestampType.CREATE_TIME.value
+        if self.given_ms is not None:
+            times, kind = [self.given_ms] * row.records, TimestampType.CREATE_TIME.value
         kinds = [kind] * row.records
         return Records(*place, offsets, times, kinds, columns.keys, columns.values, columns.headers)
 

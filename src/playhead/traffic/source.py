@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 from playhead.absence import OneReason
 from playhead.errors import Refused
+from playhead.grammar.instant import show_ms
 from playhead.host import paths
 from playhead.note import Note
 from playhead.source import Bounds, Reader, SourceFacts, TopicFacts, TopicPartition
@@ -68,6 +69,8 @@ class TrafficSource:
     times: Times = "record"
     """Which time a record has: its own, or that at which its pair was captured."""
     expect_identity: str | None = None
+    untimed_ms: int | None = None
+    """The time of an extract's rows where no column says one; None leaves them without."""
 
     def __post_init__(self) -> None:
         path = paths.at_home(self.path).absolute()
@@ -89,10 +92,12 @@ class TrafficSource:
         form = FORMS[self.kind]
         sizes = _sizes(index)
         topics = {
-            topic: TopicFacts(bytes_by_partition=held, absences=form.absences)
+            topic: TopicFacts(
+                bytes_by_partition=held, absences=form.absences, untimed_ms=self.untimed_ms
+            )
             for topic, held in sizes.items()
         }
-        notes = [*index.notes()]
+        notes = [*index.notes(), *self._on_times(index)]
         if self.filter is not None:
             notes.insert(
                 0, Note("filter", f"of the pairs only {TrafficFilter.parse(self.filter)}", "info")
@@ -105,6 +110,12 @@ class TrafficSource:
 
     def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
         index = self._index()
+        if self._given_ms(index) is not None:
+            is_before = instant_ms > (self.untimed_ms or 0)
+            return {
+                place: held.stable_end if is_before else held.earliest
+                for place, held in index.bounds().items()
+            }
         with self._opened(index) as reader:
             return {
                 place: self._offset_at(reader, place, lane, instant_ms) if lane else 0
@@ -126,7 +137,22 @@ class TrafficSource:
         snapshot = form.find(self.path)
         with ExitStack() as stack:
             files = Files(snapshot, stack)
-            yield TrafficReader(snapshot, index, files, form.parse, self.times == "pair")
+            by_pair, given_ms = self.times == "pair", self._given_ms(index)
+            yield TrafficReader(snapshot, index, files, form.parse, by_pair, given_ms)
+
+    def _given_ms(self, index: TrafficIndex) -> int | None:
+        """The time that records are given; None where they have their own."""
+        has_times = self.kind != "extract" or extract_csv.has_times(index.catalog.columns)
+        return None if has_times else self.untimed_ms
+
+    def _on_times(self, index: TrafficIndex) -> Iterator[Note]:
+        given_ms = self._given_ms(index)
+        if given_ms is not None:
+            text = (
+                "the rows have no column of times: all records get the time at which this was planned, "
+                f"{show_ms(given_ms)}; an extract with --path ts keeps the times of the pairs"
+            )
+            yield Note("untimed", text)
 
     def _index(self) -> TrafficIndex:
         form = FORMS[self.kind]
@@ -137,8 +163,9 @@ class TrafficSource:
         return index
 
     def pinned(self, facts: SourceFacts, /) -> "TrafficSource":
-        """With just these bytes."""
-        return replace(self, expect_identity=facts.identity)
+        """With just these bytes, and the time that a plan gives to records without one."""
+        given = next((topic.untimed_ms for topic in facts.topics.values()), None)
+        return replace(self, expect_identity=facts.identity, untimed_ms=given)
 
     def _offset_at(
         self, reader: TrafficReader, place: TopicPartition, lane: CapturedPartition, instant_ms: int

@@ -1,5 +1,6 @@
 """What captured traffic says of itself: how its endpoints are written, and the source behind one."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -42,7 +43,10 @@ class TrafficSystem(System, MakesSource):
 
         rules = spec.traffic
         times = cast("Times", rules.times)
-        return TrafficSource(cast("Kind", end.system), end.name, rules.filter, times)
+        now_ms = time.time_ns() // 1_000_000 if end.system == "extract" else None
+        return TrafficSource(
+            cast("Kind", end.system), end.name, rules.filter, times, untimed_ms=now_ms
+        )
 
 
 SYSTEM = TrafficSystem()

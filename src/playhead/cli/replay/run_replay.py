@@ -81,6 +81,7 @@ def run_shown(run: Run, planned: Planned, *, yes: bool) -> Proof:
         run.output.say(f"the target's ledger already has {replay_id} with this plan; resuming it")
     for line in (*plan_lines(planned.plan), *_servers(planned)):
         run.output.say(line)
+    planned.copies_again = planned.copies_again or bool(run.values.get("again"))
     planned.agree(answer(yes=yes))
     told = "stopping at the next slice boundary; press again to stop immediately"
     with stopping(run, planned.journal, planned.plan.replay_id, told):
@@ -150,6 +151,7 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool 
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
+    planned.copies_again = True  # who began it agreed
     with held_for(saved.replay_id):
         play(with_saved, planned, yes=yes)
 

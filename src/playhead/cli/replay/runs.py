@@ -6,7 +6,7 @@ from typing import Any
 from playhead.cli.options import Run, command
 from playhead.cli.replay.render import run_row
 from playhead.cli.time_option import instant_ms
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.options.replays import RUNS
 from playhead.replay.journal import FAILED, RUNNING, STOPPED
 from playhead.replay.journal import JournalEntry as JournalRun
@@ -26,9 +26,14 @@ def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: s
     """
     journal = History()
     if replay_id is None:
+        if run.values["forget"]:
+            raise UsageError("--forget needs the ID of a run", hint="playhead runs ID --forget")
         _list(run, journal, limit, since, kind)
         return
     one = journal.find(replay_id)
+    if run.values["forget"]:
+        _forget(run, journal, one)
+        return
     for line in plan_lines(one.plan):
         run.output.say(line)
     if one.proof is not None:
@@ -43,6 +48,29 @@ def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: s
         "ended": one.ended_at_ms,
     }
     run.output.emit(document, [row])
+
+
+def _forget(run: Run, journal: History, one: JournalRun) -> None:
+    from playhead.cli.confirm import answer
+    from playhead.cli.replay.run_replay import with_servers
+    from playhead.config.guards import need_consent
+    from playhead.replay.old_groups import remove_group
+
+    if one.state == RUNNING:
+        hint = f"stop it first: playhead cancel {one.replay_id}"
+        raise UsageError(f"replay {one.replay_id} is running", hint=hint)
+    triggered = journal.trigger_of(one.replay_id)
+    if triggered is not None:
+        hint = f"playhead standby remove {triggered.standby} removes the standby"
+        name = f"standby {triggered.standby}"
+        raise Refused(f"replay {one.replay_id} is in the history of {name}", hint=hint)
+    configuration = with_servers(run, dict(one.servers)).configuration()
+    consent = answer(yes=run.values["yes"])
+    need_consent(f"forget replay {one.replay_id}", one.replay_id, configuration, consent)
+    groups = remove_group(one.plan, configuration)
+    journal.forget(one.replay_id)
+    document = {"id": one.replay_id, "state": "forgotten", "groups": groups}
+    run.output.emit(document, [document | {"groups": ", ".join(groups)}])
 
 
 def _list(run: Run, journal: History, limit: int, since: str | None, kind: str | None) -> None:

@@ -104,11 +104,15 @@ def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]
 
 
 def _say_what_will_be(run: Run, setting: "Setting", proxy: "Proxy") -> None:
+    from playhead.capture.address import unanswered
+
     say, here = run.output.say, next(iter(proxy.doors.known().values()))
     say(f"listening at {here} for {setting.upstream}; clients use {here} as their broker")
     full = "stops taking requests" if setting.on_slow == "block" else "leaves pairs out"
     say(f"memory for pairs {show_size(setting.memory_bytes)}; when full, the proxy {full}")
     say("no TLS on either side; logins pass through and are not recorded")
+    if (reason := unanswered(setting.upstream)) is not None:
+        say(f"warning: {setting.upstream} does not answer now, so clients are refused: {reason}")
 
 
 def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:

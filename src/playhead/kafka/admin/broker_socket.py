@@ -218,6 +218,28 @@ class Fields:
         size = self.int16()
         return self._cut(size).decode() if size >= 0 else ""
 
+    def count(self) -> int:
+        """Of a flexible answer: how many items or bytes follow; of null none."""
+        return max(0, self._varint() - 1)
+
+    def compact_text(self) -> str:
+        return self._cut(self.count()).decode()
+
+    def skip_tags(self) -> None:
+        """What later versions say beside the fields."""
+        for _ in range(self._varint()):
+            self._varint()
+            self._cut(self._varint())
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(">B")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
     def bytes_(self) -> bytes:
         size = self.int32()
         return self._cut(size) if size >= 0 else b""

@@ -127,6 +127,10 @@ def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicParti
         earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
         stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        # Without an open transaction the stable end of now has reached the end of before.
+        behind = [place for place in places if stable[place] < high[place]]
+        again = stable_ends(admin, behind) if behind else {}
+        stable |= {place: high[place] for place, end in again.items() if end >= high[place]}
         odd = [place for place in places if not earliest[place] <= stable[place] <= high[place]]
         if not odd:
             return {place: Bounds(earliest[place], stable[place], high[place]) for place in places}

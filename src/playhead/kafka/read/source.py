@@ -20,6 +20,7 @@ from playhead.kafka.admin.offsets import (
     stable_ends,
     topics_like,
 )
+from playhead.kafka.admin.open_transactions import open_transactions
 from playhead.kafka.read.absences import LogExplainer
 from playhead.kafka.read.facts import (
     notes_on_groups,
@@ -130,6 +131,11 @@ class KafkaSource:
                 return described.topic_id if described else None
 
             yield found
+
+    def open_transactions(self, bounds: Mapping[TopicPartition, Bounds], /) -> set[TopicPartition]:
+        """By the leaders' own lists of producers."""
+        with self._asking() as admin:
+            return open_transactions(admin, self.connection, bounds)
 
     def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
         """With just these topics, and their ids."""

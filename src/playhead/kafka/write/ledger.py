@@ -1,7 +1,7 @@
 """The ledger of a cluster: one compacted topic that says what each replay has committed there."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -27,6 +27,7 @@ from playhead.source import TopicPartition
 from playhead.terms import Terms, UnknownTerms, agreed
 
 _NAMED = b"1"
+_TERMS = terms_key("")
 
 
 class LedgerShort(Unavailable):
@@ -66,6 +67,47 @@ def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
             abort_point("kafka.terms_committed")
     finally:
         transactions.close()
+
+
+def replays_of(
+    connection: KafkaConnection, topics: Collection[str]
+) -> dict[str, tuple[Terms, list[Entry]]]:
+    """Every replay with terms, and its entries of these source topics; one look, which waits for nobody.
+
+    What lies behind an open transaction is not seen.
+    """
+    held = ledger_end(connection)
+    if held is None or not held.stable:
+        return {}
+
+    def is_wanted(key: bytes) -> bool:
+        said = parsed(key)
+        return key.endswith(_TERMS) if said is None else said.place[0] in topics
+
+    found, _ = read_ledger(
+        connection, isolation="read_committed", start=0, end=held.stable, wanted=is_wanted
+    )
+    kept = {key: value for key, value in found if value is not None}
+    for key, value in found:
+        if value is None:
+            kept.pop(key, None)
+    known: dict[str, tuple[Terms, list[Entry]]] = {}
+    for key, value in kept.items():
+        if key.endswith(_TERMS) and (terms := _readable_terms(value)) is not None:
+            known[key.removesuffix(_TERMS).decode(errors="replace")] = (terms, [])
+    for key, value in kept.items():
+        said = parsed(key)
+        if said is not None and said.replay_id in known:
+            known[said.replay_id][1].append(entry_of(key, value))
+    return known
+
+
+def _readable_terms(found: bytes) -> Terms | None:
+    """A later version may have written others."""
+    try:
+        return _terms_in(found)
+    except UNREADABLE:
+        return None
 
 
 def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from playhead.kafka.write.ledger import (
     LedgerShort,
     fence_unfinished,
     ledger_of,
+    replays_of,
     settle,
 )
 from playhead.kafka.write.ledger_keys import former_transactional_id, transactional_id
@@ -189,6 +190,9 @@ class KafkaTarget(Target):
         """From the ledger's topic."""
         return ledger_of(self.connection, replay_id).terms()
 
+    def replays_of(self, topics: Collection[str], /) -> dict[str, tuple[Terms, list[Entry]]]:
+        return replays_of(self.connection, topics)
+
     def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
         """The topics, with their ids."""
         with Admin(self.connection) as admin:
@@ -219,11 +223,8 @@ class KafkaTarget(Target):
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator["KafkaWriter"]:
         """A writer; its producers are made when their partition's first slice comes."""
-        writer = KafkaWriter(self, replay_id)
-        try:
+        with closing(KafkaWriter(self, replay_id)) as writer:
             yield writer
-        finally:
-            writer.close()
 
 
 class KafkaWriter(Writer):

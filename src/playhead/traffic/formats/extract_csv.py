@@ -227,6 +227,12 @@ def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     return columns
 
 
+def has_times(names: Sequence[str]) -> bool:
+    """Whether a column says the times of the records."""
+    layout = Layout.of(names)
+    return layout is not None and layout.time is not None
+
+
 def _layout(snapshot: Snapshot, cells: list[str] | str) -> Layout:
     layout = None if isinstance(cells, str) else Layout.of(cells)
     if layout is None:

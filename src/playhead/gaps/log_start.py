@@ -1,0 +1,143 @@
+"""Finds the partitions whose log begins inside a span by time, because older records were deleted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from playhead.gaps.gap import Gap
+from playhead.grammar.instant import show_ms
+from playhead.ledger import remaining
+from playhead.note import Note
+from playhead.offset_bitmap import missing
+from playhead.record import Slice
+from playhead.source import Bounds, Reader, Source, TopicPartition
+from playhead.span import Resolved
+from playhead.target import Inventory
+
+EXPIRED: Final = "expired"
+_MOST_SAID = 4
+_FIRST_PROBE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """A partition whose deleted records may have been of the span: nobody can ask for their times."""
+
+    before: Slice
+    """The offsets that the log had once, up to where it begins now."""
+    from_ms: int
+    """Where the span begins."""
+    first_ms: int | None
+    """The time of the first record that is left; None when none is."""
+
+    @property
+    def place(self) -> TopicPartition:
+        return self.before.topic, self.before.partition
+
+    def __str__(self) -> str:
+        left = "empty" if self.first_ms is None else show_ms(self.first_ms)
+        return f"{self.before.topic}:{self.before.partition} at offset {self.before.to_offset} ({left})"
+
+    def gap(self, lacking: Sequence[Slice]) -> Gap:
+        """What the target lacks of it, from an offset that nobody knows any more."""
+        end = lacking[-1].to_offset
+        last_ms = self.first_ms if end == self.before.to_offset else None
+        slice_ = Slice(*self.place, lacking[0].from_offset, end)
+        return Gap(slice_, EXPIRED, first_ms=self.from_ms, last_ms=last_ms, is_open=True)
+
+
+def log_starts_inside(
+    source: Source, bounds: Mapping[TopicPartition, Bounds], resolved: Resolved
+) -> list[LogStart]:
+    """A log that begins at offset 0 has lost nothing; a span without a start begins where the log does."""
+    from_ms = resolved.from_ms
+    cut = {place: held for place, held in sorted(bounds.items()) if held.earliest > 0}
+    if from_ms is None or not cut:
+        return []
+    starts = []
+    with source.open() as reader:
+        for place, held in cut.items():
+            first_ms = _first_ms(reader, place, held)
+            if first_ms is None or first_ms > from_ms:
+                starts.append(LogStart(Slice(*place, 0, held.earliest), from_ms, first_ms))
+    return starts
+
+
+def _first_ms(reader: Reader, place: TopicPartition, held: Bounds) -> int | None:
+    """The time of the first record; a log can begin with markers, and with aborted records."""
+    start = held.earliest
+    for end in (min(start + _FIRST_PROBE, held.stable_end), held.stable_end):
+        if start < end:
+            for records in reader.read(Slice(*place, start, end)):
+                return records.timestamps_ms[0]
+        start = end
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredRecords:
+    """What the target lacks of deleted records, and the offsets that are known to be of the span."""
+
+    gaps: tuple[Gap, ...] = ()
+    spans: tuple[Slice, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def expired_by_offsets(target: Inventory, starts: Sequence[LogStart]) -> ExpiredRecords:
+    """By the rows of a table: those that are older than the span say where it began."""
+    before = [each.before for each in starts]
+    there = target.held_offsets(before)
+    older = target.held_offsets(before, until_ms=starts[0].from_ms)
+    gaps: list[Gap] = []
+    spans: list[Slice] = []
+    lacks: list[LogStart] = []
+    for start in starts:
+        lacking = missing([start.before], there.words.get(start.place, ()))
+        not_older = missing([start.before], older.words.get(start.place, ()))
+        since = _first_of_span(start.before, lacking, not_older)
+        if since is None:
+            gaps += [start.gap(lacking)] if lacking else []
+        elif since == start.before.to_offset:
+            continue
+        else:
+            inside = Slice(*start.place, since, start.before.to_offset)
+            lacking = remaining([inside], remaining([inside], lacking))
+            spans.append(inside)
+            gaps += [Gap(slice_, EXPIRED) for slice_ in lacking]
+        if lacking:
+            lacks.append(start)
+    return ExpiredRecords(tuple(gaps), tuple(spans), tuple(_notes(lacks)))
+
+
+def expired_by_ledger(starts: Sequence[LogStart], lacking: Sequence[Slice]) -> ExpiredRecords:
+    """By what was committed, or, where only rows could tell, all of it: no ledger keeps times, so that
+    nobody knows where the span began."""
+    gaps, lacks = [], []
+    for start in starts:
+        if its := [each for each in lacking if each.overlaps(start.before)]:
+            gaps.append(start.gap(its))
+            lacks.append(start)
+    return ExpiredRecords(tuple(gaps), (), tuple(_notes(lacks)))
+
+
+def _first_of_span(
+    before: Slice, lacking: Sequence[Slice], not_older: Sequence[Slice]
+) -> int | None:
+    """Behind the last row that is older than the span, before the first one that is not; None without one."""
+    newer = remaining(not_older, lacking)
+    end = newer[0].from_offset if newer else before.to_offset
+    older = [each for each in remaining([before], not_older) if each.from_offset < end]
+    return older[-1].to_offset if older else None
+
+
+def _notes(starts: Sequence[LogStart]) -> list[Note]:
+    if not starts:
+        return []
+    places = ", ".join(map(str, starts[:_MOST_SAID]))
+    more = f" and {len(starts) - _MOST_SAID} more" if len(starts) > _MOST_SAID else ""
+    text = (
+        f"the span begins at {show_ms(starts[0].from_ms)}, and the log inside it: {places}{more}; records of "
+        "the span were deleted there, or may have been, and the target lacks them; --offsets looks for "
+        "offsets that you name"
+    )
+    return [Note(EXPIRED, text)]
