@@ -146,13 +146,13 @@ class Span:
         zone = zone_name(timezone, where="timezone")
         _need_agreement({"from": from_, "to": to, "for": for_, "last": last, "offsets": offsets})
         if offsets is not None:
-            return cls(offsets=_read_offsets(Cursor.of(offsets, "offsets")))
+            return cls(offsets=_read_offsets(Cursor.of(offsets, "--offsets")))
         if last is not None:
-            return cls(FromNow(-duration_ns(Cursor.of(last, "last"))))
-        start, end = _option(from_, "from"), _option(to, "to")
+            return cls(FromNow(-duration_ns(Cursor.of(last, "--last"))))
+        start, end = _option(from_, "--from"), _option(to, "--to")
         if for_ is None:
             return _between(start, end, zone)
-        length = Lasting(duration_ns(Cursor.of(for_, "for")))
+        length = Lasting(duration_ns(Cursor.of(for_, "--for")))
         if start is not None:
             return _checked(_side(start, zone, "start"), length)
         return _checked(length, _side(end, zone, "end") if end is not None else None)
@@ -191,20 +191,23 @@ def _option(text: str | None, name: str) -> Cursor | None:
 
 
 def _need_agreement(given: dict[str, str | None]) -> None:
-    names = [name for name, text in given.items() if text is not None]
+    names = [f"--{name}" for name, text in given.items() if text is not None]
     for alone, hint in (
-        ("offsets", "offsets are a complete span"),
-        ("last", "last 2h is from -2h to the end; for another end: from and to, or from and for"),
+        ("--offsets", "offsets are a complete span"),
+        (
+            "--last",
+            "--last 2h is from -2h to the end; for another end: --from and --to, or --from and --for",
+        ),
     ):
         if alone in names and len(names) > 1:
             others = " and ".join(name for name in names if name != alone)
             raise ContradictorySpan(f"{alone} and {others} contradict each other", hint=hint)
-    if names == ["from", "to", "for"]:
-        raise ContradictorySpan(
-            "from, to and for: found all three, needed two", hint="leave one of them out"
-        )
-    if names == ["for"]:
-        raise ContradictorySpan("for needs from or to", hint="the time up to now is last 2h")
+    if names == ["--from", "--to", "--for"]:
+        text = "--from, --to and --for: found all three, needed two"
+        raise ContradictorySpan(text, hint="leave one of them out")
+    if names == ["--for"]:
+        text = "--for needs --from or --to"
+        raise ContradictorySpan(text, hint="the time up to now is --last 2h")
 
 
 def _between(from_: Cursor | None, to: Cursor | None, zone: str) -> Span:

@@ -293,6 +293,17 @@ class Saying(ListSource):
         return replace(super().facts(), notes=told)
 
 
+def test_an_empty_span_by_time_says_where_the_records_are():
+    [note] = [
+        note
+        for note in planned(ListSource(TEN), span_ms(T + 20_000, T + 30_000)).notes
+        if note.code == "no-records"
+    ]
+    assert "the records of laps are from" in note.text
+    assert "no-records" not in codes(planned(ListSource(TEN), "0:5-5"))
+    assert "no-records" not in codes(planned(ListSource([], bounds={(TOPIC, 0): Bounds(4, 4, 4)})))
+
+
 def test_a_transaction_that_has_ended_since_is_no_alarm():
     class Busy(ListSource):
         is_open = False

@@ -397,7 +397,7 @@ def test_an_error_shows_the_text_with_a_pointer_under_it():
     with pytest.raises(NotUnderstood) as caught:
         Span.of("2021-13-01")
     assert str(caught.value) == (
-        "from cannot be understood: month 13, needed 01 to 12\n    2021-13-01\n         ^"
+        "--from cannot be understood: month 13, needed 01 to 12\n    2021-13-01\n         ^"
     )
 
 
@@ -424,13 +424,13 @@ def test_errors_survive_pickling():
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"from_": "-2h", "to": "now", "for_": "1h"}, ["from", "to", "for"]),
-        ({"for_": "1h"}, ["for", "from"]),
-        ({"last": "1h", "from_": "-2h"}, ["last", "from"]),
-        ({"last": "1h", "to": "now"}, ["last", "to"]),
-        ({"last": "1h", "for_": "1h"}, ["last", "for"]),
-        ({"offsets": "0:1-2", "last": "1h"}, ["offsets", "last"]),
-        ({"offsets": "0:1-2", "from_": "start"}, ["offsets", "from"]),
+        ({"from_": "-2h", "to": "now", "for_": "1h"}, ["--from, --to and --for"]),
+        ({"for_": "1h"}, ["--for needs --from or --to"]),
+        ({"last": "1h", "from_": "-2h"}, ["--last and --from"]),
+        ({"last": "1h", "to": "now"}, ["--last and --to"]),
+        ({"last": "1h", "for_": "1h"}, ["--last and --for"]),
+        ({"offsets": "0:1-2", "last": "1h"}, ["--offsets and --last"]),
+        ({"offsets": "0:1-2", "from_": "start"}, ["--offsets and --from"]),
         ({"offsets": "0:1-2,orders:0:1-2"}, ["name a topic"]),
         ({"offsets": "0:1-5,0:4-6"}, ["0:1-5", "0:4-6"]),
         ({"offsets": "0:-,0:4-6"}, ["0:-", "0:4-6"]),

@@ -6,7 +6,7 @@ passed to it; the others are in `run.values`.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
 from playhead.errors import UsageError
+from playhead.grammar.zone import zone_name
 from playhead.options.option import Argument, Option, Options
 from playhead.options.shared import OUTPUT
 
@@ -62,6 +63,8 @@ def command(
         def invoke(**given: Any) -> None:
             values = {name: row.value(_given(row, given)) for name, (_, row) in taken.items()}
             output = Output(*(values.pop(row.name) for row in OUTPUT))
+            if "timezone" in taken:
+                output = replace(output, zone=_zone(Run(output, values)))
             if now is not None:
                 path = click.get_current_context().command_path
                 output.say(f"note: {path} is {now} now; the next version removes the old name")
@@ -79,6 +82,11 @@ def command(
         return made
 
     return decorate
+
+
+def _zone(run: Run) -> str:
+    """The zone that was asked for, by the option or another place of the settings."""
+    return zone_name(run.configuration().get("timezone") or "UTC", where="timezone")
 
 
 def group(

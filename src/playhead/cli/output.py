@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead import secrets
+from playhead.grammar.local_time import local_time, local_times
 from playhead.printable import indented, json_text, one_line, printable
 
 Row = Mapping[str, Any]
@@ -31,6 +32,8 @@ class Output:
     quiet: bool = False
     verbosity: int = 0
     progress_form: str = "auto"
+    zone: str = "UTC"
+    """In which people see times; data for programs has them in UTC."""
 
     def emit(self, document: Mapping[str, Any], rows: Sequence[Row]) -> None:
         """Print data: the whole document as JSON, or its rows in the other formats."""
@@ -42,16 +45,16 @@ class Output:
         elif self.form == "csv":
             self.text(csv_text(_csv_rows(rows)).removesuffix("\n"))
         else:
-            _write_table(rows)
+            _write_table(rows, self.zone)
 
     def text(self, text: str) -> None:
         """Print data that is a text, such as shell exports: unchanged except on a terminal."""
         _write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
-    def say(self, text: str) -> None:
-        """Print a line for people to stderr."""
+    def say(self, text: str, *, is_data: bool = False) -> None:
+        """Print a line for people to stderr; times in records' own data are left as they are."""
         if not self.quiet:
-            tell(text)
+            tell(text if is_data else local_times(text, self.zone))
 
     def progress(self, what: str) -> "Progress":
         form = "none" if self.quiet else self.progress_form
@@ -207,9 +210,11 @@ def _csv_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
     yield from ([_cell(row.get(column)) for column in columns] for row in rows)
 
 
-def _write_table(rows: Sequence[Row]) -> None:
+def _write_table(rows: Sequence[Row], zone: str = "UTC") -> None:
     columns = _columns(rows)
-    cells = [[one_line(_cell(row.get(column))) for column in columns] for row in rows]
+    cells = [
+        [one_line(local_time(_cell(row.get(column)), zone)) for column in columns] for row in rows
+    ]
     heads = [one_line(column.upper().replace("_", "-")) for column in columns]
     if not columns:
         _write("\n")

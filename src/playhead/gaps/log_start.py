@@ -10,13 +10,13 @@ from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
 from playhead.record import Slice
-from playhead.source import Bounds, Reader, Source, TopicPartition
+from playhead.replay.samples import first_ms
+from playhead.source import Bounds, Source, TopicPartition
 from playhead.span import Resolved
 from playhead.target import Inventory
 
 EXPIRED: Final = "expired"
 _MOST_SAID = 4
-_FIRST_PROBE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,10 @@ def log_starts_inside(
     starts = []
     with source.open() as reader:
         for place, held in cut.items():
-            first_ms = _first_ms(reader, place, held)
-            if first_ms is None or first_ms > from_ms:
-                starts.append(LogStart(Slice(*place, 0, held.earliest), from_ms, first_ms))
+            begins_ms = first_ms(reader, place, held)
+            if begins_ms is None or begins_ms > from_ms:
+                starts.append(LogStart(Slice(*place, 0, held.earliest), from_ms, begins_ms))
     return starts
-
-
-def _first_ms(reader: Reader, place: TopicPartition, held: Bounds) -> int | None:
-    """The time of the first record; a log can begin with markers, and with aborted records."""
-    start = held.earliest
-    for end in (min(start + _FIRST_PROBE, held.stable_end), held.stable_end):
-        if start < end:
-            for records in reader.read(Slice(*place, start, end)):
-                return records.timestamps_ms[0]
-        start = end
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, ends, expecting
 from playhead.replay.engine import Engine
 from playhead.replay.planner import freeze
+from playhead.replay.samples import where_the_records_are
 from playhead.request import Request
 from playhead.source import Bounds, SourceFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved, Span
@@ -96,6 +97,8 @@ class GapFinder:
             else freeze(source, bounds, held, request, self.facts.topics, is_least=True)
         )
         self.spans = tuple(slice_ for each in frozen if (slice_ := each.slice()) is not None)
+        if not (self.spans or self.resolved.offsets or str(self.resolved) == "start..end"):
+            self.looked = (*self.looked, where_the_records_are(source, bounds))
         self._way = way_of(request, self.question.by, self._has_offsets)
         if self._way == "key":
             columns_of(request, self.question.time_column)

@@ -77,7 +77,8 @@ def _iana_name(phrase: Cursor) -> str:
 
 
 @lru_cache(maxsize=64)
-def _tzinfo(zone: str) -> tzinfo:
+def tzinfo_of(zone: str) -> tzinfo:
+    """A zone by its canonical name, as Python has it."""
     if zone == UTC:
         return UTC_TZ
     if zone[0] in "+-":
@@ -91,14 +92,14 @@ def _tzinfo(zone: str) -> tzinfo:
 def day_of(ns: int, zone: str) -> date:
     """Return the day of an instant in a zone."""
     at = datetime(1970, 1, 1, tzinfo=UTC_TZ) + timedelta(seconds=ns // SECOND)
-    return at.astimezone(_tzinfo(zone)).date()
+    return at.astimezone(tzinfo_of(zone)).date()
 
 
 def instant_ns(day: date, of_day_ns: int, zone: str, phrase: Cursor) -> int:
     """Return the instant of a local time in a zone; refuse a time that has none, or two."""
     seconds = of_day_ns // SECOND
     local = datetime(day.year, day.month, day.day) + timedelta(seconds=seconds)
-    known = _tzinfo(zone)
+    known = tzinfo_of(zone)
     # Python's `fold` chooses between two readings; if they agree, there is nothing to choose.
     first, second = (known.utcoffset(local.replace(fold=fold)) or timedelta() for fold in (0, 1))
     if first != second:

@@ -60,7 +60,9 @@ class Planner:
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
         graveyard = self.ends.graveyard
+        is_empty = not samples and not resolved.offsets and str(resolved) != "start..end"
         notes = (
+            *([sampling.where_the_records_are(source, bounds)] if is_empty else ()),
             *timestamps(facts, samples, resolved),
             *expired(partitions, samples, resolved),
             *looked,

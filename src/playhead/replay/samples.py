@@ -1,18 +1,21 @@
 """Reads sample records while a plan is made: what the span holds, and which times are in the future."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import not_
 
+from playhead.grammar.instant import show_ms
+from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Reader, Source, TopicPartition
+from playhead.source import Bounds, Reader, Source, TopicPartition
 from playhead.span import Resolved
 from playhead.task.slicer import Filter
 
 AT_EACH_END = 3
+NO_RECORDS = "no-records"
 _TO_INFER_FROM = 500
 _MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
 """The limits of all topics together, and the minimum of each topic; one record may exceed them."""
@@ -132,6 +135,44 @@ def _joined(one: Records, other: Records) -> Records:
         one.values + other.values,
         one.headers + other.headers,
     )
+
+
+def first_ms(reader: Reader, place: TopicPartition, held: Bounds) -> int | None:
+    """The time of the first record; a log can begin with markers, and with aborted records."""
+    start = held.earliest
+    for end in (min(start + _TO_INFER_FROM, held.stable_end), held.stable_end):
+        if start < end:
+            for records in reader.read(Slice(*place, start, end)):
+                return records.timestamps_ms[0]
+        start = end
+    return None
+
+
+def _last_ms(reader: Reader, place: TopicPartition, held: Bounds) -> int | None:
+    """The time of the last record, behind which there may be offsets without one."""
+    end, length = held.stable_end, _FIRST_TAIL
+    while held.earliest < end:
+        start = max(held.earliest, end - length)
+        times = [records.timestamps_ms[-1] for records in reader.read(Slice(*place, start, end))]
+        if times:
+            return times[-1]
+        end, length = start, length * 10
+    return None
+
+
+def where_the_records_are(source: Source, bounds: Mapping[TopicPartition, Bounds]) -> Note:
+    """Said of a span by time that is empty: from when to when there are records at all."""
+    times: list[int | None] = []
+    with source.open() as reader:
+        for place, held in sorted(bounds.items())[:_MOST_PARTITIONS]:
+            times += first_ms(reader, place, held), _last_ms(reader, place, held)
+    known = [each for each in times if each is not None]
+    names = sorted({topic for topic, _ in bounds})
+    shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    if not known:
+        return Note(NO_RECORDS, f"{shown}: there are no records at all")
+    text = f"the records of {shown} are from {show_ms(min(known))} to {show_ms(max(known))}"
+    return Note(NO_RECORDS, f"no record of the span was found; {text}")
 
 
 def of_the_future(

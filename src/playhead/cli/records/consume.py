@@ -59,6 +59,11 @@ def consume(
     for note in notes:
         run.output.say(f"  {note.weight:<5} {note.text}")
     _read(run, scan, picked, shown)
+    is_by_time = resolved.from_ms is not None or resolved.to_ms is not None
+    if is_by_time and not (shown.count or picked.unlike or run.values["follow"]):
+        from playhead.replay.samples import where_the_records_are
+
+        run.output.say(where_the_records_are(source, source.bounds()).text)
 
 
 def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:

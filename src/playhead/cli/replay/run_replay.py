@@ -57,8 +57,10 @@ def _names_brokers(run: Run, saved: dict[str, str]) -> bool:
 def show(run: Run, planned: Planned) -> None:
     """Print a dry run: the whole plan as data, and lines for people."""
     plan = planned.plan
-    for line in (*plan_lines(plan), *_servers(planned), *sample_lines(plan)):
+    for line in (*plan_lines(plan), *_servers(planned)):
         run.output.say(line)
+    for line in sample_lines(plan):
+        run.output.say(line, is_data=True)
     run.output.emit(plan.as_document(), plan_rows(plan))
 
 
