@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead import secrets
+from playhead.cli.tables import table_text
 from playhead.grammar.local_time import local_time, local_times
 from playhead.printable import indented, json_text, one_line, printable
 
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
 _SAME_AGAIN_AFTER_S = 15.0
-_UNFOLDED = 1 << 20  # Many columns, so that nothing is wrapped in a pipe.
 
 
 class ReaderGone(Exception):
@@ -216,47 +216,4 @@ def _write_table(rows: Sequence[Row], zone: str = "UTC") -> None:
         [one_line(local_time(_cell(row.get(column)), zone)) for column in columns] for row in rows
     ]
     heads = [one_line(column.upper().replace("_", "-")) for column in columns]
-    if not columns:
-        _write("\n")
-    elif not sys.stdout.isatty() and not colour_is_wanted() and _is_simple(cells):
-        _write(_plain_table([heads, *cells]))
-    else:
-        _write_rich_table(heads, cells)
-
-
-def _is_simple(cells: Sequence[Sequence[str]]) -> bool:
-    """Return whether every character is one column wide, so that no table library is needed."""
-    return all(cell.isascii() and cell.isprintable() for row in cells for cell in row)
-
-
-def _plain_table(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
-        for line in lines
-    )
-
-
-def _write_rich_table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(Text(head), overflow="fold")  # As text: brackets would be markup.
-    for row in cells:
-        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
-    console = Console(
-        file=sys.stdout,
-        width=None if sys.stdout.isatty() else _UNFOLDED,
-        no_color=not colour_is_wanted(),
-        highlight=False,
-    )
-    with console.capture() as captured:
-        console.print(table)
-    _write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
-
-
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+    _write(table_text(heads, cells, is_coloured=colour_is_wanted()))
