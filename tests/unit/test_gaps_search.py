@@ -392,7 +392,7 @@ def test_a_run_is_not_blamed_for_what_was_behind_its_own_span(monkeypatch):
 def test_records_outside_of_its_span_are_not_what_a_run_left_unwritten(monkeypatch):
     outside = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, outside=40)
     [text] = blamed(monkeypatch, outside, from_ms=T, to_ms=T + 11_000)
-    assert "3 of these offsets were committed by replay r1: their rows are not there now" in text
+    assert "replay r1 committed 3 of these offsets: their rows are missing now" in text
     filtered = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, filtered=40)
     [text] = blamed(monkeypatch, filtered)
     assert "left 3 records unwritten" in text, "no more than the gap has"
