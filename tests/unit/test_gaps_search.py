@@ -395,4 +395,4 @@ def test_records_outside_of_its_span_are_not_what_a_run_left_unwritten(monkeypat
     assert "replay r1 committed 3 of these offsets: their rows are missing now" in text
     filtered = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, filtered=40)
     [text] = blamed(monkeypatch, filtered)
-    assert "left 3 records unwritten" in text, "no more than the gap has"
+    assert "left 3 records of their slices unwritten" in text, "no more than the gap has"
