@@ -510,7 +510,7 @@ def test_an_estimate_tells_what_it_rests_on():
     source = ListSource(TEN, topics=sizes)
     plan = planned(source, "0:0-4", known_rate=2.0)
     assert (plan.estimate.records, plan.estimate.size_bytes, plan.estimate.seconds) == (4, 400, 2.0)
-    assert "last run" in plan.estimate.based_on
+    assert "the work of comparable runs" in plan.estimate.based_on
     assert "an assumed rate" in planned(source).estimate.based_on
     assert planned(ListSource(TEN)).estimate.size_bytes is None
     paced = planned(source, pace="2x").estimate

@@ -18,6 +18,7 @@ from playhead.printable import indented, json_text, one_line, printable
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
 _SAME_AGAIN_AFTER_S = 15.0
+_BAR_CELLS = 20
 
 
 class ReaderGone(Exception):
@@ -75,7 +76,8 @@ class Progress:
     def __call__(self, step: str, done: int, total: int) -> None:
         is_last = done >= total
         if self._form == "line":
-            self._line(f"{self._what}: {_share(done, total)}  {_mb(done)} of {_mb(total)}  {step}")
+            text = f"{_share(done, total)}  {_mb(done)} of {_mb(total)}  {step}"
+            self._line(f"{self._what}: {_bar(done, total)} {text}")
         elif self._form != "none" and (is_last or self._now() - self._last >= _PLAIN_EVERY_S):
             self._last = self._now()
             if self._form == "json":
@@ -86,15 +88,15 @@ class Progress:
     def count(self, step: str, done: int, total: int) -> None:
         """Report progress in offsets instead of bytes."""
         is_last = done >= total
-        text = f"{self._what}: {_share(done, total)}  {done:,} of {total:,} offsets  {step}"
+        text = f"{_share(done, total)}  {done:,} of {total:,} offsets  {step}"
         if self._form == "line":
-            self._line(text)
+            self._line(f"{self._what}: {_bar(done, total)} {text}")
         elif self._form != "none" and self._is_time(done, is_last):
             self._last, self._told = self._now(), done
             if self._form == "json":
                 tell(json.dumps({"what": self._what, "step": step, "done": done, "total": total}))
             else:
-                tell(text)
+                tell(f"{self._what}: {text}")
 
     def _is_time(self, done: int, is_last: bool) -> bool:
         """Return whether a report is due; repeated lines come less often than new ones."""
@@ -154,6 +156,14 @@ def _term() -> str:
 
 def _share(done: int, total: int) -> str:
     return f"{100 * min(done, total) // max(total, 1):3d} %"
+
+
+def _bar(done: int, total: int) -> str:
+    """Return a progress bar; of characters that every terminal has, if it is not one of UTF-8."""
+    is_unicode = (sys.stderr.encoding or "").lower().replace("-", "") == "utf8"
+    full, empty = ("█", "░") if is_unicode else ("#", ".")
+    cells = _BAR_CELLS * min(done, total) // max(total, 1)
+    return full * cells + empty * (_BAR_CELLS - cells)
 
 
 def _mb(count: int) -> str:

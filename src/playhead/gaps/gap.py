@@ -44,11 +44,16 @@ class Gap:
             "to_offset": self.slice.to_offset,
             "offsets": None if self.is_open else len(self.slice),
             "records": self.records,
-            "first": None if self.first_ms is None else show_ms(self.first_ms),
-            "last": None if self.last_ms is None else show_ms(self.last_ms),
+            "first": _shown(self.first_ms),
+            "last": _shown(self.last_ms),
             "share": None if self.is_open else share(self.count, planned),
             "state": self.kind,
         }
+
+
+def _shown(time_ms: int | None) -> str | None:
+    """Return a time; records without one have -1, which is no time of 1969."""
+    return None if time_ms is None or time_ms < 0 else show_ms(time_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class PostgresTarget(Target):
                 "_topic": records.topic,
                 "_partition": records.partition,
                 "_offset": offset,
-                "_timestamp": show_ms(time_ms),
+                "_timestamp": None if time_ms < 0 else show_ms(time_ms),
                 "value": None if value is None else value.decode("utf-8", "replace"),
             }
             for offset, time_ms, value in zip(

@@ -19,6 +19,7 @@ from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_o
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.earlier_copies import EarlierCopy, earlier_copies, said_of
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
+from playhead.replay.estimate import known_rate
 from playhead.replay.guards import refuse_another_target
 from playhead.replay.journal import Journal, on_unreadable
 from playhead.replay.old_groups import remove_old_groups
@@ -29,8 +30,6 @@ from playhead.request import ReplaySpec, Request
 from playhead.span import Span
 from playhead.target import Inventory, Target
 from playhead.task.job import Job
-
-_MOST_RUNS_ASKED = 100
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ def plan(
         both,
         time.time_ns(),
         transformed=engine.transformed if spec.is_transformed else None,
-        known_rate=_known_rate(journal, request, unreadable) if spec.pace.is_max else None,
+        known_rate=known_rate(journal, request, unreadable) if spec.pace.is_max else None,
     )
     made = Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
     made.ends = both
@@ -286,15 +285,3 @@ def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None)
     # One task for each partition, mostly waiting; their number is not known yet.
     lanes = 0 if spec.pace.is_max else MOST_LOCAL_SLOTS
     return Engine(configuration, spec.transform, lanes=lanes, share=share)
-
-
-def _known_rate(journal: Journal, request: Request, unreadable: list[str]) -> float | None:
-    """Return the rate of this machine's last finished run between these systems."""
-    kinds = (request.source_endpoint.system, request.target_endpoint.system)
-    for run in journal.runs(_MOST_RUNS_ASKED, unreadable):
-        took = (run.proof or {}).get("took") or {}
-        theirs = run.plan.request
-        same = (theirs.source_endpoint.system, theirs.target_endpoint.system) == kinds
-        if same and theirs.pace == "max" and took.get("records_per_second"):
-            return float(took["records_per_second"])
-    return None

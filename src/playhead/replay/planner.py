@@ -115,7 +115,7 @@ class Planner:
             seconds = None if is_cut else _paced_seconds(pace, records, samples, horizon_ms)
             return Estimate(records, size, seconds, f"pace {self.request.pace}")
         if self.known_rate:
-            told = f"the rate of the last run here into this kind of target: {self.known_rate:,.0f} records/s"
+            told = f"the work of comparable runs here: {self.known_rate:,.0f} records/s, without the engine's start"
             return Estimate(records, size, records / self.known_rate, told)
         told = f"an assumed rate of {_GUESSED_RATE:,} records/s; no earlier run here to go by"
         return Estimate(records, size, records / _GUESSED_RATE, told)

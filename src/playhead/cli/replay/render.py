@@ -1,7 +1,7 @@
 """Rows of plans and runs, and progress as a text."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from playhead.grammar.instant import show_ms
@@ -28,22 +28,26 @@ def plan_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 class ProgressText:
-    """Progress in records, with the recent rate and the record time reached."""
+    """Progress in records, with the rate of the work and the record time reached.
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._first: int | None = None
+    Before the first commit, the engine starts and tasks connect; that time is no part of the rate.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._idle: tuple[float, int] | None = None
 
     def __call__(self, done: int, entries: Sequence[Entry]) -> str:
-        if self._first is None:
-            self._first = done
-        took = time.monotonic() - self._began
-        rate = (done - self._first) / took if took > 0 else 0.0
-        reached = max(
-            (entry.last_ms for entry in entries if entry.last_ms is not None), default=None
-        )
-        at = f", at {show_ms(reached)}" if reached is not None else ""
-        return f"{rate:,.0f}/s{at}"
+        now_s = self._now()
+        if self._idle is None or done == self._idle[1]:
+            self._idle = (now_s, done)
+            return "starting the engine"
+        took_s = now_s - self._idle[0]
+        rate = (done - self._idle[1]) / took_s if took_s > 0 else 0.0
+        # A record without a time has -1, and 1969 is no time of it.
+        times = [entry.last_ms for entry in entries if (entry.last_ms or 0) > 0]
+        reached = f", at {show_ms(max(filter(None, times)))}" if times else ""
+        return f"{rate:,.0f}/s{reached}"
 
 
 def run_row(run: ListedRun) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class KafkaTarget(Target):
         topic = origin and origin.topic if self.redrive else self.topic_for(record.topic)
         return {
             "topic": topic,
-            "timestamp": show_ms(record.timestamp_ms),
+            "timestamp": None if record.timestamp_ms < 0 else show_ms(record.timestamp_ms),
             "key": _text(record.key),
             "value": _text(record.value),
             "headers": [[name, _text(value)] for name, value in rules.apply(record.headers)],
