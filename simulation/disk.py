@@ -136,7 +136,7 @@ class Store:
         if not disk.try_lock(lock):
             disk.scheduler.wait(lambda: not disk.is_locked(lock), _PATIENCE_S)
             if not disk.try_lock(lock):
-                raise StoreUnavailable(lock, reason="another writer has it")
+                raise StoreUnavailable(lock, reason="another writer has locked it")
         try:
             disk.leftovers -= {self._path(each) for each in (folder, *others)}
             yield

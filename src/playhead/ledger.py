@@ -153,7 +153,7 @@ def joined(first: Entry, second: Entry) -> Entry:
         other.partition,
         other.from_offset,
     ):
-        raise ValueError(f"joined: found {one} and {other}, needed slices that follow each other")
+        raise ValueError(f"joined: found {one} and {other}, needed neighbours")
     counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
     return Entry(
         Slice(one.topic, one.partition, one.from_offset, other.to_offset),

@@ -288,7 +288,7 @@ def _on_looked(tails: Sequence[Tail], ends: Mapping[TopicPartition, int]) -> Ite
     if others:
         more = "in order" if all(each.is_in_order for each in others) else "NOT in order"
         text = (
-            f"looked past the end: {_counted(others)}; nothing of the span, and times {more}; "
+            f"looked past the end: {_counted(others)}, nothing of the span, and times {more}; "
             "--read-on end reads all of them"
         )
         yield Note(SAMPLED, text, "info" if more == "in order" else "warn")

@@ -336,7 +336,7 @@ def test_offsets_in_the_middle_of_a_partition_by_the_topics_name(
         (["{topic}", "--decode", "avroo"], 2, "avro"),
         (["{topic}", "--decode", "avro"], 1, "SCHEMA_REGISTRY_URL"),
         (["{topic}", "--decode", "int"], 1, "offset 1: its value cannot be decoded as int"),
-        (["/nothing-fits-this/"], 1, "fits the pattern"),
+        (["/nothing-fits-this/"], 1, "matches the pattern"),
     ],
 )
 def test_bad_input_of_consume(

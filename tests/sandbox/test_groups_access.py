@@ -113,7 +113,7 @@ def test_the_missing_permission_is_named_step_by_step(
     assert undone.returncode == 0, undone.stderr
     described = as_alice("describe", GROUP)
     assert described.returncode == 0, described.stderr
-    assert "times of commits are not known" in described.stderr
+    assert "times of commits are unknown" in described.stderr
 
 
 def test_a_login_passes_through_the_capture_proxy_and_is_not_written_down(

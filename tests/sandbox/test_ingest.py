@@ -157,7 +157,7 @@ def test_acks_are_said_in_words(
     ingesting = start_ingest(topic, "--acks", acks, "--compression", "lz4", "--for", "500ms")
     ingesting.send(*[b"%d" % number for number in range(100)])
     assert ingesting.result()["delivered"] == 100
-    assert ingesting.await_line(f"acks {acks}: a record counts when")
+    assert ingesting.await_line(f"acks {acks}: a record counts as delivered when")
     assert values(records_in(kafka, topic)) == [b"%d" % number for number in range(100)]
 
 

@@ -115,7 +115,7 @@ def test_records_that_the_client_lost_are_not_absent(source, log, monkeypatch, l
     log.write(0, *rows(20))
     monkeypatch.setattr(clients, "make_consumer", type("L", (Lossy,), {"lost": lost}))
     target, proof, [report] = replayed(source, log)
-    assert "the client gave no record at offsets" in report.away
+    assert "the client returned no record at offsets" in report.away
     assert (target.records, proof.adds_up) == ((), False)
     monkeypatch.undo()
     target, proof, [report] = replayed(source, log)

@@ -222,7 +222,7 @@ def test_letters_without_a_way_back(kafka: KafkaConnection, make_topic: Callable
             record(3, dlq, 0, headers=connect_says(dlq)),
         ],
     )
-    with pytest.raises(RecordRefused, match="no header says which topic"):
+    with pytest.raises(RecordRefused, match="no header names its original topic"):
         redrive(kafka, dlq, new_id())
     assert records_in(kafka, orders) == []
     inspection, account = redrive(kafka, dlq, new_id(), rule="skip")

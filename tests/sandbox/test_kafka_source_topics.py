@@ -96,7 +96,7 @@ def test_a_compacted_topic_says_so(kafka, make_topic):
     facts = KafkaSource(kafka, (topic,)).facts()
     assert facts.topics[topic].is_compacted
     assert facts.topics[topic].retention_ms is None  # compaction alone expires nothing
-    assert [(note.code, "upper bounds" in note.text) for note in facts.notes] == [
+    assert [(note.code, "upper limits" in note.text) for note in facts.notes] == [
         ("compacted", True)
     ]
 

@@ -372,10 +372,10 @@ def test_a_transaction_that_took_too_long_is_nobodys_fault(
                 clock=SystemClock(),
                 every_s=0.2,
             )
-        assert given_up, "it was given up"
+        assert given_up, "it was aborted"
         yield Records.of(records[100:])
 
-    with pytest.raises(Unavailable, match="gave it up"), target.open(replay_id) as writer:
+    with pytest.raises(Unavailable, match="aborted it"), target.open(replay_id) as writer:
         writer.commit(account, drawn())
     monkeypatch.undo()
     resume(target, replay_id, None)
@@ -453,7 +453,9 @@ def test_copies_behind_an_open_transaction_are_not_missing(
     with target.open(replay_id) as writer:
         [entry] = target.entries(replay_id)
         monkeypatch.setattr(compare, "_SEEN_WITHIN_S", 0.2)
-        with pytest.raises(LedgerWaits, match=f"topic {topic}: a transaction is open at offset 0"):
+        with pytest.raises(
+            LedgerWaits, match=f"topic {topic}: a transaction has been open at offset 0"
+        ):
             writer.compare(entry, sent)
         monkeypatch.undo()
         Timer(1.0, other.abort).start()

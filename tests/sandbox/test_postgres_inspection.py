@@ -172,7 +172,7 @@ class TestRefusals:
             table.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
     def may_not(self, table: Table, url: str, what: str, **options: Any) -> None:
-        with pytest.raises(NotAllowed, match=f"has no right to {what} on") as caught:
+        with pytest.raises(NotAllowed, match=f"lacks the right {what} on") as caught:
             inspected(table.with_options(url=url, **options))
         assert (caught.value.hint or "").startswith("GRANT ")
 

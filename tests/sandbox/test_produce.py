@@ -104,7 +104,7 @@ def test_every_codec_and_all_acks(
     if acks != "all" and codec not in ("none", "zstd"):
         return
     done = on_sandbox("produce", topic, "--acks", acks, "--compression", codec, stdin=b"x\n" * 50)
-    assert f"acks {acks}: a record counts when".encode() in done.stderr
+    assert f"acks {acks}: a record counts as delivered when".encode() in done.stderr
     assert len(records_in(kafka, topic)) == 50
 
 

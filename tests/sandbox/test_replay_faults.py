@@ -332,7 +332,7 @@ def delete_some(deck: Deck, topic: str) -> None:
     ("change", "needed"),
     [
         (delete_some, "holds 990-1000"),
-        (make_again, "is not the one that this was planned for"),
+        (make_again, "is not the planned one"),
         (lambda deck, topic: add_partition(deck, topic, 3), None),
     ],
     ids=["records deleted", "made again", "partition added"],

@@ -308,5 +308,5 @@ def test_the_memory_file_can_be_torn(folder: Path) -> None:
     said: list[str] = []
     endpoints = sandbox.up(say=said.append)
     assert execute(endpoints, "SELECT 1") == [(1,)]
-    assert sum("sandbox.json that is lost" in line for line in said) == 2
+    assert sum("lost sandbox.json" in line for line in said) == 2
     assert (folder / "kafka" / "data.broken-1" / "t-0").exists(), "nobody's data are deleted"

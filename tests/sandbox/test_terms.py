@@ -190,7 +190,7 @@ def test_dropped_in_the_middle_of_a_run(table, replay_id):
     with target.open(replay_id) as writer:
         write(writer, 0)
         made_again(table)
-        with pytest.raises(PlayheadError, match="dropped, or made again"):
+        with pytest.raises(PlayheadError, match="dropped, or created again"):
             write(writer, 10)
     with target.open(replay_id) as writer, pytest.raises(OtherTerms, match="made again"):
         write(writer, 10)
@@ -268,7 +268,7 @@ def test_no_statement_of_a_plan_is_run(table, replay_id):
     there = [("id", "integer"), ("v", "text")]
     table.run("DROP TABLE {table}")
     statement = f'CREATE TABLE "{table.schema}".evil (a int)'
-    with pytest.raises(Refused, match="the statements in it are not run"):
+    with pytest.raises(Refused, match="its statements are not run"):
         table.target.prepare(
             replay_id, Inspection("", needs={"statements": [statement]}), terms("cars")
         )

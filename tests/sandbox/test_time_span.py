@@ -207,7 +207,7 @@ def test_a_reset_to_an_instant_keeps_kafkas_meaning_and_warns(
     assert done.returncode == 0, done.stderr
     rows = {row["partition"]: row for row in json.loads(done.stdout)["groups"][0]["partitions"]}
     assert {number: row["after"] for number, row in rows.items()} == {0: 3_600, 1: 2_100, 2: 3_600}
-    assert "early, for clocks disagree: offset 2101 behind it is of" in rows[1]["note"]
+    assert "early, because clocks disagree: offset 2101 after it is from" in rows[1]["note"]
     assert rows[0]["note"] is None
 
 

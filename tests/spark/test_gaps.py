@@ -212,7 +212,7 @@ def test_tombstones_and_unreadable_records_are_no_rows_and_no_gaps(deck: Deck) -
 
 
 def test_columns_that_are_not_there_are_refused(deck: Deck, laps: str, unplaced: str) -> None:
-    with pytest.raises(PlayheadError, match="cannot be known by lap"):
+    with pytest.raises(PlayheadError, match="lap cannot identify rows"):
         look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("lap",))
 
 

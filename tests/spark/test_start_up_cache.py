@@ -88,7 +88,7 @@ def test_a_foreign_one_is_ignored_with_one_line(private: jvm_cache.Cache) -> Non
     done = run_job()
     assert done.stdout.split()[0] == "7", done.stderr
     assert len(warnings_of(done)) == 1
-    assert "not for this runtime" in warnings_of(done)[0]
+    assert "does not fit this runtime" in warnings_of(done)[0]
     assert not private.is_there(), "the next start makes it anew"
 
 

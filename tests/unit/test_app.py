@@ -86,7 +86,7 @@ def test_done_is_0(run):
                 ["topics", "create"],
             )
         ),
-        (["consume", "good", "kafka://127.0.0.1:1/t"], "beside it"),
+        (["consume", "good", "kafka://127.0.0.1:1/t"], "-b host:port for the broker"),
         (
             ["produce", "kafka:t"],
             "hint: write the topic's name alone, and -b host:port for the broker",
@@ -141,7 +141,7 @@ def test_an_old_spelling_works_on_and_names_the_new_one(run, old, new):
         (["groups", "describe", "g", "--members", "--no-times"], "contradict"),
         (["groups", "delete", "g", "--topic", ""], "error: "),
         (["groups", "delete", "g", "--topic", "t", "--wait", "1s"], "--wait and --topic"),
-        (["context", "show", "there", "-b", "h:1"], "leave there out"),
+        (["context", "show", "there", "-b", "h:1"], "leave out there"),
     ],
 )
 def test_what_describe_delete_and_show_cannot_do_at_once_is_2(run, words, said):

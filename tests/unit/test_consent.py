@@ -116,7 +116,7 @@ def test_production_wants_the_targets_name(yes, capsys):
     assert len(person.asked) == 1
     shown = capsys.readouterr().err
     assert f"context prod is marked production: {ACTION}" in shown
-    assert "type telemetry to go on" in shown
+    assert "type telemetry to continue" in shown
 
 
 @pytest.mark.parametrize("answer", ["yes\n", "Telemetry\n", "", "\n", "telemetry2\n"])

@@ -51,9 +51,9 @@ REFUSED = [
     ("kafak:orders", "there is no system 'kafak' here", "did you mean kafka:orders?"),
     ("jsonl:x", "there is no system 'jsonl' here", "did you mean json:x?"),
     ("redis:x", "there is no system 'redis' here", "written as kafka:TOPIC"),
-    ("kafka:/orders", "a pattern stands between two slashes", "kafka:/REGEX/"),
-    ("kafka:/", "a pattern stands between two slashes", "kafka:/REGEX/"),
-    ("kafka:/(/", "the pattern cannot be understood: missing )", "kafka:/REGEX/"),
+    ("kafka:/orders", "write a pattern between two slashes", "kafka:/REGEX/"),
+    ("kafka:/", "write a pattern between two slashes", "kafka:/REGEX/"),
+    ("kafka:/(/", "invalid pattern: missing )", "kafka:/REGEX/"),
     ("kafka:my topic", "'my topic' is not a topic name", "kafka:TOPIC"),
     ("kafka:a,,b", "'a,,b' is not a topic name", "kafka:TOPIC"),
     ("kafka:a{x}", "'a{x}' is not a topic name", "kafka:TOPIC"),
@@ -125,5 +125,5 @@ def test_programs_write_them_as_people_do(made, text):
 
 @pytest.mark.parametrize("pattern", ["(" * 5_000, "(" * 3_000 + ")" * 3_000, "a{99999999999}", "["])
 def test_a_pattern_that_cannot_be_compiled_is_an_error_of_ours(pattern):
-    with pytest.raises(BadEndpoint, match="the pattern cannot be understood"):
+    with pytest.raises(BadEndpoint, match="invalid pattern"):
         Endpoint.parse(f"kafka:/{pattern}/")

@@ -45,7 +45,7 @@ def turn_a_bit(file: Path) -> None:
 @pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
 @pytest.mark.parametrize(
     ("spoil", "reason"),
-    [(cut_short, "bytes, and was written with"), (turn_a_bit, "SHA-256"), (Path.unlink, "gone")],
+    [(cut_short, "bytes, but was written with"), (turn_a_bit, "SHA-256"), (Path.unlink, "gone")],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, format_: str, spoil, reason: str) -> None:
     archive(str(tmp_path), format_)
@@ -157,7 +157,7 @@ def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
         FilesTarget(str(tmp_path)).open("r") as writer,
     ):
         commit(writer, slice_(0, 5, 1), [])
-        with pytest.raises(StoreUnavailable, match="another writer has it"):
+        with pytest.raises(StoreUnavailable, match="another writer has locked it"):
             commit(writer, slice_(0, 5), [])
 
 
@@ -170,7 +170,7 @@ def test_compare_tells_damage_from_differences(tmp_path: Path) -> None:
         changed = [*records[1:4], record(4, value=None), record(7)]
         found = writer.compare(entry, [Records.of(changed)])
         assert [(each.kind, each.offset, each.text) for each in found.differences] == [
-            ("extra", 0, "the archive has a record that was not to be written"),
+            ("extra", 0, "the archive has a record that should not exist"),
             ("changed", 4, "differs in value"),
             ("missing", 7, "the archive has no such record"),
         ]
@@ -187,7 +187,7 @@ def test_compare_tells_damage_from_differences(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "some.parquet").write_bytes(b"")
     for root in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(NotAnArchive, match=f"{root} is no archive of Playhead") as caught:
+        with pytest.raises(NotAnArchive, match=f"{root} is not an archive of Playhead") as caught:
             FilesSource(str(root)).bounds()
         assert "_playhead" in caught.value.hint
     (note,) = FilesTarget(str(tmp_path)).inspect(look()).notes

@@ -24,7 +24,7 @@ VALUES = [
 ]
 MISFITS = {
     b"no JSON": "is not JSON",
-    b"[1]": "JSON, and not an object",
+    b"[1]": "JSON, but not an object",
     b'{"car": 1.5}': "field 'car' of the value: needed a whole number",
     b'{"car": true}': "field 'car'",
     b'{"car": 9223372036854775808}': "field 'car'",

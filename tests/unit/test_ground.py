@@ -329,7 +329,7 @@ def test_a_second_command_waits_for_the_first_and_says_so_once(tmp_path):
     thread.join(10)
     assert order == ["first", "second"]
     assert len(told) == 1
-    assert "another command is at work" in told[0]
+    assert "waiting for another command" in told[0]
 
 
 def test_the_lock_is_free_again_after_an_error(tmp_path):

@@ -102,10 +102,10 @@ def test_a_time_outside_of_the_log_goes_to_its_nearest_end_and_says_so():
     held = Bounds(3, 10, 10)
     assert AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, 3)) == (
         3,
-        "the first record there is",
+        "the first record",
     )
     late = AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, None))
-    assert late == (10, "no record is so late: the end")
+    assert late == (10, "no record is that late: the end")
     assert AtInstant(1, "then").answer(Facts("g", PLACE, held, 5, 4)) == (4, None)
 
 
@@ -113,7 +113,7 @@ def test_an_answer_that_is_early_says_which_record_shows_it():
     early = Facts("g", PLACE, Bounds(3, 10, 10), 5, 4, (7, 1_628_080_200_000))
     assert AtInstant(1, "then").answer(early) == (
         4,
-        "early, for clocks disagree: offset 7 behind it is of 2021-08-04T12:30:00.000Z",
+        "early, because clocks disagree: offset 7 after it is from 2021-08-04T12:30:00.000Z",
     )
 
 
@@ -166,7 +166,7 @@ def test_a_time_where_an_offset_is_wanted_is_recognised():
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({}, "not said where"),
+        ({}, "no new position"),
         ({"to": "now", "shift_by": "3"}, "--to and --shift-by contradict"),
         ({"to_offset": "ten"}, "needed a number of offsets"),
         ({"shift_by": "--3"}, "needed a number of offsets"),
@@ -239,7 +239,7 @@ def test_long_names_are_quoted_as_kafkas_own_tool_does():
         ("cars,0,1\ncars,1,x\n", 2, "needed an offset"),
         ("cars,0,1\n\n\ncars,one,1\n", 4, "needed a partition"),
         ("cars,0,1\ncars,1,2\ncars,0,3\n", 3, "stands in line 1 already"),
-        ("cars,0,1\ng,cars,1,2\n", 2, "found 4 values where the first line has 3"),
+        ("cars,0,1\ng,cars,1,2\n", 2, "found 4 values, but the first line has 3"),
         ("cars,0\n", 1, "found 2 values"),
         ("TOPIC,PARTITION,OFFSET\n", 1, "needed a partition"),
         ("cars,0,1\n,1,1\n", 2, "topic is empty"),
@@ -256,7 +256,7 @@ def test_a_wrong_line_is_named_by_its_number(text, line, complaint):
 
 
 def test_a_file_without_groups_needs_exactly_one():
-    with pytest.raises(BadOffsetsFile, match="not exactly one"):
+    with pytest.raises(BadOffsetsFile, match="not name exactly one"):
         read("cars,0,1\n", ["g", "h"], where="plan.csv")
     with pytest.raises(UsageError, match="is empty"):
         read("\n\n", ["g"], where="plan.csv")
@@ -386,7 +386,7 @@ def test_what_stands_outside_of_the_copy_is_said():
 
 def test_a_replay_that_copied_nothing_of_the_group_is_refused():
     made, _ = entry(Slice("cars", 0, 0, 2), [0, 1], "copy", 0)
-    with pytest.raises(UsageError, match="it copied cars, and the group has committed for laps"):
+    with pytest.raises(UsageError, match="it copied cars, but the group has committed laps"):
         translate("r", "g", [made], {("laps", 0): CommittedOffset(1)})
 
 

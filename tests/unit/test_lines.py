@@ -99,13 +99,13 @@ def test_a_line_that_is_no_record_names_its_number(line: bytes, said: str) -> No
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 3: no JSON"),
+        ("{", "line 3: not JSON"),
         ("[]", "found an array, needed an object"),
         ("{}", 'no field "value"'),
         ('{"value": {"a": 1}}', "value: found an object"),
         ('{"value": 5}', "value: found a number"),
-        ('{"value": {"base64": "%"}}', "value: no base64"),
-        ('{"value": {"base64": 5}}', "value: no base64"),
+        ('{"value": {"base64": "%"}}', "value: not base64"),
+        ('{"value": {"base64": 5}}', "value: not base64"),
         ('{"value": null, "valeu": 1}', "unknown field 'valeu'"),
         ('{"value": null, "partition": true}', "needed a whole number"),
         ('{"value": null, "partition": 3}', "partition 3 is outside the topic's 0 to 2"),

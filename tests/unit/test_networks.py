@@ -54,9 +54,9 @@ def test_what_is_no_network_is_refused(text):
 
 
 def test_nobody_is_let_in_by_leaving_the_list_out():
-    with pytest.raises(UsageError, match="everybody"):
+    with pytest.raises(UsageError, match="everyone"):
         need_allowed(Networks(), anywhere=True)
-    with pytest.raises(UsageError, match="nobody can"):
+    with pytest.raises(UsageError, match="only this machine can"):
         need_allowed(OTHERS, anywhere=False)
     need_allowed(OTHERS, anywhere=True)
     need_allowed(Networks(), anywhere=False)

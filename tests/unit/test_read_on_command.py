@@ -69,7 +69,10 @@ def test_who_says_how_long_is_refused_when_that_is_too_short(room, ahead, capsys
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--read-on", "soon"), "--read-on in the request is 'soon'; needed: end, or a duration"),
+        (
+            ("--read-on", "soon"),
+            "--read-on in the request is 'soon'; needed: auto, end, or a duration",
+        ),
         (("--read-on", "5m", "--lateness", "5m"), "--read-on and --lateness contradict each other"),
         (("--max-gap", "5s"), "max-gap does not go with the pace max"),
         (("--max-gap", "5s", "--pace", "9/s"), "max-gap does not go with the pace 9/s"),

@@ -57,12 +57,12 @@ def test_plain_forms(word: str, data: bytes, meaning: object) -> None:
 @pytest.mark.parametrize(
     ("word", "data", "said"),
     [
-        ("string", b"ab\xff", "no UTF-8 at byte 2"),
+        ("string", b"ab\xff", "not UTF-8 at byte 2"),
         ("int", b"123", "found 3 bytes, needed 4"),
         ("long", b"", "found 0 bytes, needed 8"),
         ("uuid", b"x" * 36, "badly formed"),
         ("uuid", b"x", "needed 36 of text, or 16"),
-        ("json", b'{"a": NaN}', "NaN is no JSON"),
+        ("json", b'{"a": NaN}', "NaN is not valid JSON"),
         ("json", b"{", "Expecting property name"),
         ("json", b"[" * 100_000, "nested too deeply"),
     ],
@@ -257,7 +257,7 @@ def test_a_proto_file_as_text_is_compiled(case: dict[str, Any], of_texts: TestRe
     [
         ('syntax = "proto3"; message A {', "ends early"),
         ('syntax = "proto3"; message A { string a : 1; }', "':' where '=' is needed"),
-        ('syntax = "proto3"; message A { Nowhere a = 1; }', "cannot be understood"),
+        ('syntax = "proto3"; message A { Nowhere a = 1; }', "invalid schema"),
         ('syntax = "proto2"; message A { repeated group B = 1 { } }', "groups"),
         ('syntax = "proto3"; import "google/protobuf/nope.proto"; message A { }', "not known here"),
         ("", "has no type"),

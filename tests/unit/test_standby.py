@@ -284,7 +284,7 @@ def test_what_could_not_run_later_is_refused_at_once(room, changes, reason):
 
 def test_a_source_that_is_not_there_is_refused_unless_nobody_looks(room):
     asked = room.request(source="json:nowhere")
-    with pytest.raises(PlayheadError, match="is no archive"):
+    with pytest.raises(PlayheadError, match="is not an archive"):
         make("laps", asked, configure({}))
     assert make("laps", asked, configure({}), check=False).source_identity is None
 

@@ -29,8 +29,8 @@ def made(*values: bytes) -> str:
         ("n" * 5_000, "has 5000 bytes"),
         ("a\0b", "a character NUL"),
         ("a\ud800", "half of a surrogate pair"),
-        *((name, "the server itself has") for name in ("ctid", "xmin", "xmax", "cmin", "cmax")),
-        ("tableoid", "the server itself has"),
+        *((name, "is a system column") for name in ("ctid", "xmin", "xmax", "cmin", "cmax")),
+        ("tableoid", "is a system column"),
         *(
             (name, "Playhead fills")
             for name in ("_key", "_topic", "_offset", "_partition", "_timestamp", "_headers")

@@ -174,7 +174,7 @@ def test_an_id_of_this_machine_is_one_plan(room):
     asked = Replay(files(str(room.tape), form="json"), files(str(room.copy), form="json"))
     asked.plan(replay_id="laps").run()
     other = replace(asked, target=files(str(room.copy) + "2", form="json"))
-    with pytest.raises(OtherPlan, match="is a different one into"):
+    with pytest.raises(OtherPlan, match="has another plan into"):
         other.plan(replay_id="laps").run()
     assert not Path(f"{room.copy}2").exists()
 
@@ -197,7 +197,7 @@ def test_a_target_that_was_dropped_and_made_again_is_refused(tmp_path):
     plan = whole_plan(source)
     assert runner(plan, source, target, tmp_path).run().adds_up
     target.made, target._rows = "made again", []
-    with pytest.raises(OtherTerms, match=r"created again; the ledger says .*dropped") as caught:
+    with pytest.raises(OtherTerms, match=r"made again; the ledger says .*dropped") as caught:
         runner(plan, source, target, tmp_path).run()
     assert caught.value.exit_code == 6
     assert not target.records

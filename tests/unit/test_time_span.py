@@ -226,7 +226,7 @@ def test_where_samples_are_out_of_order_all_partitions_are_read_to_the_end(monke
     found = time_span.time_span(log, log.bounds(), between(0, 10))
     assert {each.to_offset for each in found.partitions.values()} == {2_001}
     assert codes(found) == [READ_ON, READ_ON]
-    assert "offset 2000 is of" in found.notes[0].text
+    assert "offset 2000 is from" in found.notes[0].text
     assert "but not those of other partitions of the topic" in found.notes[1].text
     assert "--read-on DURATION reads less" in found.notes[0].text
 
@@ -362,7 +362,7 @@ def test_what_can_be_said_by_hand(text, meant):
 
 
 def test_what_is_no_way_to_read_on_is_refused():
-    with pytest.raises(BadValue, match="needed: end, or a duration such as 30m"):
+    with pytest.raises(BadValue, match="needed: auto, end, or a duration such as 30m"):
         ReadOn.parse("start")
 
 

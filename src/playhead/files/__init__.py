@@ -1,4 +1,4 @@
-"""Everything that knows files: archives of topics in Parquet, JSON Lines or CSV, in folders and in S3."""
+"""Archives of topics in Parquet, JSON Lines or CSV, in folders and in S3."""
 
 from playhead.facade import make_callable
 

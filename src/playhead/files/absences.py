@@ -1,4 +1,4 @@
-"""Why offsets of an archive hold no record: what the ledger that it was written with says of them."""
+"""Why offsets of an archive hold no record, from the ledger that it was written with."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,13 +13,13 @@ LEFT_OUT = "left out or absent when it was archived"
 
 
 class ArchiveExplainer:
-    """Every data file is held against its checksum: what it lacks, it was written without."""
+    """Every data file matches its checksum, so what it lacks was never written to it."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def explain(self, place: TopicPartition, blanks: Sequence[Blank], /) -> Explained:
-        """What an entry of the archive could not explain, it does not explain now."""
+        """Return the reasons in the archive's entries; what an entry could not explain stays unexplained."""
         absences: dict[str, int] = {}
         unexplained: list[Blank] = []
         whole = Slice(*place, blanks[0][0], blanks[-1][1])
@@ -34,7 +34,7 @@ class ArchiveExplainer:
 
 
 def _unexplained(part: Sequence[Blank], entries: Sequence[ArchivedSlice]) -> Iterator[Blank]:
-    """What no entry that has these offsets could explain."""
+    """Return what no entry with these offsets could explain."""
     for start, end in part:
         doubtful = [_doubtful(each, start, end) for each in entries]
         yield from min(doubtful, key=total)
@@ -43,7 +43,7 @@ def _unexplained(part: Sequence[Blank], entries: Sequence[ArchivedSlice]) -> Ite
 def _doubtful(committed: ArchivedSlice, start: int, end: int) -> list[Blank]:
     entry = committed.entry
     if total(entry.unexplained_at) < entry.unexplained:
-        return [(start, end)]  # more of them than the entry names
+        return [(start, end)]  # There are more than the entry lists.
     return [
         (max(start, first), min(end, last))
         for first, last in entry.unexplained_at

@@ -1,4 +1,4 @@
-"""One archive: files under their names, ledgers beside them, and the law that each must fit the other."""
+"""One archive: data files under their names, ledgers beside them, and the rule that each must match."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ _TYPES = {each.value for each in TimestampType}
 
 @dataclass(frozen=True, slots=True)
 class ArchivedReplay:
-    """What an entry's details say of its data file; the details of a slice without records are empty."""
+    """The details of an entry about its data file; empty for a slice without records."""
 
     size: int
     sha256: str
@@ -42,7 +42,7 @@ class ArchivedReplay:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSlice:
-    """A ledger entry, and whose it is."""
+    """A ledger entry with its replay."""
 
     replay_id: str
     entry: Entry
@@ -54,13 +54,13 @@ class ArchivedSlice:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every record that the log had in the slice was written."""
+        """Whether every record of the slice in the log was written."""
         return self.entry.read == self.entry.written
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive at work; made anew where one is needed, and never sent to another process."""
+    """An open archive; made where it is needed, and never sent to another process."""
 
     store: Store
     codec: Codec
@@ -70,67 +70,67 @@ class Archive:
         return self.codec.name
 
     def is_there(self) -> bool:
-        """Whether the folder is an archive already; one of another format is refused."""
+        """Return whether the folder is an archive already; refuse one of another format."""
         about = self._document(file_names.ABOUT)
         if about is not None and about["format"] != self.format:
             raise OtherFormat(self.store.identity, found=about["format"], needed=self.format)
         return about is not None
 
     def make(self) -> None:
-        """Say what the folder is; again does no harm."""
+        """Mark the folder as an archive; repeating it is harmless."""
         if not self.is_there():
             abort_point("files.before_archive")
             self._publish(file_names.ABOUT, {"format": self.format})
             abort_point("files.archive_made")
 
     def need(self) -> None:
-        """Refuse what is no archive, or one of another format."""
+        """Refuse a folder that is not an archive, or has another format."""
         if not self.is_there():
             raise NotAnArchive(self.store.identity, reason=f"it has no {file_names.ABOUT}")
 
     def write_about(self, replay_id: str, topics: Mapping[str, Any]) -> None:
-        """Keep what a replay knows of its topics beside their records."""
+        """Store what a replay knows about its topics."""
         abort_point("files.before_about")
         self._publish(file_names.about_path(replay_id), {"topics": dict(topics)})
         abort_point("files.about_written")
 
     def about(self, replay_id: str) -> Mapping[str, Any]:
-        """What the replay knew of its topics; nothing of a replay that nobody prepared."""
+        """Return what the replay knew about its topics; empty if it was never prepared."""
         document = self._document(file_names.about_path(replay_id))
         topics: Mapping[str, Any] = document["topics"] if document else {}
         return topics
 
     def abouts(self) -> list[Mapping[str, Any]]:
-        """What each replay knew of its topics, in the order of the replays' ids."""
+        """Return what each replay knew about its topics, sorted by replay id."""
         paths = sorted(filter(file_names.is_about, self.store.files(file_names.LEDGER)))
         documents = map(self._document, paths)
         return [document["topics"] for document in documents if document is not None]
 
     def entry_names(self, folder: str = file_names.LEDGER) -> list[EntryName]:
-        """The ledger files below a folder of the ledger, none of them read."""
+        """Return the names of ledger files below a folder, without reading them."""
         parsed = map(file_names.entry_name, self.store.files(folder))
         return [each for each in parsed if each is not None]
 
     def committed(self, folder: str = file_names.LEDGER) -> list[ArchivedSlice]:
-        """The entries below a folder of the ledger, in the order of their slices."""
+        """Return the entries below a ledger folder, in slice order."""
         return self.read_entries(self.entry_names(folder))
 
     def read_entries(self, found: list[EntryName]) -> list[ArchivedSlice]:
-        """The entries in these ledger files, in the order of their slices."""
+        """Read these ledger files, in slice order."""
         texts = self.store.read_all([each.path for each in found])
         pairs = zip(found, texts, strict=True)
         entries = [self._entry(name, text) for name, text in pairs if text is not None]
         return sorted(entries, key=lambda each: (each.slice, each.replay_id))
 
     def others(self, replay_id: str, slice_: Slice) -> list[ArchivedSlice]:
-        """What other replays have committed under the very same offsets."""
+        """Return what other replays have committed at the same offsets."""
         ids = [each for each in self.replays() if each != replay_id]
         return self.read_entries(_entries_of(ids, slice_))
 
     def strays(self, slice_: Slice) -> list[str]:
-        """Data files that overlap the slice, or are its own, and of which no ledger knows.
+        """Return data files that overlap the slice, and that no ledger lists.
 
-        Writers that died have left them; where writers cannot be alone, one may be at work still.
+        Dead writers left them; where writers cannot exclude each other, one may still be active.
         """
         folder = file_names.place_folder(slice_.topic, slice_.partition)
         strays = []
@@ -143,21 +143,21 @@ class Archive:
         return strays
 
     def data(self, slice_: Slice, kept: ArchivedReplay) -> bytes:
-        """The bytes of a slice's file, which are those that the ledger knows."""
+        """Return the bytes of a slice's file, which must match the ledger."""
         path = file_names.data_path(slice_, self.format)
         data = self.store.read(path)
         if data is None:
             raise Damaged(self._where(path), reason="the file is gone")
         if len(data) != kept.size:
-            reason = f"it has {len(data)} bytes, and was written with {kept.size}"
+            reason = f"it has {len(data)} bytes, but was written with {kept.size}"
             raise Damaged(self._where(path), reason=reason)
         if hashlib.sha256(data).hexdigest() != kept.sha256:
-            reason = "its SHA-256 is not the one it was written with"
+            reason = "its SHA-256 differs from the written file's"
             raise Damaged(self._where(path), reason=reason)
         return data
 
     def records(self, slice_: Slice, kept: ArchivedReplay) -> Iterator[Records]:
-        """The records in a slice's file."""
+        """Return the records of a slice's file."""
         data = self.data(slice_, kept)
         try:
             yield from map(_whole, self.codec.decode(data, slice_))
@@ -170,7 +170,9 @@ class Archive:
             RecursionError,
         ) as error:
             path = self._where(file_names.data_path(slice_, self.format))
-            raise Damaged(path, reason=f"it is no {self.format} of ours: {error}") from error
+            raise Damaged(
+                path, reason=f"it is not a {self.format} file of ours: {error}"
+            ) from error
 
     def replays(self) -> list[str]:
         found = map(file_names.replay_of, self.store.folders(file_names.LEDGER))
@@ -181,7 +183,9 @@ class Archive:
             entry = Entry.from_json(text)
             kept = ArchivedReplay.of(entry)
         except UNREADABLE as error:
-            raise Damaged(self._where(name.path), reason=f"no ledger entry: {error}") from error
+            raise Damaged(
+                self._where(name.path), reason=f"it is not a ledger entry: {error}"
+            ) from error
         if entry.slice != name.slice:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
         return ArchivedSlice(name.replay_id, entry, kept)
@@ -194,9 +198,11 @@ class Archive:
             document = json.loads(text)
             version = document["version"]
         except UNREADABLE as error:
-            raise Damaged(self._where(path), reason="it is not what was written there") from error
+            raise Damaged(
+                self._where(path), reason="it is not the file that was written there"
+            ) from error
         if version != _VERSION:
-            reason = f"its version is {version!r}, and {_VERSION} is known here"
+            reason = f"its version is {version!r}; this Playhead knows {_VERSION}"
             raise NotAnArchive(self._where(path), reason=reason)
         return document
 
@@ -210,7 +216,7 @@ class Archive:
 
 
 def _whole(records: Records) -> Records:
-    """The same, when its numbers are some that a record can have."""
+    """Return the records if their numbers are possible in a record."""
     for column in (records.offsets, records.timestamps_ms):
         array("q", column)
     if unknown := {*records.timestamp_types} - _TYPES:

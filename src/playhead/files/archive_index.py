@@ -1,4 +1,4 @@
-"""What all ledgers of an archive say together: bounds, gaps, and which file to read each offset from."""
+"""An index of all ledgers of an archive: bounds, gaps, and the file for each offset."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from playhead.source import Bounds, OutOfBounds, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Offsets that the same entries cover; those whose records are needed, the first one's before the others'."""
+    """Offsets that the same entries cover, with those to read; the first one's records have precedence."""
 
     slice: Slice
     entries: Sequence[ArchivedSlice]
@@ -21,7 +21,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The entries of each partition, in the order of their slices."""
+    """The entries of each partition, in slice order."""
 
     places: Mapping[TopicPartition, Sequence[ArchivedSlice]]
 
@@ -38,7 +38,7 @@ class Index:
         return cls(places)
 
     def bounds(self, place: TopicPartition) -> Bounds:
-        """From the first offset archived to the last; a partition of which nothing was archived is empty."""
+        """Return the first and the last archived offset; an unarchived partition is empty."""
         entries = self.places[place]
         if not entries:
             return Bounds(0, 0, 0)
@@ -46,7 +46,7 @@ class Index:
         return Bounds(entries[0].slice.from_offset, end, end)
 
     def gaps(self, place: TopicPartition) -> list[Slice]:
-        """Offsets inside the bounds of which nothing was archived."""
+        """Return offsets inside the bounds that were not archived."""
         bounds = self.bounds(place)
         if bounds.earliest == bounds.stable_end:
             return []
@@ -54,7 +54,7 @@ class Index:
         return remaining([whole], [each.slice for each in self.places[place]])
 
     def segments(self, slice_: Slice) -> list[Segment]:
-        """What to read for a slice, in order; refuses what lies outside, and what has a gap."""
+        """Return what to read for a slice, in order; refuse offsets outside and gaps."""
         place = (slice_.topic, slice_.partition)
         if place not in self.places:
             raise OutOfBounds(slice_, None)
@@ -83,7 +83,7 @@ def _segments(slice_: Slice, entries: Iterable[ArchivedSlice]) -> Iterator[Segme
 
 
 def _needed(covering: Sequence[ArchivedSlice]) -> list[ArchivedSlice]:
-    """A complete entry is enough; else all of them, as each may hold what the others left out."""
+    """Return one complete entry; else all entries, because each may hold what the others left out."""
     ordered = sorted(covering, key=_precedence)
     if ordered[0].is_complete:
         return ordered[:1]

@@ -1,4 +1,4 @@
-"""What every format does: turn groups of records into a file, the same bytes each time, and back."""
+"""The contract of every format: encode groups of records as a file, always to equal bytes, and decode it."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from playhead.records import Records
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
-# The years 1 to 9999, which every tool knows; times outside of it are kept as numbers alone.
+# The years 1 to 9999, which every tool supports; other times are stored only as numbers.
 EARLIEST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
 LATEST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
 NO_TIME_MS = -1
@@ -25,24 +25,24 @@ class Codec(Protocol):
 
     @property
     def name(self) -> Format:
-        """By which people call it."""
+        """The format's name."""
         ...
 
     def group(self, account: Account, records: Records, /) -> Group:
-        """Those of the records that the format can hold; the others are refused."""
+        """Return the records that the format can hold; refuse the others."""
         ...
 
     def encode(self, groups: Iterable[Group], /) -> list[Piece]:
-        """The file of these groups; no pieces where there is no group."""
+        """Return the file of these groups; no pieces without a group."""
         ...
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
-        """The records of such a file, in its order; any error means that it is damaged."""
+        """Return the records of such a file in its order; any error means that it is damaged."""
         ...
 
 
 def shown_times(timestamps_ms: Iterable[int]) -> list[str | None]:
-    """Times as RFC 3339 to the millisecond, in UTC; None for none, and outside the years 1 to 9999."""
+    """Format times as RFC 3339 to the millisecond, in UTC; None for none, and outside the years 1 to 9999."""
     seconds: dict[int, str] = {}
     shown: list[str | None] = []
     for timestamp_ms in timestamps_ms:
@@ -50,7 +50,7 @@ def shown_times(timestamps_ms: Iterable[int]) -> list[str | None]:
             shown.append(None)
             continue
         second, ms = divmod(timestamp_ms, 1000)
-        # Records stand close together: most share their second with many others.
+        # Most neighbouring records share their second.
         if second not in seconds:
             seconds[second] = (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
         shown.append(f"{seconds[second]}.{ms:03d}Z")

@@ -1,4 +1,4 @@
-"""Holds a slice of the source against what the archive has of it, record by record."""
+"""Compares a slice of the source with the archive, record by record."""
 
 import hashlib
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _FIELDS = ("timestamp_ms", "timestamp_type", "key", "value", "headers")
 
 
 def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> SliceComparison:
-    """What a commit of these records should have left, against what is there."""
+    """Compare the records that a commit should have left with those of the archive."""
     needed = {each.offset: each for each in _writable(archive, entry.slice, records)}
     damage: str | None = None
     try:
@@ -51,7 +51,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Slic
 
 
 def _writable(archive: Archive, slice_: Slice, records: Iterable[Records]) -> Iterable[Record]:
-    # A stand-in for the account of the commit, which refused the same records for the same reasons.
+    # Stands in for the account of the commit, which refused the same records.
     account = Account(slice_, ErrorRule("skip"))
     groups = (archive.codec.group(account, run).records for run in regrouped(records))
     return chain.from_iterable(groups)
@@ -69,7 +69,7 @@ def _difference(
 ) -> Difference:
     place = (slice_.topic, slice_.partition, offset)
     if needed is None:
-        return Difference("extra", *place, "the archive has a record that was not to be written")
+        return Difference("extra", *place, "the archive has a record that should not exist")
     if found is None:
         return Difference("missing", *place, "the archive has no such record")
     fields = [name for name in _FIELDS if getattr(needed, name) != getattr(found, name)]
@@ -77,7 +77,7 @@ def _difference(
 
 
 def _checksum(records: Iterable[Record]) -> str:
-    """A sum of digests: the same whatever the order, and another when a record stands there twice."""
+    """Return a sum of digests: independent of the order, and different if a record exists twice."""
     total = 0
     for record in records:
         place = (record.topic, record.partition, record.offset)

@@ -1,4 +1,4 @@
-"""What can go wrong with an archive, told in our words."""
+"""The errors of archives."""
 
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.record import Slice
@@ -6,41 +6,42 @@ from playhead.source import Bounds, OutOfBounds
 
 
 class StoreUnavailable(Unavailable):
-    """The object store does not answer, or not now."""
+    """The object store does not answer, or not at this moment."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
             f"cannot reach {where}: {reason}",
-            hint="check the link and AWS_ENDPOINT_URL; a replay goes on by itself when it is back",
+            hint="check the network and AWS_ENDPOINT_URL; a running replay continues by itself",
         )
 
 
 class AccessDenied(PlayheadError):
-    """The folder or the object store lets us do less than is needed."""
+    """The folder or the object store denies a necessary access."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
             f"no access to {where}: {reason}",
-            hint="a folder needs its permissions; S3 needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "a credentials file, or AWS_NO_SIGN_REQUEST=1 for a public bucket",
+            hint="check a folder's permissions; for S3, set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, use a credentials file, or AWS_NO_SIGN_REQUEST=1 "
+            "for a public bucket",
         )
 
 
 class NoSuchBucket(PlayheadError):
-    """The bucket of an S3 address is not there."""
+    """The bucket of an S3 address does not exist."""
 
     def __init__(self, where: str) -> None:
         self.where = where
         super().__init__(
             f"there is no bucket for {where}",
-            hint="make the bucket first, or check its name, AWS_REGION and AWS_ENDPOINT_URL",
+            hint="create the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL",
         )
 
 
 class StoreFailed(PlayheadError):
-    """The folder or the object store answered with an error of its own."""
+    """The folder or the object store returned another error."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
@@ -48,78 +49,78 @@ class StoreFailed(PlayheadError):
 
 
 class NoRoom(PlayheadError):
-    """The disk, a quota or a limit is full; the slice at hand left nothing."""
+    """The disk, a quota or a limit is full; nothing of the present slice remains."""
 
     def __init__(self, where: str, *, size: int, reason: str) -> None:
         self.where, self.size, self.reason = where, size, reason
         super().__init__(
-            f"no room for {size} bytes at {where}: {reason}; what was committed before is whole",
-            hint="make room, then `playhead resume ID` goes on from the ledger",
+            f"no room for {size} bytes at {where}: {reason}; earlier commits are complete",
+            hint="make room, then continue with `playhead resume ID`",
         )
 
 
 class LinkInside(Refused):
-    """A symbolic link inside an archive, which may lead anywhere."""
+    """A symbolic link inside an archive, which could lead anywhere."""
 
     def __init__(self, where: str) -> None:
         self.where = where
         super().__init__(
-            f"{where} is, or is reached by, a symbolic link inside the archive",
-            hint="the archive's own folder may be a link; what lies inside must not",
+            f"{where} is a symbolic link inside the archive, or is reached through one",
+            hint="only the archive's own folder may be a link",
         )
 
 
 class NotAnArchive(PlayheadError):
-    """A folder that Playhead did not write."""
+    """A folder that is not an archive of Playhead."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
-            f"{where} is no archive of Playhead: {reason}",
-            hint="give the folder that a replay wrote to, the one with _playhead in it",
+            f"{where} is not an archive of Playhead: {reason}",
+            hint="give the folder that a replay wrote to; it contains _playhead",
         )
 
 
 class OtherFormat(Refused):
-    """An archive of one format was addressed as another."""
+    """An archive has another format than its address says."""
 
     def __init__(self, where: str, *, found: str, needed: str) -> None:
         self.where, self.found, self.needed = where, found, needed
         super().__init__(
-            f"{where} is an archive in {found}, not in {needed}",
-            hint=f"write {found}:{where}, or take another folder",
+            f"{where} is an archive in {found}, but the address says {needed}",
+            hint=f"write {found}:{where}, or use another folder",
         )
 
 
 class OtherRecords(Refused):
-    """Another replay has archived other records under the very same offsets."""
+    """Another replay has archived other records at the same offsets."""
 
     def __init__(self, path: str, *, replay_id: str, other: str) -> None:
         self.path, self.replay_id, self.other = path, replay_id, other
         super().__init__(
-            f"replay {replay_id} would replace {path}, in which replay {other} keeps other records",
-            hint="give each selection a folder of its own",
+            f"replay {replay_id} would replace {path}, where replay {other} has archived other records",
+            hint="use a separate folder for each selection",
         )
 
 
 class Damaged(PlayheadError):
-    """A file of an archive is not as it was written."""
+    """A file of an archive has changed since it was written."""
 
     def __init__(self, path: str, *, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(
             f"{path} is damaged: {reason}",
-            hint="bring the file back from a copy, or replay these offsets into a new archive",
+            hint="restore the file from a copy, or replay these offsets into a new archive",
         )
 
 
 class ArchiveGap(OutOfBounds):
-    """Offsets that no replay has archived lie inside what is to be read."""
+    """Offsets to read were not archived by any replay."""
 
     def __init__(self, slice_: Slice, bounds: Bounds, *, gap: Slice) -> None:
         super().__init__(slice_, bounds)
         self.gap = gap
-        self.message = f"cannot read {slice_}: nothing was archived of {gap}"
+        self.message = f"cannot read {slice_}: {gap} was not archived"
         self.hint = (
-            "archive what is missing into the same folder, or read what lies before and after"
+            "archive the missing offsets into the same folder, or read those before and after"
         )

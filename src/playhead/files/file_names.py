@@ -1,4 +1,4 @@
-"""Where each file of an archive lies: a function of replay, topic, partition and offsets, and nothing else."""
+"""The path of each file of an archive: a function of replay, topic, partition and offsets only."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from playhead.record import Slice
 Format = Literal["parquet", "json", "csv"]
 SUFFIXES: dict[Format, str] = {"parquet": ".parquet", "json": ".jsonl", "csv": ".csv"}
 
-# Spark, Hive and DuckDB pass over folders and files that begin so.
+# Spark, Hive and DuckDB ignore folders and files with this beginning.
 LEDGER = "_playhead"
 ABOUT = f"{LEDGER}/archive.json"
 _REPLAY = "replay.json"
@@ -25,7 +25,7 @@ _ENTRY = re.compile(rf"{LEDGER}/replay=(?P<replay>[^/]+)/{_PLACE}/{_OFFSETS}\.js
 
 @dataclass(frozen=True, slots=True)
 class EntryName:
-    """What the path of a ledger file says."""
+    """The parts of a ledger file's path."""
 
     replay_id: str
     slice: Slice
@@ -33,73 +33,73 @@ class EntryName:
 
 
 def place_folder(topic: str, partition: int) -> str:
-    """The folder of one partition, in the form that Hive made common."""
+    """Return the folder of one partition, in Hive's form."""
     return f"topic={_escaped(topic)}/partition={partition:05d}"
 
 
 def data_path(slice_: Slice, format_: Format) -> str:
-    """The file of a slice; the same for every replay."""
+    """Return the file of a slice; the same for every replay."""
     folder = place_folder(slice_.topic, slice_.partition)
     return f"{folder}/{_offsets(slice_)}{SUFFIXES[format_]}"
 
 
 def data_slice(path: str, format_: Format) -> Slice | None:
-    """The slice whose file it is in this format; None when it is something else."""
+    """Return the slice of a file of this format; None for other files."""
     match = _DATA.fullmatch(path.removesuffix(SUFFIXES[format_]))
     return _slice(match) if match and path.endswith(SUFFIXES[format_]) else None
 
 
 def replay_folder(replay_id: str) -> str:
-    """The ledger of one replay."""
+    """Return the ledger folder of one replay."""
     return f"{LEDGER}/replay={_escaped(replay_id)}"
 
 
 def replay_of(folder: str) -> str | None:
-    """The replay whose ledger the folder is; None when it is something else."""
+    """Return the replay of a ledger folder; None for other folders."""
     _, prefix, escaped = folder.partition(f"{LEDGER}/replay=")
     return unquote(escaped) if prefix and "/" not in escaped else None
 
 
 def about_path(replay_id: str) -> str:
-    """What a replay knew of its topics beside their records."""
+    """Return the file with what a replay knew about its topics."""
     return f"{replay_folder(replay_id)}/{_REPLAY}"
 
 
 def terms_path(replay_id: str, digest: str) -> str:
-    """The terms of a replay; named by what they say, so that two who write at once hide nothing."""
+    """Return the file of a replay's terms, named by their digest, so that two writers hide nothing."""
     return f"{replay_folder(replay_id)}/terms-{digest[:16]}.json"
 
 
 def agreed_path(terms: str) -> str:
-    """Where it is, who wrote these terms has gone on with them, and nobody else has."""
+    """Return the file that marks these terms as the agreed ones."""
     folder, _, name = terms.rpartition("/")
     return f"{folder}/{_AGREED}{name}"
 
 
 def is_terms(path: str) -> bool:
-    """Whether it is the `terms_path` of some replay."""
+    """Return whether the path is a `terms_path`."""
     return _TERMS.fullmatch(path) is not None
 
 
 def is_about(path: str) -> bool:
-    """Whether it is the `about_path` of some replay."""
+    """Return whether the path is an `about_path`."""
     parts = path.split("/")
     return len(parts) == 3 and parts[0] == LEDGER and parts[2] == _REPLAY
 
 
 def entries_folder(replay_id: str, topic: str, partition: int) -> str:
-    """The ledger of one replay for one partition."""
+    """Return the ledger folder of one replay for one partition."""
     return f"{replay_folder(replay_id)}/{place_folder(topic, partition)}"
 
 
 def entry_path(replay_id: str, slice_: Slice) -> str:
-    """The ledger file of a slice: where it is, the slice is committed."""
+    """Return the ledger file of a slice: if it exists, the slice is committed."""
     folder = entries_folder(replay_id, slice_.topic, slice_.partition)
     return f"{folder}/{_offsets(slice_)}.json"
 
 
 def entry_name(path: str) -> EntryName | None:
-    """The path taken apart; None when it is no ledger file."""
+    """Parse the path of a ledger file; None for other files."""
     match = _ENTRY.fullmatch(path)
     if match is None:
         return None
@@ -120,5 +120,5 @@ def _offsets(slice_: Slice) -> str:
 
 
 def _escaped(name: str) -> str:
-    """No separators, and nothing that two systems could read differently."""
+    """Escape separators, and everything that two systems could read differently."""
     return quote(name, safe="")

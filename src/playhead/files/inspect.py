@@ -1,4 +1,4 @@
-"""Looks at the place an archive is to be in before anything is written there."""
+"""Inspects the place of an archive before anything is written."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from playhead.target import Inspection, InspectRequest
 
 
 def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspection:
-    """What a replay would do here; refuses what cannot work."""
+    """Return what a replay would do here; refuse what cannot work."""
     there, free = archive.store.look()
     is_archive = there and archive.is_there()
     where = archive.store.identity
@@ -30,13 +30,13 @@ def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspecti
 
 
 def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The archive that is made, in a sentence, when none is there."""
+    """Return a sentence about the archive to create, if there is none."""
     where = archive.store.identity
     return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
 
 
 def _columns(topic: str, before: list[Mapping[str, Any]], look: InspectRequest) -> dict[str, str]:
-    """Those that the archive has of the topic already, so that all its files are alike; else new ones."""
+    """Return the topic's columns in the archive, so that all its files are alike; else new ones."""
     for about in before:
         if found := about.get(topic, {}).get("columns"):
             return dict(found)
@@ -45,12 +45,10 @@ def _columns(topic: str, before: list[Mapping[str, Any]], look: InspectRequest) 
 
 def _columns_note(topic: str, columns: Mapping[str, str]) -> Note:
     if not columns:
-        text = f"no value of {topic} that was looked at is a JSON object: it gets no typed columns"
+        text = f"no sampled value of {topic} is a JSON object: it gets no typed columns"
         return Note("files.no-columns", text)
     listed = ", ".join(f"{PREFIX}{name} {type_}" for name, type_ in columns.items())
-    text = (
-        f"{topic} gets typed columns: {listed}; a value that does not fit is an error of its record"
-    )
+    text = f"{topic} gets typed columns: {listed}; a value that does not fit is refused with its record"
     return Note("files.columns", text, "info")
 
 
@@ -69,7 +67,7 @@ def _notes(
     needed = sum(sum(facts.bytes_by_partition.values()) for facts in look.source.topics.values())
     if free is not None and needed > free:
         text = (
-            f"the topics take up to {needed} bytes, and {free} are free at {archive.store.identity}"
+            f"the topics take up to {needed} bytes, but {free} are free at {archive.store.identity}"
         )
         notes.append(Note("files.little-room", text))
     if is_archive:
@@ -77,12 +75,12 @@ def _notes(
         others = sorted({each.replay_id for each in found if each.slice.topic in look.partitions})
         if others:
             text = (
-                f"the archive holds records of these topics from {_listed(others)}; where slices "
-                "overlap, tools other than Playhead see an offset in two files"
+                f"the archive has records of these topics from {_listed(others)}; where "
+                "slices overlap, other tools see an offset in two files"
             )
             notes.append(Note("files.other-replays", text, "info"))
     elif is_there and archive.store.files(""):
-        text = f"{archive.store.identity} holds other files, which are left alone"
+        text = f"{archive.store.identity} has other files, which are left alone"
         notes.append(Note("files.not-empty", text))
     return notes
 

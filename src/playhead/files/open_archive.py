@@ -1,4 +1,4 @@
-"""The root and the format of an archive, as people write them, made into the archive."""
+"""Parses the root and the format of an archive, and opens it."""
 
 import re
 from pathlib import Path
@@ -21,13 +21,13 @@ _BUCKET = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?", re.ASCII
 
 
 def settled(root: str) -> str:
-    """The root so that it means the same in every process: absolute, or an s3:// address."""
+    """Return the root in a form that every process understands: absolute, or an s3:// address."""
     for scheme in _S3:
         if root.startswith(scheme):
             bucket, _, prefix = root[len(scheme) :].partition("/")
-            # Doubled slashes name another object in S3, and the same folder in a file system.
+            # Doubled slashes name a different object in S3, but the same folder in a file system.
             parts = [*filter(None, prefix.split("/"))]
-            # The client library would take `..` for a way to another bucket, and `?` for a query.
+            # The client library would take `..` for another bucket, and `?` for a query.
             if not _BUCKET.fullmatch(bucket) or ".." in bucket:
                 needed = "s3://BUCKET/PREFIX, a bucket of letters, digits, '.', '_' and '-'"
                 raise BadValue("root", found=root, needed=needed, where="an archive")
@@ -44,7 +44,7 @@ def settled(root: str) -> str:
 
 
 def checked_format(format_: str) -> Format:
-    """One of the formats."""
+    """Check the format's name."""
     formats: tuple[Format, ...] = get_args(Format)
     for each in formats:
         if each == format_:
@@ -53,7 +53,7 @@ def checked_format(format_: str) -> Format:
 
 
 def archive_of(root: str, format_: Format) -> Archive:
-    """The archive at a settled root."""
+    """Return the archive at such a root."""
     store = S3Store.at(root) if root.startswith("s3://") else LocalStore(Path(root))
     codecs: dict[Format, Codec] = {
         "parquet": ParquetCodec(),

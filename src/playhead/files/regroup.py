@@ -1,4 +1,4 @@
-"""Runs of records regrouped: a group is what is encoded at a time, and is the same whatever the runs were."""
+"""Regroups runs of records: the groups that are encoded together are the same for any runs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _MOST_BYTES = 64_000_000
 
 @dataclass(slots=True)
 class Group:
-    """Records that can be written, and, where that was asked for, their values as a table of typed columns."""
+    """Records that can be written, optionally with their values as a table of typed columns."""
 
     records: Records
     typed: Any = None
@@ -22,7 +22,7 @@ class Group:
 def regrouped(
     runs: Iterable[Records], *, most_records: int = _MOST_RECORDS, most_bytes: int = _MOST_BYTES
 ) -> Iterator[Records]:
-    """Each group takes records until the next one would be too many, or too much."""
+    """Yield groups with as many records as fit into both limits."""
     held: Records | None = None
     held_bytes = 0
     for run in runs:
@@ -46,7 +46,7 @@ def regrouped(
 
 
 def sayable(account: Account, records: Records) -> Records:
-    """Without those that no file can hold, which are refused: header names that are not Unicode."""
+    """Refuse records that no file can hold: those with header names that are not Unicode."""
     names = {name for headers in records.headers if headers for name, _ in headers}
     wrong = {name for name in names if not _is_unicode(name)}
     if not wrong:

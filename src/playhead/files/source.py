@@ -23,10 +23,9 @@ _GAPS_SHOWN = 5
 class FilesSource:
     """An archive that `FilesTarget` wrote, in a local folder or in S3.
 
-    Its ledgers say what it holds: a data file without an entry is not read, and every file is held
-    against the SHA-256 it was written with. Where several replays archived the same offset it is read
-    once: from a slice that left nothing out when there is one, else from the first that has it,
-    in the order of slices, then of replay ids.
+    Its ledgers list what it holds: a data file without an entry is not read, and every file must match its
+    SHA-256. An offset that several replays archived is read once: from a slice that left nothing out if there
+    is one, else from the first that has it, in the order of slices, then of replay ids.
     """
 
     root: str
@@ -57,7 +56,7 @@ class FilesSource:
         return {place: _offset_at(archive, index, place, instant_ms) for place in index.places}
 
     def absences(self) -> AbstractContextManager[ArchiveExplainer]:
-        """What the ledgers say that the archive was written with."""
+        """Return the reasons in the archive's ledgers."""
         return nullcontext(ArchiveExplainer(self._index()))
 
     @contextmanager
@@ -75,7 +74,7 @@ class FilesSource:
 
 
 class FilesReader:
-    """Reads slices of an archive; keeps the last file it decoded, as slices mostly follow each other."""
+    """Reads slices of an archive; keeps the last decoded file, because slices mostly follow each other."""
 
     def __init__(self, archive: Archive, index: Index) -> None:
         self._archive, self._index = archive, index
@@ -88,7 +87,7 @@ class FilesReader:
         try:
             return self._index.segments(slice_)
         except OutOfBounds:
-            # Somebody may have archived more since this reader was opened.
+            # Another process may have archived more since this reader was opened.
             self._index = Index.of(self._archive)
             return self._index.segments(slice_)
 
@@ -162,6 +161,4 @@ def _gap_notes(index: Index) -> Iterator[Note]:
     if gaps:
         shown = ", ".join(map(str, gaps[:_GAPS_SHOWN]))
         more = f" and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
-        yield Note(
-            "archive.gap", f"nothing was archived of {shown}{more}; reading there is refused"
-        )
+        yield Note("archive.gap", f"{shown}{more} was not archived; reading there is refused")

@@ -1,4 +1,4 @@
-"""What archives say of themselves: how their endpoints are written, and the source and target behind one."""
+"""The row of archives in the table of systems: how endpoints are written, the source and the target."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast

@@ -97,11 +97,11 @@ class FilesTarget(Target):
         return kept_terms(self._archive(), replay_id)
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
-        """One run at a time, by a lock on a local disk; S3 has no locks, and needs none (see Delivery)."""
+        """Allow one run at a time by a lock on a local disk; S3 has no locks and needs none (see Delivery)."""
         return self._archive().store.held(replay_id, file_names.replay_folder(replay_id))
 
     def replays(self) -> list[str]:
-        """Those that have a ledger here."""
+        """Return the replays that have a ledger here."""
         return self._archive().replays()
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:

@@ -12,10 +12,10 @@ from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, w
 
 
 def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
-    """The terms of a replay; None when it has none.
+    """Return the terms of a replay; None if it has none.
 
-    Of several that differ those count with which somebody went on; whoever wrote the others was
-    refused, or died before. Where nobody has gone on they are refused.
+    If several differ, those that a writer confirmed count; the others' writers were refused or died before.
+    Without a confirmation they are refused.
     """
     every = _all(archive, replay_id)
     found = [terms for terms, is_agreed in every if is_agreed] or [terms for terms, _ in every]
@@ -26,11 +26,11 @@ def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
 
 
 def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:
-    """Write the terms, or refuse other ones.
+    """Write the terms, or refuse different ones.
 
-    On a local disk nobody else comes in between. Elsewhere each writes a file of its own name and
-    looks again: who sees other terms beside its own takes them back, so that never do two go on. Who
-    sees none says so in a file, or one that died before it took its own back would stop them all.
+    On a local disk a lock excludes others. Elsewhere each writer writes a file with its own name and reads
+    again: one that sees other terms takes its own back, so that two never both continue. One that sees none
+    confirms its terms in a file; otherwise a writer that died before taking its own back would stop them all.
     """
     folder = file_names.replay_folder(replay_id)
     with archive.store.alone(folder):
@@ -59,7 +59,7 @@ def _path(replay_id: str, terms: Terms) -> str:
 
 
 def _go_on(archive: Archive, path: str) -> None:
-    """Say that it is these terms; once."""
+    """Confirm these terms, once."""
     agreed_path = file_names.agreed_path(path)
     if archive.store.read(agreed_path) is None:
         archive.store.publish(agreed_path, [b"{}"])
@@ -67,7 +67,7 @@ def _go_on(archive: Archive, path: str) -> None:
 
 
 def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
-    """What the files say, in the order of their names, and whether somebody went on with it."""
+    """Return the terms in all files, sorted by name, and whether they were confirmed."""
     there = {*archive.store.files(file_names.replay_folder(replay_id))}
     paths = sorted(filter(file_names.is_terms, there))
     texts = archive.store.read_all(paths)

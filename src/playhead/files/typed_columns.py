@@ -1,4 +1,4 @@
-"""Typed columns beside the raw value: the top-level fields of JSON objects, by types that a sample showed."""
+"""Typed columns beside the raw value: the top-level fields of JSON objects, with types from a sample."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ PREFIX = "value_"
 _INT64 = 1 << 63
 
 Columns = Mapping[str, str]
-"""A field of the values, and its type: `int64`, `double`, `bool`, `string` or `json`."""
+"""The type of each field: `int64`, `double`, `bool`, `string` or `json`."""
 
 
 class Misfit(ValueError):
@@ -21,7 +21,7 @@ class Misfit(ValueError):
 
 
 def inferred(values: Iterable[bytes | None]) -> dict[str, str]:
-    """The fields of those values that are JSON objects; a field that is not always of one type is `json`."""
+    """Infer the types of the fields of JSON objects; a field with several types is `json`."""
     found: dict[str, str] = {}
     for value in values:
         try:
@@ -35,12 +35,12 @@ def inferred(values: Iterable[bytes | None]) -> dict[str, str]:
 
 
 def fields_of(columns: Columns) -> list[pa.Field]:
-    """The columns as Arrow describes them."""
+    """Return the columns as Arrow fields."""
     return [pa.field(PREFIX + name, _ARROW[type_]) for name, type_ in columns.items()]
 
 
 def shown_fields(value: bytes | None) -> dict[str, Any]:
-    """What a value gives, for people to look at."""
+    """Return a value's fields, for people."""
     try:
         fields = _object(value)
     except Misfit:
@@ -49,14 +49,14 @@ def shown_fields(value: bytes | None) -> dict[str, Any]:
 
 
 def filled(account: Account, records: Records, columns: Columns) -> tuple[Records, list[pa.Array]]:
-    """The records whose values fit, and their items column by column; the others are refused."""
+    """Return the records whose values fit, with their columns; refuse the others."""
     arrays = _arrays(records.readable, columns)
     if arrays is not None:
         return records, arrays
     fitting = _fitting(account, records, columns)
     arrays = _arrays(fitting.readable, columns)
     if arrays is None:
-        raise AssertionError("each value fits alone, and all do not fit together")
+        raise AssertionError("each value fits alone, but not all together")
     return fitting, arrays
 
 
@@ -73,7 +73,7 @@ def _fitting(account: Account, records: Records, columns: Columns) -> Records:
 
 
 def _arrays(values: list[bytes | None], columns: Columns) -> list[pa.Array] | None:
-    """All columns at once; None when something does not fit, wherever that is."""
+    """Return all columns at once; None if some value does not fit."""
     try:
         rows = [{} if value is None else json.loads(value.decode()) for value in values]
         if not set(map(type, rows)) <= {dict}:
@@ -111,7 +111,7 @@ def _object(value: bytes | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise Misfit("the value is not JSON") from error
     if not isinstance(document, dict):
-        raise Misfit("the value is JSON, and not an object")
+        raise Misfit("the value is JSON, but not an object")
     return document
 
 
@@ -137,7 +137,7 @@ _ARROW = {
     "string": pa.string(),
     "json": pa.string(),
 }
-# Exactly these: to Python true is a whole number.
+# Exact types: to Python, True is an int.
 _PYTHON: dict[str, tuple[type, ...] | None] = {
     "int64": (int,),
     "double": (int, float),

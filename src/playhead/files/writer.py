@@ -1,4 +1,4 @@
-"""The writer of an archive: one data file and one ledger file for each slice, in this order."""
+"""The writer of an archive: one data file and then one ledger file for each slice."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,14 +22,14 @@ from playhead.target import AlreadyCommitted, SliceComparison, at_once
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A data file to be, and what the ledger will say of it."""
+    """A data file to write, and its description in the ledger."""
 
     pieces: list[Piece]
     kept: ArchivedReplay
 
 
 class FilesWriter:
-    """Writes the slices of one replay into an archive."""
+    """Writes the slices of one replay to an archive."""
 
     def __init__(self, archive: Archive, replay_id: str) -> None:
         self._archive, self._replay_id = archive, replay_id
@@ -39,7 +39,7 @@ class FilesWriter:
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice
-        # Once before any work is done, and once when nobody else can come in between.
+        # Check once before any work, and once when no other writer can interfere.
         self._refuse_overlap(slice_)
         file = encoded(self._archive, account, records)
         place = (slice_.topic, slice_.partition)
@@ -52,7 +52,7 @@ class FilesWriter:
         return compared(self._archive, entry, records)
 
     def conclude(self) -> Sequence[SliceComparison]:
-        """Nothing: each slice was compared by itself."""
+        """Return nothing, because each slice was compared by itself."""
         return ()
 
     def _publish(self, account: Account, file: File | None) -> None:
@@ -83,11 +83,11 @@ class FilesWriter:
                 raise AlreadyCommitted(self._replay_id, found=slice_, committed=name.slice)
 
     def _kept_by_others(self, slice_: Slice, file: File) -> ArchivedReplay:
-        """What the ledger is to say: of our file, or of the one another replay has left with the same records."""
+        """Describe our file, or another replay's file with the same records."""
         for other in self._archive.others(self._replay_id, slice_):
             if other.kept is None or other.kept.sha256 == file.kept.sha256:
                 continue
-            # Other bytes may be the same records, written by another version of the library.
+            # Other bytes may hold the same records, written by another version of the library.
             ours = self._archive.codec.decode(b"".join(file.pieces), slice_)
             theirs = self._archive.codec.decode(self._archive.data(slice_, other.kept), slice_)
             if list(regrouped(ours)) == list(regrouped(theirs)):
@@ -98,7 +98,7 @@ class FilesWriter:
 
 
 def encoded(archive: Archive, account: Account, records: Iterable[Records]) -> File | None:
-    """The file of these records; None where there are none to write."""
+    """Return the file of these records; None if there is nothing to write."""
     times: list[tuple[int, int, int]] = []
     pieces = archive.codec.encode(_groups(archive.codec, account, records, times))
     if not times:
@@ -116,7 +116,7 @@ def encoded(archive: Archive, account: Account, records: Iterable[Records]) -> F
 def _groups(
     codec: Codec, account: Account, records: Iterable[Records], times: list[tuple[int, int, int]]
 ) -> Iterator[Group]:
-    """Groups of what can be written; notes of each its count, its least and its greatest time."""
+    """Yield groups of writable records; note the count and the smallest and greatest time of each."""
     for run in regrouped(records):
         group = codec.group(account, run)
         found = group.records.timestamps_ms

@@ -1,4 +1,4 @@
-"""Everything that knows Kafka."""
+"""Kafka: the only folder that uses its clients and its protocol."""
 
 from playhead.facade import make_callable
 

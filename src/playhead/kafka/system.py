@@ -1,4 +1,4 @@
-"""What Kafka says of itself: how its endpoints are written, and the source and target behind one."""
+"""The row of Kafka in the table of systems: how its endpoints are written, its source and its target."""
 
 import re
 from typing import ClassVar, cast
@@ -12,7 +12,7 @@ from playhead.source import Source
 from playhead.systems import MakesSource, MakesTarget, System
 from playhead.target import Target
 
-# A topic's name, several, or one with {topic} in it; none for a target that needs no name.
+# The name of a topic, of several, or one with {topic}; None for a redrive, which needs no name.
 _TOPICS = re.compile(r"[A-Za-z0-9._,-]*(\{topic\}[A-Za-z0-9._-]*)*")
 _CONTEXT = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SERVER = re.compile(r"[^\s@/]+:[0-9]{1,5}")
@@ -35,13 +35,13 @@ class KafkaSystem(System, MakesSource, MakesTarget):
         elif not rest.startswith("/") and "/" in rest:
             context, _, rest = rest.partition("/")
             if not _CONTEXT.fullmatch(context):
-                reason = f"{context!r} is no context's name"
+                reason = f"{context!r} is not a context name"
                 raise BadEndpoint(text, reason=reason, hint=_EXAMPLE)
         if rest.startswith("/"):
             name = _pattern(text, rest)
             return Endpoint(scheme, name, address, is_pattern=True, context=context)
         if not _TOPICS.fullmatch(rest) or not all(rest.split(",")[1:]):
-            raise BadEndpoint(text, reason=f"{rest!r} is no topic's name", hint=_EXAMPLE)
+            raise BadEndpoint(text, reason=f"{rest!r} is not a topic name", hint=_EXAMPLE)
         return Endpoint(scheme, rest, address, context=context)
 
     def text(self, end: Endpoint) -> str:
@@ -51,7 +51,7 @@ class KafkaSystem(System, MakesSource, MakesTarget):
         return f"kafka://{end.address}/{name}" if end.address else f"kafka:{name}"
 
     def is_same_server(self, one: Endpoint, other: Endpoint, configuration: Configuration) -> bool:
-        """Whether both are topics of a cluster that is reached by the same brokers."""
+        """Return whether both endpoints' clusters have the same brokers."""
         if (one.context, one.address) == (other.context, other.address):
             return True
         servers = [connection_of(end, configuration).bootstrap_servers for end in (one, other)]
@@ -95,11 +95,11 @@ class KafkaSystem(System, MakesSource, MakesTarget):
 
 def _pattern(text: str, rest: str) -> str:
     if len(rest) < 3 or not rest.endswith("/"):
-        raise BadEndpoint(text, reason="a pattern stands between two slashes")
+        raise BadEndpoint(text, reason="write a pattern between two slashes")
     try:
         check_pattern(rest[1:-1])
     except BAD_PATTERN as exc:
-        raise BadEndpoint(text, reason=f"the pattern cannot be understood: {exc}") from exc
+        raise BadEndpoint(text, reason=f"invalid pattern: {exc}") from exc
     return rest[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""Everything that knows PostgreSQL."""
+"""PostgreSQL: the only folder that uses its drivers."""
 
 from playhead.facade import make_callable
 

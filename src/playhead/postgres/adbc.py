@@ -1,4 +1,4 @@
-"""A connection of the Arrow driver: statements, and tables by binary COPY."""
+"""A connection of the Arrow driver (ADBC): statements, and tables by binary COPY."""
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -11,7 +11,7 @@ import pyarrow as pa
 from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
 
-# Its DB-API would do the same, but to import it imports pandas: a third of a second in every task.
+# Its DB-API does the same, but importing it imports pandas: a third of a second in every task.
 _TABLE, _MODE = StatementOptions.INGEST_TARGET_TABLE.value, StatementOptions.INGEST_MODE.value
 _SCHEMA = StatementOptions.INGEST_TARGET_DB_SCHEMA.value
 _TEMPORARY = StatementOptions.INGEST_TEMPORARY.value
@@ -33,7 +33,7 @@ class ArrowConnection:
             raise
 
     def close(self) -> None:
-        """Disconnect, which rolls back whatever is open."""
+        """Disconnect, which rolls back an open transaction."""
         with suppress(Error):
             self._connection.close()
         with suppress(Error):
@@ -41,14 +41,14 @@ class ArrowConnection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the driver knows that the other side is gone."""
+        """Whether the driver knows that the connection is lost."""
         try:
             return bool(self._connection.get_option(_STATUS) == "unknown")
         except Error:
             return True
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
-        """The rows of one statement, and how many it has changed, -1 when that is not known."""
+        """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
         with closing(self._statement()) as stated:
             stated.set_sql_query(statement)
             stated.prepare()
@@ -61,7 +61,7 @@ class ArrowConnection:
         return [row for part in parts for row in _rows(part)], changed
 
     def copy(self, rows: Any, table: str, schema: str | None) -> None:
-        """Append a table to one of the same columns; without a schema, to a temporary one."""
+        """Append a table to one with the same columns; without a schema, to a temporary one."""
         options = {_TABLE: table, _MODE: _APPEND}
         options |= {_TEMPORARY: "true"} if schema is None else {_SCHEMA: schema}
         with closing(self._statement()) as stated:
@@ -76,7 +76,7 @@ class ArrowConnection:
 
 
 def _column(value: Any) -> pa.Array:
-    """One parameter. For a list `array` asks pandas about it and imports it, which takes a second."""
+    """Return one parameter. For a list, `array` imports pandas, which takes a second."""
     if isinstance(value, str):
         said = value.encode()
         return pa.Array.from_buffers(pa.string(), 1, _buffers(pack("=2i", 0, len(said)), said))
@@ -86,12 +86,12 @@ def _column(value: Any) -> pa.Array:
 
 
 def _buffers(*parts: bytes) -> list[pa.Buffer | None]:
-    # The first would say which values are null.
+    # The first buffer says which values are null.
     return [None, *map(pa.py_buffer, parts)]
 
 
 def _rows(part: Any) -> list[tuple[Any, ...]]:
-    """An answer may have rows and no columns: that there are any is what was asked."""
+    """Return the rows; a result may have rows without columns, and then only their number matters."""
     if not part.num_columns:
         return [()] * part.num_rows
     return list(zip(*(column.to_pylist() for column in part.columns), strict=True))

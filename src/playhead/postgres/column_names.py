@@ -1,4 +1,4 @@
-"""Which names of fields can be columns of a table that is made; the others are refused, never cut or left out."""
+"""Which field names can be columns of a new table; others are refused, never cut or left out."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,30 +8,30 @@ from playhead.postgres.rows.column_layout import EXTRA, METADATA
 from playhead.postgres.rows.column_types import LONGEST_NAME
 
 _MOST_COLUMNS = 1_600
-# Every table has them already, as what the server itself knows of a row.
+# System columns of every table.
 _OF_THE_SERVER = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _OF_OUR_STAGE = "playhead:"
 _SHOWN = 3
 
 
 def refuse_fields(table: str, names: Iterable[str], *, beside: int) -> None:
-    """Raises for fields of which no column can be made; `beside` is how many columns there are without them."""
+    """Raise for fields that cannot become columns; `beside` is the number of other columns."""
     names = list(names)
     found = [(name, reason) for name in names if (reason := why_not(name)) is not None]
     if found:
         told = "; ".join(f"{_shown(name)} {reason}" for name, reason in islice(found, _SHOWN))
         more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise Refused(
-            f"no table {table} can be made with a column for each field: {told}{more}",
-            hint="--select gives fields other names, or leaves them out; or make the table yourself, and "
-            "a column _extra jsonb takes what has no column of its own",
+            f"table {table} cannot have a column for each field: {told}{more}",
+            hint="rename or leave out fields with --select; or create the table yourself, "
+            "with a column _extra jsonb for the other fields",
         )
     count = len(names) + beside
     if count > _MOST_COLUMNS:
         raise Refused(
-            f"no table {table} can be made: the sampled records have {len(names):,} fields, and with "
-            f"what is known of each record a table has at most {_MOST_COLUMNS:,} columns",
-            hint="--select takes those that are needed; or make a table with a column _extra jsonb",
+            f"table {table} cannot have {len(names):,} columns: with those for the record "
+            f"itself, the maximum is {_MOST_COLUMNS:,}",
+            hint="choose fields with --select; or create the table yourself, with a column _extra jsonb",
         )
 
 
@@ -46,7 +46,7 @@ def refuse_extra_name(table: str, name: str) -> None:
 
 
 def why_not(name: str) -> str | None:
-    """What is wrong with a name; None where it can be a column's."""
+    """Return why a name cannot be a column; None if it can."""
     if "\0" in name:
         return "has a character NUL"
     try:
@@ -54,18 +54,18 @@ def why_not(name: str) -> str | None:
     except UnicodeEncodeError:
         return "has half of a surrogate pair"
     if length > LONGEST_NAME:
-        return f"has {length} bytes, and the server cuts a name after {LONGEST_NAME}"
+        return f"has {length} bytes, but the server cuts names after {LONGEST_NAME}"
     if name in _OF_THE_SERVER:
-        return "is a column that the server itself has in every table"
+        return "is a system column of every table"
     if name in METADATA or name == EXTRA:
-        return "is a column that Playhead fills with what it knows of the record"
+        return "is a column that Playhead fills"
     if name.startswith(_OF_OUR_STAGE):
-        return f"begins with {_OF_OUR_STAGE!r}, as names of Playhead's own do"
+        return f"begins with {_OF_OUR_STAGE!r}, like Playhead's own names"
     return None
 
 
 def length_fits(name: str) -> bool:
-    """Whether the server keeps all of a name."""
+    """Return whether the server keeps the whole name."""
     return len(name.encode("utf-8", "replace")) <= LONGEST_NAME
 
 

@@ -1,4 +1,4 @@
-"""Holds what the commit of one slice should have left in a table against what the table has now."""
+"""Compares the rows that one slice should have left in a table with the table's present rows."""
 
 from collections.abc import Sequence
 
@@ -32,9 +32,9 @@ _ORDER, _OFFSET = named(ORDER), named(PLACE[-1])
 
 
 def rows_by(table: OpenTable) -> Sequence[str]:
-    """The columns by which every row of a table is found again; none where nothing is sure to tell rows apart.
+    """Return columns that identify every row of a table; empty if none certainly do.
 
-    Rows that conflicts or tombstones may touch need more than that: see `FinalRows`.
+    Rows that conflicts or tombstones may change need more: see `FinalRows`.
     """
     if has_place(table.layout.table):
         return PLACE
@@ -47,22 +47,22 @@ def rows_by(table: OpenTable) -> Sequence[str]:
 
 
 def accounted(entry: Entry) -> Account:
-    """A stand-in for the account of the commit."""
+    """Return an account that stands in for that of the commit."""
     return Account(entry.slice, ErrorRule("skip"))
 
 
 def written(entry: Entry, whole: Records) -> Records:
-    """Without the records that the ledger says were refused."""
+    """Return the records without those that the ledger lists as refused."""
     refused = set(entry.details.get("refused", ()))
     kept = [index for index, offset in enumerate(whole.offsets) if offset not in refused]
     return whole if len(kept) == len(whole) else whole.pick(kept)
 
 
 class Comparison:
-    """One slice, in temporary tables of a transaction that is rolled back.
+    """Compares one slice in temporary tables of a transaction that is rolled back.
 
-    For tables to which rows are only appended, and whose rows are found again by `by`. Whatever is
-    not as it was written is a difference: no later record can have changed it.
+    For tables to which rows are only appended, and whose rows are identified by `by`. Every change is a
+    difference, because no later record can have made it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Comparison:
         self._ledger, self._replay_id = ledger, replay_id
 
     def findings(self, whole: Records) -> SliceComparison:
-        """What is the same, and what is not."""
+        """Return the comparison of the slice."""
         unshown = Skipped(self._session, self._table, self._entry).unshown(whole)
         rows = written(self._entry, whole)
         account = accounted(self._entry)
@@ -95,7 +95,7 @@ class Comparison:
     def _found(
         self, tombstones: int, unshown: Sequence[int], extra_fields: ExtraFields
     ) -> SliceComparison:
-        """Tombstones that were skipped, by a rule, leave nothing to look for."""
+        """Return the comparison; skipped tombstones leave nothing to look for."""
         run = self._session.run
         [(expected, same, different, found, wanted_sum, held_sum)] = run(_COUNTS)
         shown = run(
@@ -135,9 +135,9 @@ class Comparison:
         )
 
     def _extra(self) -> tuple[int, list[int]]:
-        """Rows that say to be of offsets of the slice, of which no row was to be written here.
+        """Return rows that claim offsets of the slice, but for which no row was to be written.
 
-        Only of a run: its ledger says what other replays have brought.
+        Only for a run, whose ledger says what other replays have written.
         """
         table = self._table.layout.table
         if not self._entry.details or not has_place(table):
@@ -161,12 +161,12 @@ class Comparison:
 def difference(
     entry: Entry, table: str, offset: int, what: str, columns: str | None = None
 ) -> Difference:
-    """One of a slice's, in words."""
+    """Return one difference as a sentence."""
     texts = {
         "missing": f"no row in {table}",
-        "extra": f"more rows in {table} than there should be",
+        "extra": f"more rows in {table} than expected",
         "changed": f"other values in {table}: {columns}",
-        "unknown": "it was skipped, and nothing here shows why: only the ledger says that it was refused",
+        "unknown": "it was skipped: only the ledger shows that it was refused",
     }
     slice_ = entry.slice
     return Difference(what, slice_.topic, slice_.partition, offset, texts[what])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Rows that a whole replay has appended to a table in which nothing is sure to tell one from another."""
+"""Compares the appended rows of a whole replay, in a table without columns that identify rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,15 +28,15 @@ from playhead.target import Difference, SliceComparison
 _JUDGED = "playhead_judged"
 _PLACE, _ORDER, _BITS = named("playhead:place"), named(ORDER), named(BITS)
 _TEXTS = {
-    "more": "the table has its row more often than the replay wrote it: twice, or from somebody else",
-    "open": "it names columns that are filled by default for others: no row is surely its own",
+    "more": "the table has its row more often than the replay wrote it: a duplicate, or another program's row",
+    "open": "it names columns that other records fill by default: no row is certainly its own",
 }
 
 
 class AppendedRows:
-    """All rows that were written, in a temporary table, counted by what they hold.
+    """All written rows in a temporary table, counted by their values.
 
-    Where a unique index turns out to be filled in all of them, rows are found again by that.
+    If a unique index turns out to be filled in all of them, it identifies the rows.
     """
 
     def __init__(self, session: Session, table: OpenTable, number: int) -> None:
@@ -48,7 +48,7 @@ class AppendedRows:
         self._places: dict[TopicPartition, int] = {}
 
     def add(self, entry: Entry, whole: Records) -> None:
-        """Take in the records of a slice."""
+        """Add the records of a slice."""
         place = self._places.setdefault(
             (entry.slice.topic, entry.slice.partition), len(self._places)
         )
@@ -69,7 +69,7 @@ class AppendedRows:
         self._left_out[entry.slice] = left_out(decoded, account)
 
     def findings(self) -> list[SliceComparison]:
-        """Of each slice; what was found of a partition stands with the last one of it."""
+        """Return the comparison of each slice; a partition's counts are with its last slice."""
         with self._session.undone():
             self._session.run(f"ANALYZE {self._name}")
             by = self._by()
@@ -121,7 +121,7 @@ class AppendedRows:
         return Difference("unknown", *place, offset, _TEXTS[what])
 
     def _by(self) -> Sequence[str]:
-        """A unique index of which all rows name all columns."""
+        """Return a unique index whose columns all rows name."""
         names = {each.name for each in self._fields}
         for key in self._table.layout.table.keys:
             if not set(key.columns) <= names:
@@ -149,7 +149,7 @@ class AppendedRows:
         )
 
     def _by_all(self) -> str:
-        """Each row is as often there as it was written; by the columns of which all rows say what they hold."""
+        """Compare how often each row exists, by the columns that all rows name."""
         common = f"(SELECT bit_and({_BITS}) FROM {self._name})"  # noqa: S608
         [(bits, is_common)] = self._session.run(
             f"SELECT {common}::text, NOT EXISTS (SELECT FROM {self._name} WHERE {_BITS} <> {common})"  # noqa: S608

@@ -1,4 +1,4 @@
-"""Holds the rows that a whole replay should have left against those that a table has."""
+"""Compares the rows that a whole replay should have left with those of the table."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,18 +36,18 @@ _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, 
 _AT = named(AT)
 _UNLIMITED = 1 << 62
 _TEXTS = {
-    "buried": "a row is there, and a tombstone came last",
-    "mixed": "its row is another: which it has to be depends on how the replay was cut",
-    "shared": "its row is another: several partitions have its key, and any of them may come last",
-    "met": "its row is another, perhaps of somebody who was there before: the ledger counts such rows",
+    "buried": "a row exists, although a tombstone came last",
+    "mixed": "its row differs, but the expected row depends on how the replay was cut into slices",
+    "shared": "its row differs, but several partitions have its key, and any of them may come last",
+    "met": "its row differs, perhaps another program's earlier one: the ledger counts such rows",
     "later": "its row is a later one, which the rule leaves alone: the ledger counts such rows",
-    "taken": "its row says to be of a record that this replay did not write",
+    "taken": "its row claims a record that this replay did not write",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """What was found of one partition."""
+    """The counts of one partition."""
 
     same: int = 0
     different: int = 0
@@ -58,7 +58,7 @@ class _Tally:
 
 
 class Judgement:
-    """One look at the table, in a transaction that is rolled back."""
+    """One comparison of the table, in a transaction that is rolled back."""
 
     def __init__(self, session: Session, ledger: Ledger, replay_id: str, rows: FinalRows) -> None:
         self._session, self._ledger, self._replay_id, self._rows = session, ledger, replay_id, rows
@@ -68,7 +68,7 @@ class Judgement:
         self._is_of_run = any(each.entry.details for each in rows.slices)
 
     def findings(self) -> list[SliceComparison]:
-        """Of each slice; what was found of a partition stands with the last one of it."""
+        """Return the comparison of each slice; a partition's counts are with its last slice."""
         with self._session.undone():
             self._session.run(f"ANALYZE {self._rows.name}")
             self._note_slices()
@@ -123,7 +123,7 @@ class Judgement:
         table = self._rows.table.place
         texts = {
             "missing": f"no row in {table}",
-            "extra": f"more rows in {table} than there should be",
+            "extra": f"more rows in {table} than expected",
             "changed": f"other values in {table}: {columns}",
         }
         text = _TEXTS[why] if why in _TEXTS else texts[what]
@@ -136,7 +136,7 @@ class Judgement:
     # --- statements
 
     def _note_slices(self) -> None:
-        """How much each slice can excuse."""
+        """Create the table of slices, with how many differences each can excuse."""
         rows = ", ".join(
             f"({each.place}, {each.entry.slice.from_offset}::int8, {each.entry.slice.to_offset}::int8, "
             f"{_UNLIMITED if each.met is None else each.met}::int8, "
@@ -151,7 +151,7 @@ class Judgement:
         self._session.run(f"ANALYZE {_SLICES}")
 
     def _paired(self) -> str:
-        """A row for each key and partition, and one more for each row too many that the table has."""
+        """Create a row for each key and partition, and for each duplicate row of the table."""
         key = ", ".join(f"e.{named(name)}" for name in self._rows.key)
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
         first = named(self._rows.key[0])
@@ -177,7 +177,7 @@ class Judgement:
         )
 
     def _judged(self) -> str:
-        """What is so of each key, by the first of its rows; excuses as far as its slice has some."""
+        """Create the judgement of each key, on its first row; excuses are limited by the slice's counts."""
         key = "OVER (PARTITION BY k)"
         of_key = (
             f"SELECT *, bool_or(matches) {key} AS is_same, max(n) {key} > 1 AS is_double, "  # noqa: S608
@@ -212,7 +212,7 @@ class Judgement:
         )
 
     def _shared(self) -> str:
-        """When a row may be a mixture of what several partitions have for its key."""
+        """Return when a row may be a mixture of several partitions' records."""
         is_mixture = "true" if self._rows.has_forms else "false"
         return f"{is_mixture} OR may_be_gone" if self._rule == "ignore" else is_mixture
 
@@ -229,10 +229,10 @@ class Judgement:
         return f"CASE WHEN e.{_GONE} THEN e.{_AT} ELSE e.{version} END"
 
     def _allowed(self, words: str) -> str:
-        """Whether a partition's word on a key may be the last of all."""
+        """Return whether a partition's record of a key may be the last of all."""
         if self._rule != "newer":
             return "true"
-        # Topics and partitions in the order in which they decide where versions are the same.
+        # Topics and partitions in the order that decides between equal versions.
         in_order = sorted(self._rows.places)
         numbers = [str(in_order.index(place)) for place in self._rows.places]
         order = f"(ARRAY[{', '.join(numbers)}])[e.{_PLACE} + 1]"
@@ -242,14 +242,15 @@ class Judgement:
     def _is_later(self) -> str:
         if self._rule != "newer":
             return "false"
-        # A row that says its place may be of a later record of the same version.
+        # A row with an offset may be from a later record of the same version.
         than = ">=" if self._has_place else ">"
         return f"coalesce(t.{named(self._version)} {than} {self._effective()}, false)"
 
     def _is_taken(self) -> str:
-        """Whether the row there says to be of a record of others, as far as that can be known.
+        """Return whether the row claims another replay's record, as far as that is known.
 
-        With a run its ledger says which replays have brought what; without, all that lies outside counts.
+        With a run, its ledger knows what other replays wrote; without one, everything outside
+        counts.
         """
         table = self._rows.table.layout.table
         if not self._has_place:
@@ -260,7 +261,7 @@ class Judgement:
         return f"coalesce(NOT {ours} AND {self._ledger.by_others(self._replay_id, table)}, false)"
 
     def _is_behind(self) -> str:
-        """Of one partition, and later than what was compared."""
+        """Return whether a row is from a later offset than those compared."""
         table = self._rows.table.layout.table
         ends: dict[tuple[str, int], int] = {}
         for span in self._rows.spans():
@@ -272,7 +273,7 @@ class Judgement:
         ]
         return f"({' OR '.join(conditions)})"
 
-    # --- answers
+    # --- results
 
     def _tallies(self) -> dict[int, _Tally]:
         once = "rank = 1"
@@ -288,7 +289,7 @@ class Judgement:
         return {row[0]: _Tally(*row[1:]) for row in self._session.run(statement)}
 
     def _shown(self) -> dict[int, list[Row]]:
-        """The first of those that are not the same, of each partition."""
+        """Return the first differences of each partition."""
         places = range(len(self._rows.places))
         return {
             place: self._session.run(
@@ -300,7 +301,7 @@ class Judgement:
         }
 
     def _extra(self) -> "Counter[Slice]":
-        """Rows that say to be of the replay's offsets, of keys that none of its records has."""
+        """Return rows that claim the replay's offsets, but have keys of none of its records."""
         table = self._rows.table.layout.table
         found: Counter[Slice] = Counter()
         if not (self._has_place and self._is_of_run):

@@ -1,4 +1,4 @@
-"""A table for records that have none: its columns are inferred from a sample."""
+"""Creates a table for records, with columns inferred from a sample."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from playhead.postgres.session import TableName
 from playhead.records import Records
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
-# Every whole number up to it is a double.
+# Every whole number up to this one is exact in a double.
 _LARGEST_EXACT = 1 << 53
 _OFFSETS = ("_topic", "_partition", "_offset")
 _METADATA = (
@@ -26,7 +26,7 @@ _METADATA = (
     ("_offset", "bigint"),
     ("_timestamp", "timestamptz"),
 )
-# A scale that a schema names binds that schema alone: another one's numbers would be rounded to it.
+# A scale belongs to one schema: numbers of another schema would be rounded.
 _TYPES: Final = {
     decoding.BOOLEAN: "boolean",
     decoding.INTEGER: "bigint",
@@ -41,10 +41,10 @@ _TYPES: Final = {
     decoding.DATE: "date",
     decoding.CLOCK_TIME: "time",
 }
-# What a column can be; nothing else of a saved plan gets into a statement without quotes.
+# The allowed types; nothing else of a saved plan enters a statement without quotes.
 _KINDS = frozenset((*_TYPES.values(), "integer"))
 
-# Of a table that takes values whole, and nobody has said what they are.
+# The columns of a table for whole values.
 KINDS_OF_WHOLE: Final = {
     "string": {decoding.WHOLE: decoding.TEXT},
     "bytes": {decoding.WHOLE: decoding.BYTES},
@@ -53,7 +53,7 @@ KINDS_OF_WHOLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be made; the statement that makes it is written when it is needed, and not kept."""
+    """A table to create; its statement is generated when it is needed, and not stored."""
 
     place: TableName
     columns: tuple[tuple[str, str], ...]
@@ -69,7 +69,7 @@ class NewTable:
 
     @property
     def statement(self) -> str:
-        """It makes the table; all names in it are quoted here."""
+        """Return the statement; all names in it are quoted here."""
         columns = (
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
             for name, kind in self.columns
@@ -103,9 +103,9 @@ def table_for(
     kinds: Mapping[str, str],
     extra: str | None = None,
 ) -> NewTable:
-    """The table for such records; its key is the one asked for, or the record's place.
+    """Return the table for such records; its key is the requested one, or the record's origin.
 
-    `kinds` is what a schema says of fields; what it does not say is inferred. `extra` is a column for
+        `kinds` is what a schema says of fields; what it does not say is inferred. `extra` is a column for
     the fields that no other one takes.
     """
     runs = list(samples)
@@ -119,8 +119,7 @@ def table_for(
     missing = [name for name in key if name not in fields]
     if missing:
         raise Refused(
-            f"no table {place}, and none can be made with key {', '.join(key)}: "
-            f"no sampled record has {', '.join(missing)}",
+            f"cannot create table {place} with key {', '.join(key)}: no sampled record has {', '.join(missing)}",
             hint=f"fields found: {', '.join(fields) or 'none'}",
         )
     columns = [
@@ -133,12 +132,12 @@ def table_for(
 
 
 def _is_name(text: object) -> bool:
-    """Whether it can be one, uncut; which of them are the server's own is said where fields are looked at."""
+    """Return whether it can be a name, uncut; the server's own names are checked with the fields."""
     return isinstance(text, str) and text != "" and length_fits(text)
 
 
 def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
-    """Every field of the sampled values, in the order of their first sight; those not JSON are passed over."""
+    """Return every field of the sampled values in the order of appearance; invalid JSON is skipped."""
     fields: dict[str, list[Any]] = {}
     for value in values:
         try:
@@ -168,7 +167,7 @@ def _type(values: Sequence[Any]) -> str:
 
 
 def _is_double(held: "int | Number") -> bool:
-    """Whether the number that is written is one of those that a double has; NaN is no number of JSON."""
+    """Return whether a double holds the written number exactly; NaN is not a JSON number."""
     if isinstance(held, int):
         return abs(held) <= _LARGEST_EXACT
     try:

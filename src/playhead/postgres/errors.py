@@ -1,26 +1,26 @@
-"""Says what an error of the server means for us: try again later, mend a permission, or a bad record."""
+"""Translates the server's errors: try again later, fix a permission, or refuse a record."""
 
 from typing import Any
 
 from playhead import secrets
 from playhead.errors import PlayheadError, Unavailable
 
-# Classes of SQLSTATE: data exceptions, and what a constraint refuses.
+# SQLSTATE classes for values and constraints.
 _DATA_CLASSES = ("22", "23")
-# Two rows of one statement meet in a key, which the server knows to be equal and we did not.
+# Two rows of one statement have a key that only the server knows to be equal.
 _TWICE = "21000"
 UNIQUE_VIOLATION = "23505"
-# A value, such as JSON, nested more deeply than the server can read.
+# A value, such as JSON, is nested too deeply for the server.
 _TOO_DEEP = "54001"
 _PASSING = {
-    "40001": "it could not be put in order with what others wrote at the same time",
-    "40P01": "a deadlock with what others wrote at the same time",
-    "55P03": "a lock was not to be had in time",
-    "57014": "it took longer than the server allows, or somebody cancelled it",
+    "40001": "it conflicts with concurrent transactions",
+    "40P01": "it deadlocked with concurrent transactions",
+    "55P03": "it did not get a lock in time",
+    "57014": "it exceeded the server's time limit, or was cancelled",
     "53100": "the server's disk is full",
     "53200": "the server is out of memory",
-    "53300": "the server has no connection left",
-    "57P01": "the server was told to end the connection",
+    "53300": "the server has no free connection",
+    "57P01": "an administrator ended the connection",
     "57P02": "the server crashed",
     "57P03": "the server is starting or stopping",
     "57P05": "the connection was idle for longer than the server allows",
@@ -29,12 +29,12 @@ _PASSING = {
     "25006": "the server is a replica, or read-only",
 }
 _PASSING_CLASSES = ("08", "53", "58")
-# Classes of what no record can be blamed for: connections, transactions, rights, the server itself.
+# SQLSTATE classes that are no record's fault: connections, transactions, rights, the server itself.
 _NOBODYS_CLASSES = (
     *("08", "0L", "0P", "24", "25", "26", "28", "2B", "2D", "34", "3B", "3D", "40", "53", "55"),
     *("57", "58", "72", "F0", "HV", "XX"),
 )
-# Said of a text that a type cannot read; and of what is missing, by a statement inside a trigger.
+# A text that a type cannot parse; and a missing object in a statement of a trigger.
 _UNSURE_CLASSES = ("0A", "3F", "42")
 _NOT_ALLOWED = "42501"
 _GONE = {
@@ -46,18 +46,18 @@ _GONE = {
 
 
 class SliceNotWritten(Unavailable):
-    """A transaction ended without a commit that we know of; the ledger knows whether there was one."""
+    """A transaction ended without a confirmed commit; the ledger knows its result."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
-            f"PostgreSQL at {where} did not take a slice: {reason}",
-            hint="nothing of it is lost: `playhead resume` goes on from what the ledger says",
+            f"PostgreSQL at {where} did not commit a slice: {reason}",
+            hint="no data is lost: `playhead resume` continues from the ledger",
         )
 
 
 class NotAllowed(PlayheadError):
-    """The database's user may not do what is needed."""
+    """The database user lacks a right."""
 
     def __init__(
         self, where: str, *, reason: str, grant: str, sqlstate: str | None = None, inside: str = ""
@@ -68,18 +68,18 @@ class NotAllowed(PlayheadError):
 
 
 class TableChanged(PlayheadError):
-    """The table is not the one that the replay was begun with."""
+    """The table is not the one with which the replay began."""
 
     def __init__(self, table: str, *, reason: str) -> None:
         self.table, self.reason = table, reason
         super().__init__(
             f"table {table} has changed since the replay began: {reason}; nothing was written to it",
-            hint="plan again, so that the plan says what goes where now",
+            hint="make a new plan for the present table",
         )
 
 
 class StatementRefused(PlayheadError):
-    """The server refused a statement for a reason that trying again does not change."""
+    """The server refused a statement permanently."""
 
     def __init__(self, where: str, *, sqlstate: str | None, reason: str, inside: str = "") -> None:
         self.where, self.sqlstate, self.reason = where, sqlstate, reason
@@ -91,7 +91,7 @@ class StatementRefused(PlayheadError):
 
 
 class DataError(Exception):
-    """The server refused values, not the statement, inside a transaction."""
+    """The server refused values, not the statement, in a transaction."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class DataError(Exception):
 
 
 def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> Exception:
-    """One of ours for an error of either driver."""
+    """Return Playhead's error for an error of either driver."""
     sqlstate = error.sqlstate
     reason, facts = secrets.redact(_sentence(error)), _facts(error)
     if connection_lost or (sqlstate is None and _is_lost(reason)):
@@ -131,15 +131,15 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
 
 
 def of_a_record(refusal: StatementRefused | NotAllowed, *, has_policies: bool) -> DataError | None:
-    """The same as what may be one record's fault, when a statement for rows has met it.
+    """Return the error as a possible fault of one record, for a statement with rows.
 
-    Whoever asks has to see that the statement is not refused without any rows as well.
+    The caller must check that the same statement without rows is not refused too.
     """
     sqlstate = refusal.sqlstate
     if sqlstate is None or sqlstate[:2] in _NOBODYS_CLASSES:
         return None
     if sqlstate[:2] in _UNSURE_CLASSES and refusal.inside:
-        return None  # some statement of a trigger's own: what it lacks is to be mended there
+        return None  # A statement of a trigger lacks something: that must be fixed in the trigger.
     if sqlstate == _NOT_ALLOWED and not has_policies:
         return None
     return DataError(sqlstate, refusal.reason)
@@ -150,7 +150,7 @@ def _sentence(error: Any) -> str:
     primary = facts.get("PG_DIAG_MESSAGE_PRIMARY")
     if primary:
         detail = facts.get("PG_DIAG_MESSAGE_DETAIL", "")
-        # Not the whole row, which this one shows: that is the record's own, and may be long.
+        # Without the whole row, which this detail would show: it is private, and may be long.
         is_told = detail and not detail.startswith("Failing row contains")
         return f"{primary} ({detail})" if is_told else primary
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -158,7 +158,7 @@ def _sentence(error: Any) -> str:
 
 
 def _facts(error: Any) -> dict[str, str]:
-    """What the server said beside its sentence; the drivers keep it in different places."""
+    """Return the details of a server's error; each driver stores them differently."""
     details = getattr(error, "details", None)
     if details is not None:
         return {_text(key): _text(value) for key, value in details}

@@ -1,4 +1,4 @@
-"""The rows that a whole replay should have left: of every key what the last word on it says."""
+"""The rows that a whole replay should have left: for every key, the result of its last record."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,26 +34,26 @@ _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, 
 
 @dataclass(slots=True)
 class Compared:
-    """One slice that was taken in, and how often its commit may have met what nobody here knows."""
+    """One added slice, and how often its commit may have met rows that are unknown here."""
 
     entry: Entry
     place: int
     unshown: Sequence[int]
-    """Skipped records of which nothing shows that they were refused."""
+    """Skipped records that nothing shows to have been refused."""
     met: int | None = None
-    """So many of its records may have been left alone for rows of others; None where nobody counted."""
+    """How many of its records may have left another program's row alone; None if not counted."""
     spared: int | None = None
-    """So many of its tombstones may have spared a later row."""
+    """How many of its tombstones may have spared a later row."""
     extra_fields: ExtraFields = field(default_factory=ExtraFields)
 
 
 class FinalRows:
-    """Slices of a replay taken in, those of a partition in the order of their offsets.
+    """Collects the slices of a replay, those of a partition in offset order.
 
-    A temporary table has one row for each key and partition, as the rule for conflicts would have
-    left it in an empty table. It is on the server, and as large as the rows are that the replay has
-    left. Which partition comes last is not for a replay to say, so that where several have a key each
-    of theirs may be the one; but under `newer` only the latest: by version, then by topic and partition.
+    A temporary table on the server has one row for each key and partition, as the conflict rule would have
+    left it in an empty table. A replay does not define an order between partitions: if several have a key,
+    any of their rows may be the last one, except under `newer`, where the latest version wins, then topic and
+    partition.
     """
 
     def __init__(self, session: Session, table: OpenTable, number: int) -> None:
@@ -74,7 +74,7 @@ class FinalRows:
         return [each.name for each in self._table.layout.fields]
 
     def add(self, entry: Entry, whole: Records) -> None:
-        """Take in the records of a slice."""
+        """Add the records of a slice."""
         place = self.places.setdefault((entry.slice.topic, entry.slice.partition), len(self.places))
         unshown = Skipped(self._session, self._table, entry).unshown(whole)
         compared = Compared(entry, place, unshown)
@@ -96,7 +96,7 @@ class FinalRows:
         own += [(BITS, f"bit({len(self.fields)})"), (COUNT, "int8"), (IS_MIXED, "bool")]
         columns = [f"{named(name)} {kind}" for name, kind in own]
         for each in self._table.layout.fields:
-            # Below domains: a row that is gone has nothing in columns that may not be null.
+            # Without domains: a deleted row has nulls in NOT NULL columns.
             collation = f" COLLATE {each.column.collation}" if each.column.collation else ""
             columns.append(f"{named(each.name)} {each.column.base_type}{collation}")
         keys = ", ".join([*map(named, self.key), _PLACE])
@@ -104,7 +104,7 @@ class FinalRows:
         self._session.run(f"CREATE UNIQUE INDEX ON {self.name} ({keys})")
 
     def spans(self) -> list[Slice]:
-        """What the slices are together."""
+        """Return the spans of all slices together."""
         found: list[Slice] = []
         for slice_ in sorted(each.entry.slice for each in self.slices):
             last = found[-1] if found else None
@@ -121,7 +121,7 @@ def _follows(first: Slice, second: Slice) -> bool:
 
 
 class _Taken:
-    """One slice on its way in."""
+    """One slice that is being added."""
 
     def __init__(self, into: FinalRows, session: Session, stage: Stage, compared: Compared) -> None:
         self._into, self._session, self._stage, self._compared = into, session, stage, compared
@@ -144,14 +144,15 @@ class _Taken:
         self._into.has_tombstones |= self._stage.has_tombstones
         details = self._compared.entry.details
         if "inserted" in details:
-            # Those that the replay's own records left alone are none that somebody else's row did.
+            # Those that the replay's own records left alone were not left alone for another
+            # program's row.
             own = max(0, rows - superseded - taken)
             self._compared.met = max(0, int(details.get("left_alone", 0)) - own)
             buried = int(details.get("tombstones", 0)) - int(details.get("deleted", 0))
             self._compared.spared = max(0, buried)
 
     def _put(self, layer: int, form: int) -> int:
-        """Rows of one form; says how many of them have the word now."""
+        """Add rows of one form; return how many of them are the last of their key now."""
         merge = self._stage.merge
         given = merge.forms[form] if merge.forms else merge.fields
         takes = self._takes()
@@ -189,12 +190,12 @@ class _Taken:
         return int(taken)
 
     def _and_gone(self, name: str, given: Sequence[object]) -> str:
-        """A key stays as it was first written; what a record does not name, as it was, unless all is new."""
+        """Keep a key as first written, and columns that a record does not name, unless the row is new."""
         is_given = any(getattr(each, "name", None) == name for each in given)
         return "" if is_given and name not in self._into.key else f" AND s.{_GONE}"
 
     def _takes(self) -> str:
-        """Whether a record has the word after the one that has it."""
+        """Return whether a record replaces the last one of its key."""
         if self._rule == "ignore":
             return f"s.{_GONE}"
         if self._rule != "newer":
@@ -202,12 +203,12 @@ class _Taken:
         version = named(self._version)
         is_after = f"s.{version} IS NULL OR s.{version} <= EXCLUDED.{version}"
         if self._into.table.habits.tombstones == "delete":
-            # Only then is a version a time.
+            # A version is a time only in this case.
             is_after = f"CASE WHEN s.{_GONE} THEN s.{_AT} <= EXCLUDED.{version} ELSE {is_after} END"
         return f"coalesce({is_after}, false)"
 
     def _wins(self) -> str:
-        """Of the rows of one key and form that follow each other."""
+        """Return the order of rows of one key and form."""
         if self._rule == "ignore":
             return _ORDER
         if self._rule == "newer":
@@ -215,14 +216,14 @@ class _Taken:
         return f"{_ORDER} DESC"
 
     def _is_mixed(self) -> str:
-        """Whether what comes of it may depend on where slices were cut: then nobody can tell it anew."""
+        """Return whether the result may depend on where slices were cut: then it cannot be reproduced."""
         is_partial = self._stage.has_tombstones and bool(self._stage.merge.forms)
         return "true" if self._rule == "newer" and is_partial else "false"
 
     # --- tombstones
 
     def _bury(self) -> int:
-        """Keys that are gone, and none of the rows that a tombstone of the slice comes after."""
+        """Mark keys as deleted, and remove rows of the slice before a tombstone."""
         order = f"{_AT} DESC, {_ORDER} DESC" if self._rule == "newer" else f"{_ORDER} DESC"
         takes = "true"
         if self._rule == "newer":
@@ -268,6 +269,6 @@ class _Taken:
 
 
 def by_place(slices: Sequence[Compared]) -> Iterator[tuple[int, list[Compared]]]:
-    """The slices of each partition."""
+    """Return the slices of each partition."""
     for place in sorted({each.place for each in slices}):
         yield place, [each for each in slices if each.place == place]

@@ -1,4 +1,4 @@
-"""Finds the records of a slice that no row of a table stands for, by columns that somebody names."""
+"""Finds records of a slice without a row in the table, by given columns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,22 +17,22 @@ _ORDER = named(ORDER)
 
 
 class NoSuchColumns(Refused):
-    """Columns by which rows are to be known, and which are not there or never filled."""
+    """Columns that should identify rows do not exist or are never filled."""
 
     def __init__(self, table: str, *, columns: Sequence[str], known: Sequence[str]) -> None:
         self.table, self.columns = table, tuple(columns)
         super().__init__(
-            f"rows of {table} cannot be known by {', '.join(columns)}: it has no such column, or none "
-            "that records fill",
-            hint=f"there are {', '.join(known)}",
+            f"{', '.join(columns)} cannot identify rows of {table}: the table lacks one of "
+            "them, or records never fill it",
+            hint=f"columns of the table: {', '.join(known)}",
         )
 
 
 class MissingRows:
-    """One slice, in temporary tables of a transaction that is rolled back.
+    """Looks for the records of one slice in temporary tables of a transaction that is rolled back.
 
-    A record is there when some row has the same values in the columns; null is like nothing, as ever
-    in SQL. What cannot be a row, because it cannot be decoded or is a tombstone, is not looked for.
+    A record has a row if some row has the same values in the columns; as in SQL, null equals nothing. Records
+    that cannot be a row, because they cannot be decoded or are tombstones, are not looked for.
     """
 
     def __init__(self, session: Session, table: OpenTable, by: Sequence[str], entry: Entry) -> None:
@@ -43,7 +43,7 @@ class MissingRows:
             raise NoSuchColumns(str(table.place), columns=unknown, known=known)
 
     def findings(self, whole: Records) -> SliceComparison:
-        """Runs of records that are not there."""
+        """Return runs of records without a row."""
         account = Account(self._entry.slice, ErrorRule("skip"))
         decoded = self._table.decode(whole, account)
         expected, missing = 0, list[int]()
@@ -52,7 +52,7 @@ class MissingRows:
                 stage = Stage(self._session, self._table, decoded, whole, account)
                 stage.fill()
                 stage.expect()
-                # Without it the server thinks of a few rows, and might go through the table for each.
+                # Without statistics, the server expects few rows and might scan the table for each.
                 self._session.run(f"ANALYZE {EXPECTED}")
                 [(expected,)] = self._session.run(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
                 missing = [row[0] for row in self._session.run(self._statement())]
@@ -74,7 +74,7 @@ class MissingRows:
 
 
 def _runs(offsets: Sequence[int], missing: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Records that are missing one after the other: from, to, how many."""
+    """Return consecutive missing records: from, to, number."""
     wanted = set(missing)
     start: int | None = None
     last = count = 0

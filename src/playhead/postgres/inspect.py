@@ -1,4 +1,4 @@
-"""What a table says to a replay before anything is written: what is refused, and what is worth knowing."""
+"""Inspects a table before a replay: what is refused, and what is worth a note."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ _TIMES = ("timestamp", "timestamptz")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, what goes where in it, and the records that show what comes."""
+    """A table, its layout, and sample records."""
 
     topic: str
     layout: Layout
     habits: WriteRules
     samples: Sequence[Records]
     partitions: int = 1
-    """Of the topic."""
+    """The topic's number of partitions."""
     others: Sequence[str] = ()
     """Other topics that go to the same table."""
 
@@ -42,7 +42,7 @@ class Subject:
 
 
 def refuse(session: Session, subject: Subject) -> None:
-    """What cannot work, found out before anything is written."""
+    """Refuse what cannot work, before anything is written."""
     _refuse_replica(session)
     _refuse_kind(subject.table)
     _refuse_missing_privileges(session, subject)
@@ -51,7 +51,7 @@ def refuse(session: Session, subject: Subject) -> None:
 
 
 def notes(session: Session, subject: Subject) -> Iterator[Note]:
-    """What is worth knowing, most of it about what becomes of a value's fields."""
+    """Yield notes, most of them about what happens to a value's fields."""
     yield from _notes_of_fields(subject)
     yield from _notes_of_table(subject)
     yield from _notes_of_rows(session, subject)
@@ -61,8 +61,8 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
 def _refuse_replica(session: Session) -> None:
     if session.run("SELECT pg_catalog.pg_is_in_recovery()") == [(True,)]:
         raise Refused(
-            f"PostgreSQL at {session.where} is a replica, which takes no writes",
-            hint="name the primary server",
+            f"PostgreSQL at {session.where} is a replica, which is read-only",
+            hint="use the primary server",
         )
 
 
@@ -71,8 +71,8 @@ def _refuse_kind(table: Table) -> None:
     kind = kinds.get(table.kind)
     if table.kind not in ("r", "p"):
         raise Refused(
-            f"{table.place} is {kind or 'no table'}, and rows are committed to tables only",
-            hint="name the table itself",
+            f"{table.place} is {kind or 'not a table'}; rows can be committed only to tables",
+            hint="use the table itself",
         )
 
 
@@ -91,7 +91,7 @@ def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
         grants = [f"GRANT {', '.join(missing)} ON {table.place} TO {user}"] if missing else []
         grants += [] if has_usage else [f"GRANT USAGE ON SCHEMA {table.place.schema} TO {user}"]
         lacking = ", ".join([*missing, *([] if has_usage else ["USAGE of its schema"])])
-        reason = f"user {user} has no right to {lacking} on {table.place}"
+        reason = f"user {user} lacks the right {lacking} on {table.place}"
         raise NotAllowed(session.where, reason=reason, grant="; ".join(grants))
 
 
@@ -104,15 +104,15 @@ def _refuse_habits_without_key(subject: Subject) -> None:
     if not habits.key or not table.has_key(habits.key):
         columns = ", ".join(habits.key) or "COLUMNS"
         raise Refused(
-            f"{what} needs a unique key on ({columns}), and {table.place} has none",
+            f"{what} needs a unique key on ({columns}), but {table.place} has none",
             hint=f"CREATE UNIQUE INDEX ON {table.place} ({columns}); {_keys_of(table)}",
         )
     for name in habits.key:
         column = table.column(name)
         if column is not None and not column.is_ours:
             raise Refused(
-                f"{what} knows rows by {name}, which the server itself fills in {table.place}",
-                hint=f"--key with columns that records fill; {_keys_of(table)}",
+                f"{what} identifies rows by {name}, which the server itself fills in {table.place}",
+                hint=f"use --key with columns that records fill; {_keys_of(table)}",
             )
     if habits.rule == "newer":
         _refuse_version(subject)
@@ -123,29 +123,30 @@ def _refuse_version(subject: Subject) -> None:
     column = table.column(version)
     if column is None:
         raise Refused(
-            f"the rule newer compares {version}, and {table.place} has no such column",
-            hint="name one with --version-column, or add _timestamp timestamptz to the table",
+            f"the rule newer compares {version}, but {table.place} has no such column",
+            hint="name a column with --version-column, or add _timestamp timestamptz to the table",
         )
     is_time = version == TIMESTAMP and column.base in _TIMES
     has_version = is_time or version == TIMESTAMP
     if not {"delete": is_time, "null": has_version}.get(subject.habits.tombstones or "", True):
         raise Refused(
-            f"a tombstone has no {version}: newer cannot tell whether it is later than a row",
-            hint="--version-column _timestamp, of type timestamptz, or --tombstones skip",
+            f"a tombstone has no {version}, so that newer cannot compare it with a row",
+            hint="use --version-column _timestamp, of type timestamptz, or --tombstones skip",
         )
     says_topic = has_place(subject.layout) and table.column(TOPIC) is not None
     if subject.others and not says_topic:
         raise Refused(
-            f"records of {_listed([subject.topic, *subject.others])} go to {table.place}, whose rows do "
-            f"not say which they are from: of two with one {version}, newer cannot tell the later one",
-            hint=f"ALTER TABLE {table.place} ADD _topic text, ADD _partition int, ADD _offset bigint; "
-            "or a table for each topic, by {topic} in its name",
+            f"records of {_listed([subject.topic, *subject.others])} go to {table.place}, "
+            f"whose rows do not name their record: of two with one {version}, newer cannot "
+            "find the later one",
+            hint=f"ALTER TABLE {table.place} ADD _topic text, ADD _partition int, ADD _offset "
+            "bigint; or write {topic} in the table's name to get a table per topic",
         )
 
 
 def _keys_of(table: Table) -> str:
     keys = "; ".join(f"({', '.join(each.columns)})" for each in table.keys)
-    return f"unique are {keys}" if keys else "nothing is unique there"
+    return f"its unique keys: {keys}" if keys else "it has no unique keys"
 
 
 def refuse_extra_column(layout: Layout, name: str | None) -> None:
@@ -165,10 +166,10 @@ def _refuse_unfilled(subject: Subject) -> None:
     unfilled = [name for name in _unfilled(subject) if _is_required(subject.table, name)]
     if unfilled:
         raise Refused(
-            f"nothing fills {_listed(unfilled)} of {subject.table.place}, which may not be null: "
-            f"no sampled record of {subject.topic} has such a field",
-            hint="fields found: "
-            f"{_listed(_fields_found(subject)) or 'none'}; --select can name one, or set a default",
+            f"nothing fills {_listed(unfilled)} of {subject.table.place}, which must not be "
+            f"null: no sampled record of {subject.topic} has such a field",
+            hint=f"fields found: {_listed(_fields_found(subject)) or 'none'}; name one with "
+            "--select, or set a default",
         )
 
 
@@ -178,7 +179,7 @@ def _is_required(table: Table, name: str) -> bool:
 
 
 def _unfilled(subject: Subject) -> list[str]:
-    """Columns that are for values, and that no sampled record has anything for; without samples, none."""
+    """Return value columns that no sampled record fills; without samples, none."""
     layout = subject.layout
     if not any(value is not None for run in subject.samples for value in run.readable):
         return []
@@ -247,7 +248,7 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
     tombstones = sum(value is None for run in subject.samples for value in run.readable)
     if tombstones and subject.habits.tombstones is None and subject.habits.decode != "none":
         text = f"{tombstones} of the sampled records are tombstones (their value is null), "
-        more = "which are refused; say --tombstones delete, skip or null"
+        more = "which are refused; choose --tombstones delete, skip or null"
         yield Note("target-tombstones", text + more)
 
 
@@ -260,7 +261,7 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
     place = subject.table.place
     if counts[ROUNDED]:
         text = (
-            f"{counts[ROUNDED]} of the sampled records have numbers or times that are finer than "
+            f"{counts[ROUNDED]} of the sampled records have numbers or times with more digits than "
         )
         yield Note("target-values-rounded", f"{text}their columns in {place}: they are rounded")
     if counts[REPEATED]:
@@ -274,18 +275,18 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
     table, place = subject.table, subject.table.place
     if table.has_triggers:
         text = (
-            f"{place} has triggers, which run for each row: it is slower, and they may change rows, or "
-            "drop them: those are not counted as written"
+            f"{place} has triggers, which run for each row: writing is slower, and rows that "
+            "they drop are not counted as written"
         )
         yield Note("target-triggers", text)
     if table.persistence == "u":
-        text = f"{place} is unlogged: a crash of the server empties it, and the ledger still says "
+        text = f"{place} is unlogged: a crash of the server empties it, but the ledger still says "
         yield Note("target-unlogged", f"{text}that its rows were committed")
     if table.kind == "p":
-        text = f"{place} is partitioned; a record that fits no partition is refused"
+        text = f"{place} is partitioned; a record that no partition accepts is refused"
         yield Note("target-partitioned", text, "info")
     if table.has_row_security:
-        text = f"{place} has row security for this user: rows go by the stage, which is slower"
+        text = f"{place} has row security for this user: rows are staged, which is slower"
         yield Note("target-row-security", text, "info")
     servers = [each.name for each in table.columns if not each.is_ours]
     if servers:
@@ -299,9 +300,7 @@ def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
     if has_rows and rule is None:
         text = f"{table.place} has rows already"
         if table.keys:
-            text += (
-                "; a record that meets one of them ends the replay: --on-conflict says what then"
-            )
+            text += "; a record with the key of an existing row ends the replay: choose a rule with --on-conflict"
         yield Note("target-not-empty", text, "warn" if table.keys else "info")
     if not table.keys:
         text = f"{table.place} has no unique key: another replay of these records adds them again"
@@ -309,7 +308,7 @@ def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
 
 
 def _notes_of_order(subject: Subject) -> Iterator[Note]:
-    """By what rule it is decided which record of a key a row is made of."""
+    """Return notes on which record of a key becomes its row."""
     habits, code = subject.habits, "target-order"
     if habits.rule == "newer":
         text = f"if records have the same key, the latest {habits.version} wins, then the higher partition "

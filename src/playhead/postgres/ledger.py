@@ -1,4 +1,4 @@
-"""The ledger in a table of the target's own database: what each replay has committed."""
+"""The ledger in a table of the target's database: what each replay has committed."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from playhead.record import Slice
 from playhead.target import AlreadyCommitted
 from playhead.task.commit_order import refuse_wrong_order
 
-# Not "playhead": a user of that name would find its own unqualified tables in there.
+# Not "playhead": a user of that name would have this schema on the search path.
 DEFAULT = TableName("playhead_ledger", "entries")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
@@ -39,7 +39,7 @@ class Ledger:
         self._own = OwnTable(session, table, _TABLE)
 
     def refuse_unusable(self, *, is_endless: bool) -> None:
-        """Return when it can be written, or made; a live pipeline extends the entries that it has."""
+        """Return if the table can be written or created; a live pipeline also updates its entries."""
         self._own.refuse_unusable(
             ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
         )
@@ -48,11 +48,11 @@ class Ledger:
         return self._own.exists()
 
     def make(self) -> None:
-        """Make the table, and its schema, where they are not there; runs at once do no harm."""
+        """Create the table and its schema if they do not exist; concurrent calls are safe."""
         self._own.make()
 
     def has_entries(self, replay_id: str) -> bool:
-        """Whether a replay has committed anything."""
+        """Return whether a replay has committed anything."""
         if not self.exists():
             return False
         found = self._session.run(
@@ -62,7 +62,7 @@ class Ledger:
         return bool(found)
 
     def entries(self, replay_id: str) -> list[Entry]:
-        """In order; none when there is no such table."""
+        """Return the entries in order; none if the table does not exist."""
         if not self.exists():
             return []
         found = self._session.run(
@@ -75,9 +75,10 @@ class Ledger:
         return entry_at(f"table {self._table}", text)
 
     def admit(self, replay_id: str, account: Account, *, is_ordered: bool) -> None:
-        """Keep others of this replay off this partition until the transaction ends, and look.
+        """Lock this partition of the replay until the transaction ends, and check the slice.
 
-        Refuses a slice of which something is committed; where the order matters, also one that is not next.
+        Refuses a slice that overlaps a committed one and, if the order matters, one that is not
+        next.
         """
         slice_ = account.slice
         self._session.run(
@@ -98,7 +99,7 @@ class Ledger:
             raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
 
     def _last(self, replay_id: str, slice_: Slice) -> Slice | None:
-        """The last slice of its partition; none overlaps another, so that nothing ends after it."""
+        """Return the last slice of its partition; slices do not overlap, so no other one ends later."""
         found = self._session.run(
             f"SELECT from_offset, to_offset FROM {self._table.quoted} WHERE replay = $1 "  # noqa: S608
             "AND topic = $2 AND partition = $3::int8 ORDER BY from_offset DESC LIMIT 1",
@@ -107,7 +108,7 @@ class Ledger:
         return Slice(slice_.topic, slice_.partition, *found[0]) if found else None
 
     def by_others(self, replay_id: str, table: Table) -> str:
-        """The condition that another replay has committed the offset that `t`, a row of a table, says to be."""
+        """Return the condition that another replay has committed the offset of `t`, a row of a table."""
         if not self.exists():
             return "false"
         return (
@@ -121,9 +122,9 @@ class Ledger:
         return f" AND NOT {self.by_others(replay_id, table)}"
 
     def extend(self, replay_id: str, entry: Entry) -> None:
-        """Join it to the entry that ends where it begins; where there is none it is added.
+        """Join the entry with the one that ends at its start, or add it.
 
-        Only in a transaction that `admit` has begun: nobody else changes that entry then.
+        Only in a transaction that `admit` has begun: no other one changes that entry then.
         """
         slice_ = entry.slice
         found = self._session.run(

@@ -1,4 +1,4 @@
-"""The statements by which the rows of a slice, staged in a temporary table, come into the table."""
+"""The statements that merge the staged rows of a slice into the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,21 +22,21 @@ GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
 EXPECTED = "playhead_expected"
 AT = "playhead:at"
 _SIDES = ("t", "EXCLUDED")
-# So that they are compared alike, whatever the columns' own types and collations are.
+# So that values compare equally, whatever the columns' types and collations are.
 _PLACES = {TOPIC: '{}::text COLLATE "C"', PARTITION: "{}::text::int8", OFFSET: "{}::text::int8"}
-# Types that a cast makes fit by cutting, where a column refuses what is too long.
+# Types to which a cast cuts a value that the column would refuse as too long.
 _CUT = ("bpchar", "name", "bit", "varbit")
 
 
 @lru_cache(maxsize=1024)
 def named(name: str) -> str:
-    """A name as it stands in a statement."""
+    """Quote a name."""
     return sql.Identifier(name).as_string()
 
 
 @lru_cache(maxsize=1024)
 def literal(text: str) -> str:
-    """A text as it stands in a statement."""
+    """Quote a text."""
     return sql.Literal(text).as_string()
 
 
@@ -44,14 +44,14 @@ _ORDER, _FORM, _LAYER = named(ORDER), named(FORM), named("playhead:layer")
 
 
 def make_temporary(name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """A temporary table of names and types, gone at the transaction's end."""
+    """Return the statement for a temporary table that is dropped at the transaction's end."""
     listed = ", ".join(f"{named(column)} {kind}" for column, kind in columns)
     return f"CREATE TEMPORARY TABLE {name} ({listed}) ON COMMIT DROP"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSql:
-    """How staged rows meet those that are there; those that take numbers are for records from the first to the last."""
+    """How staged rows merge with existing ones; statements with numbers are for a range of records."""
 
     place: TableName
     fields: tuple[Field, ...]
@@ -63,22 +63,21 @@ class MergeSql:
     """Whether no two staged rows have one key."""
     is_partitioned: bool = False
     forms: tuple[tuple[Field, ...], ...] = ()
-    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    """If rows are written to different columns: the columns by a row's number."""
     places: tuple[str, ...] = ()
-    """Columns by which a row says which record it is from: topic, partition and offset, as far as they
-    are there; none where it does not say."""
+    """The columns with a row's origin: topic, partition and offset, as far as they exist."""
     source: tuple[str, int] = ("", 0)
     """The topic and the partition of the staged rows."""
     part: tuple[int, int] | None = None
-    """The layer and the form of the rows that this is for, when it is not for all."""
+    """The layer and the form of the rows, if not all are meant."""
 
     def for_part(self, layer: int, form: int) -> "MergeSql":
-        """For rows of one form, of which none comes after another form's of the same key and layer."""
+        """Return the merge for rows of one form, none of which follows another form's row of its key and layer."""
         return replace(self, fields=self.forms[form], forms=(), part=(layer, form))
 
     @property
     def answers_counts(self) -> bool:
-        """Whether `insert` is a query for how many were inserted, and how many written."""
+        """Whether `insert` is a query that returns how many rows were inserted and written."""
         return self.rule in REPLACING
 
     def make_stage(self) -> str:
@@ -90,7 +89,7 @@ class MergeSql:
         return [(FORM, "int4")] if self.forms else []
 
     def lay(self) -> str | None:
-        """Number each key's rows anew whenever their form changes; what comes later is in a later layer."""
+        """Number each key's layers: a new one begins when the form changes."""
         if not self.key or self.is_distinct:
             return None
         order = f"(PARTITION BY {self._keys()} ORDER BY {_ORDER})"
@@ -103,7 +102,7 @@ class MergeSql:
         return f"UPDATE {STAGE} s SET {_LAYER} = l.n FROM ({layers}) l WHERE l.o = s.{_ORDER}"  # noqa: S608
 
     def parts(self) -> str:
-        """Layers and forms of staged rows, in the order in which they have to be written."""
+        """Return layers and forms of staged rows, in the order of writing."""
         return (
             f"SELECT {_LAYER}, {_FORM} FROM {STAGE} GROUP BY 1, 2 ORDER BY {_LAYER}, min({_ORDER})"  # noqa: S608
         )
@@ -116,7 +115,7 @@ class MergeSql:
         return make_temporary(TEXTS, [(ORDER, "int8"), *self._form_column(), *columns])
 
     def read_texts(self, as_text: Sequence[Field], first: int, last: int) -> str:
-        """Let the server read the texts."""
+        """Let the server parse the texts."""
         held = ", ".join(
             reading(named(each.name), each, each.aside) if each in as_text else named(each.name)
             for each in self.fields
@@ -126,7 +125,7 @@ class MergeSql:
         return f"INSERT INTO {STAGE} ({columns}) SELECT {own}, {held} FROM {TEXTS} s {_some(first, last)}"  # noqa: S608
 
     def insert(self, first: int, last: int) -> str:
-        """Rows into the table, by the rule."""
+        """Insert rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
         held = ", ".join(map(self._given, self.fields))
         chosen = self._chosen(held, self._of_part(first, last))
@@ -149,16 +148,16 @@ class MergeSql:
         return f"{some} AND s.{_LAYER} = {layer} AND s.{_FORM} = {form}"
 
     def _newness(self) -> tuple[str, str]:
-        """What a written row answers, and the condition on it that says whether it was inserted."""
+        """Return what a written row returns, and the condition that it was inserted."""
         if not self.is_partitioned:
             return "(t.xmax = 0) AS is_new", "is_new"
-        # A row that was led to its partition has no system columns. The statement does not see what
-        # it writes itself: the keys it finds are those that were there.
+        # A row routed to a partition has no system columns. The statement does not see its own
+        # rows: the keys that it finds existed before.
         there = f"SELECT FROM {self.place.quoted} o WHERE {self.same('o', 'w')}"
         return ", ".join(f"t.{named(name)}" for name in self.key), f"NOT EXISTS ({there})"
 
     def supersede(self, first: int, last: int) -> str:
-        """Forget staged rows that a tombstone of their slice comes after."""
+        """Remove staged rows before a tombstone of their slice."""
         later = f"s.{_ORDER} < g.{_ORDER}"
         if self.rule == "newer":
             staged = Rank(self.key_of(self.version), f"s.{_ORDER}")
@@ -167,7 +166,7 @@ class MergeSql:
         return f"DELETE FROM {STAGE} s USING {GONE} g {some} AND {self.same('s', 'g')} AND {later}"  # noqa: S608
 
     def delete(self, first: int, last: int) -> str:
-        """Delete the rows of the keys that are gone; under `newer`, unless they are later ones."""
+        """Delete the rows of deleted keys; under `newer`, unless they are later ones."""
         unless = ""
         if self.rule == "newer":
             gone = Rank(f"g.{named(AT)}", self._staged_place(f"g.{_ORDER}"))
@@ -176,7 +175,7 @@ class MergeSql:
         return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same} AND {some}{unless}"  # noqa: S608
 
     def make_gone(self) -> str:
-        """Keys of tombstones, in the table's own types: what these do to a value makes it another key."""
+        """Create a table for the keys of tombstones in the table's own types, which may change a value."""
         at = _typed(self._field(self.version)) if self.rule == "newer" else "timestamptz"
         return make_temporary(GONE, [(ORDER, "int8"), (AT, at), *self._key_columns()])
 
@@ -189,30 +188,30 @@ class MergeSql:
         return make_temporary(GONE_TEXTS, [(ORDER, "int8"), (AT, "timestamptz"), *key])
 
     def read_gone(self, first: int, last: int) -> str:
-        """Let the server read the keys of tombstones."""
+        """Let the server parse the keys of tombstones."""
         key = [each for each in self.fields if each.name in self.key]
-        # Without modifiers, by which a cast would cut what is too long; what the column takes, it takes.
+        # Without modifiers, whose casts would cut a value that is too long.
         held = ", ".join(reading(named(each.name), each, each.column.base_type) for each in key)
         columns = f"{_ORDER}, {named(AT)}, {held}"
         return f"INSERT INTO {GONE} SELECT {columns} FROM {GONE_TEXTS} s {_some(first, last)}"  # noqa: S608
 
     def make_keys(self) -> str:
-        """For the keys alone."""
+        """Create a table for keys only."""
         return make_temporary(KEYS, [(ORDER, "int8"), *self._key_columns()])
 
     def met(self) -> str:
-        """Offsets of the keys that the table has."""
+        """Return the offsets of keys that the table has."""
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'k')})"
         return f"SELECT {_ORDER} FROM {KEYS} k WHERE {there}"  # noqa: S608
 
     def not_there(self) -> str:
-        """How many keys of staged rows the table does not have."""
+        """Return how many keys of staged rows the table lacks."""
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
         rows = f"SELECT DISTINCT {self._keys_as()} FROM {STAGE} s WHERE NOT {there}"  # noqa: S608
         return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
 
     def known(self) -> str:
-        """Forget staged rows whose key is in the table, or staged before; answers their offsets."""
+        """Remove staged rows whose key exists in the table or earlier in the stage; return their offsets."""
         places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
         again = f"SELECT o FROM (SELECT {_ORDER} AS o, {places} AS n FROM {STAGE} s) a WHERE n > 1"  # noqa: S608
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
@@ -222,7 +221,7 @@ class MergeSql:
         )
 
     def same(self, one: str, other: str) -> str:
-        """That the keys of two tables are equal; `s` is the stage."""
+        """Return the condition that the keys of two tables are equal; `s` is the stage."""
 
         def side(alias: str, field: Field) -> str:
             return self._key_of(field) if alias == "s" else f"{alias}.{named(field.name)}"
@@ -231,19 +230,19 @@ class MergeSql:
         return " AND ".join(f"{side(one, each)} = {side(other, each)}" for each in key)
 
     def key_of(self, name: str) -> str:
-        """A staged value as the column will have it."""
+        """Return a staged value as the column will store it."""
         return self._key_of(self._field(name))
 
     def _field(self, name: str) -> Field:
         return next(each for each in self.fields if each.name == name)
 
     def _rank(self, alias: str) -> Rank:
-        """Of a row of the table."""
+        """Return the rank of a row of the table."""
         columns = [_PLACES[name].format(f"{alias}.{named(name)}") for name in self.places]
         return Rank(f"{alias}.{named(self.version)}", f"({', '.join(columns)})" if columns else "")
 
     def _staged_place(self, offset: str) -> str:
-        """The place of a staged record, as far as rows of the table say theirs."""
+        """Return the origin of a staged record, as far as rows of the table have it."""
         topic, partition = self.source
         held = {TOPIC: literal(topic), PARTITION: str(partition), OFFSET: offset}
         columns = [_PLACES[name].format(held[name]) for name in self.places]
@@ -257,7 +256,7 @@ class MergeSql:
         return ", ".join(f"{self._key_of(each)} AS k{number}" for number, each in enumerate(key))
 
     def _key_of(self, field: Field) -> str:
-        """A staged value as the column will have it, unless that refuses it: it is nobody's key then."""
+        """Return a staged value as the column will store it; one that the column refuses matches no key."""
         held, column = self._held(field), field.column
         if column.base == "varchar" and column.modifier > 4:
             most = column.modifier - 4
@@ -270,7 +269,7 @@ class MergeSql:
         return f"{held}::{column.type}"
 
     def expected(self, first: int, last: int) -> str:
-        """All staged rows, and what offset each is from."""
+        """Insert all staged rows with their offsets."""
         own = [_ORDER, *(named(name) for name, _ in self._form_column())]
         columns = ", ".join([*own, *(named(each.name) for each in self.fields)])
         held = ", ".join([*(f"s.{name}" for name in own), *map(self._held, self.fields)])
@@ -279,7 +278,7 @@ class MergeSql:
         )
 
     def make_expected(self, fields: Sequence[Field]) -> str:
-        """In the table's own types, so that what these do to a value has been done."""
+        """Create it in the table's own types, which may change a value."""
         columns = [
             (each.name, _typed(each) if each in self.fields else each.column.base_type)
             for each in fields
@@ -287,7 +286,7 @@ class MergeSql:
         return make_temporary(EXPECTED, [(ORDER, "int8"), *self._form_column(), *columns])
 
     def _chosen(self, held: str, some: str) -> str:
-        """Of staged rows with one key, the one that the rule lets win."""
+        """Choose, of staged rows with one key, the one that wins by the rule."""
         where = f"FROM {STAGE} s {some}"
         if not self.key or self.is_distinct or self.rule in (None, "error"):
             return f"SELECT {held} {where}"
@@ -298,7 +297,7 @@ class MergeSql:
         return f"SELECT DISTINCT ON ({keys}) {held} {where} ORDER BY {keys}, {wins}"
 
     def _held(self, field: Field) -> str:
-        """A staged value, read by now."""
+        """Return a staged value after parsing."""
         staged, column = f"s.{named(field.name)}", field.column
         if not field.is_unread_aside:
             return staged
@@ -306,7 +305,7 @@ class MergeSql:
         return f"({read} COLLATE {column.collation})" if column.collation else read
 
     def _given(self, field: Field) -> str:
-        """The same as it is inserted: what may not be null gets its default instead."""
+        """Return the staged value to insert: a NOT NULL column gets its default instead of null."""
         held, column = self._held(field), field.column
         if not (column.is_required and column.default):
             return held
@@ -320,8 +319,8 @@ class MergeSql:
         if self.rule == "ignore" or not others:
             return f" ON CONFLICT ({key}) DO NOTHING"
         sets = ", ".join(f"{named(each.name)} = EXCLUDED.{named(each.name)}" for each in others)
-        # By their images: equal is also what is shown otherwise, such as 1.5 and 1.50, and some types
-        # know no equality at all.
+        # By their images: `=` also holds for different texts such as 1.5 and 1.50, and some types
+        # have no equality.
         there, given = (", ".join(f"{of}.{named(each.name)}" for each in others) for of in _SIDES)
         differs = f"ROW({there})::record OPERATOR(pg_catalog.*<>) ROW({given})::record"
         if self.rule == "newer":
@@ -330,13 +329,13 @@ class MergeSql:
 
 
 def reading(text: str, field: Field, kind: str) -> str:
-    """A text as a value of some type, which is the field's own or text."""
+    """Return SQL that parses a text as a type, which is the field's own or text."""
     zoned = None if kind == "text" else read_first_as(field)
     return f"{text}::{zoned}::{kind}" if zoned else f"{text}::{kind}"
 
 
 def read_first_as(field: Field) -> str | None:
-    """A type that minds the zone in a text, for one that would read past it as if it were not there."""
+    """Return a type that respects the zone in a text, for one that would silently ignore it."""
     column = field.column
     if column.base == "timestamp":
         return "timestamptz"
@@ -348,12 +347,12 @@ def _some(first: int, last: int) -> str:
 
 
 def _collated(field: Field, kind: str) -> str:
-    """So that texts are equal here when they are equal in the table."""
+    """Return SQL with the collation of the table, so that the same texts are equal."""
     can_be = field.column.collation and not field.is_unread_aside
     return f"{kind} COLLATE {field.column.collation}" if can_be else kind
 
 
 def _typed(field: Field) -> str:
-    """The column's own type, and its collation."""
+    """Return the column's own type with its collation."""
     column = field.column
     return f"{column.type} COLLATE {column.collation}" if column.collation else column.type

@@ -1,4 +1,4 @@
-"""Asks a table which offsets it has: one pass that groups them into words, whatever its indexes are."""
+"""Asks a table which offsets it has, in one pass that groups them into bitmap words, with any indexes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from playhead.postgres.table_name import place_of
 from playhead.record import Slice
 from playhead.target import HeldOffsets
 
-# With more spans it is cheaper to look at all between the first and the last.
+# With more spans, reading everything between the first and the last is cheaper.
 _MOST_SPANS = 32
-# More than that are no gaps, but a table that was never meant to have every record.
+# More runs mean that the table was never meant to have every record.
 _MOST_RUNS = 1_000_000
-# Words are few beside rows, which no estimate knows: left to itself the server may sort all rows, and
-# have one process do it.
+# There are few words compared with rows, but the server cannot estimate that: by default it may
+# sort all rows in one process.
 _SETTINGS = """
 SELECT set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
     ('enable_sort', 'off'), ('enable_incremental_sort', 'off'), ('parallel_tuple_cost', '0'),
@@ -31,26 +31,27 @@ _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 
 
 class NoOffsets(Refused):
-    """A table that does not say where its rows come from."""
+    """A table whose rows do not say which record they are from."""
 
     def __init__(self, table: str, *, missing: Sequence[str]) -> None:
         self.table, self.missing = table, tuple(missing)
         super().__init__(
-            f"{table} has no {' and no '.join(missing)}, so that its rows do not say which offsets they are",
-            hint="compare by the rows' own columns: --by key --key COLS; or by what the ledger says: "
-            "--by ledger; ALTER TABLE … ADD _partition int, ADD _offset bigint helps those to come",
+            f"{table} lacks {' and '.join(missing)}: its rows do not say which offsets they are from",
+            hint="compare by the rows' own columns: --by key --key COLS; or by the ledger: "
+            "--by ledger; for rows to come: ALTER TABLE … ADD _partition int, ADD "
+            "_offset bigint",
         )
 
 
 class TooManyGaps(Refused):
-    """What is missing is not a number of gaps."""
+    """The missing offsets are too many separate runs."""
 
     def __init__(self, table: str) -> None:
         self.table = table
         super().__init__(
-            f"{table} has the span in more than {_MOST_RUNS:,} pieces",
-            hint="were only some records written there, by --where, or is it compacted by key? "
-            "name a shorter span, or compare by rows: --by key --key COLS",
+            f"more than {_MOST_RUNS:,} separate gaps in {table}: it was probably never meant to hold every record",
+            hint="give a shorter span; if only some records were written (--where, "
+            "compaction by key), compare rows: --by key --key COLS",
         )
 
 
@@ -71,14 +72,14 @@ def held_offsets(
                 _refuse_shared(asked.table, [t for t, at in places.items() if at == places[topic]])
                 found.untold.append(str(places[topic]))
             asked.ask(its, found)
-            # A look at all rows, for which there is a reason only when something is missing.
+            # A scan of all rows, needed only if something is missing.
             if found.count(topic) < sum(map(len, its)) and asked.has_unplaced():
                 found.unplaced.append(str(places[topic]))
     return found
 
 
 def has_offsets(url: str, table: str, topics: Sequence[str]) -> bool:
-    """Whether every table that is meant says which offsets its rows are."""
+    """Return whether the rows of all these tables say which offsets they are from."""
     with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
         places = {place_of(session.run, table, topic) for topic in topics}
         return not any(_lacking(_read(session, place)) for place in places)
@@ -87,16 +88,16 @@ def has_offsets(url: str, table: str, topics: Sequence[str]) -> bool:
 def columns_there(
     url: str, table: str, topics: Sequence[str], wanted: Sequence[str]
 ) -> tuple[str, ...]:
-    """Those of the wanted columns that every table that is meant has."""
+    """Return the wanted columns that all these tables have."""
     with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
         tables = [_read(session, place_of(session.run, table, topic)) for topic in topics]
     return tuple(name for name in wanted if all(each.column(name) for each in tables))
 
 
 def gentle_rule(url: str, table: str, topics: Sequence[str], key: Sequence[str]) -> Rule | None:
-    """What to do with a row that is there when a missing record comes late: never replace a later one.
+    """Return the conflict rule under which a missing record never replaces a later one.
 
-    None where nothing tells rows apart, so that records are appended.
+    None if nothing identifies rows, so that records are appended.
     """
     with open_session(url, grant=f"GRANT SELECT ON {table} TO this_user") as session:
         tables = [_read(session, place_of(session.run, table, topic)) for topic in topics]
@@ -119,7 +120,7 @@ def _rule(table: Table, key: tuple[str, ...]) -> Rule | None:
 def _read(session: Session, place: TablePlace) -> Table:
     table = read_table(session.run, place)
     if table is None:
-        raise Refused(f"there is no table {place}", hint="nothing was replayed into it yet?")
+        raise Refused(f"there is no table {place}", hint="was anything replayed into it yet?")
     return table
 
 
@@ -130,8 +131,8 @@ def _lacking(table: Table) -> list[str]:
 def _refuse_shared(table: Table, topics: Sequence[str]) -> None:
     if len(topics) > 1:
         raise Refused(
-            f"{table.place} has no {TOPIC}, and rows of {', '.join(topics)} would look the same",
-            hint="one topic at a time, when the table is of one; else give it a column _topic text",
+            f"{table.place} lacks {TOPIC}: rows of {', '.join(topics)} cannot be distinguished",
+            hint="compare one topic at a time if the table has one topic; otherwise add a column _topic text",
         )
 
 
@@ -151,7 +152,7 @@ class _Asked:
         return self.table.column(TOPIC) is None
 
     def ask(self, spans: Sequence[Slice], found: HeldOffsets) -> None:
-        """Add what is there."""
+        """Add the offsets that exist."""
         with self.session.transaction():
             self.session.run(_SETTINGS)
             rows = self.session.run(self._statement(spans))
@@ -165,9 +166,9 @@ class _Asked:
             raise TooManyGaps(str(self.table.place))
 
     def _statement(self, spans: Sequence[Slice]) -> str:
-        """Words by their bits, and of those that are the same and follow on one row.
+        """Return words with their bits; consecutive equal words are one row.
 
-        A word is made of bits and not counted: two rows of one offset must not stand for two offsets.
+        Words combine bits and are not sums: two rows of one offset must not count as two offsets.
         """
         partition, offset = self._number(PARTITION), self._number(OFFSET)
         words = (
@@ -207,7 +208,7 @@ class _Asked:
     def _number(self, name: str) -> str:
         column = self.table.column(name)
         is_number = column is not None and column.base in INTEGERS
-        # As it is, so that an index on it can be used.
+        # Without a cast, so that an index can be used.
         return named(name) if is_number else f"{named(name)}::text::int8"
 
     def _of_topic(self) -> Iterator[str]:
@@ -230,7 +231,7 @@ class _Asked:
             yield "false"
 
     def has_unplaced(self) -> bool:
-        """Whether some rows say no offset: nobody knows which records they are."""
+        """Return whether some rows have no offset: their records are unknown."""
         columns = [self.table.column(name) for name in (PARTITION, OFFSET)]
         unsure = [each.name for each in columns if each is not None and not each.is_required]
         if not unsure:

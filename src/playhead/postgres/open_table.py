@@ -1,4 +1,4 @@
-"""One table that a writer has open: what goes where, by which rule, and whether that is still so."""
+"""One table that a writer has open: its layout and rules, and whether they still hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from playhead.records import Records
 if TYPE_CHECKING:
     from playhead.postgres.stage.latest_records import Latest
 
-# Types of which equal bytes are equal keys, and others are not.
+# Types whose keys are equal exactly if their bytes are.
 _BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRules:
-    """What an operator has said about writing: the rule for conflicts, and for values that are null."""
+    """The rules for conflicts and for null values."""
 
     key: tuple[str, ...] = ()
     rule: Rule | None = None
@@ -41,25 +41,25 @@ class WriteRules:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether rows are known by their keys."""
+        """Whether rows are identified by keys."""
         return self.rule in ("ignore", "newer", "update") or self.tombstones == "delete"
 
 
 def depends_on_order(rule: Rule | None, tombstones: str | None, key: Sequence[str] | None) -> bool:
-    """Whether what a table holds in the end depends on the order of two records of one partition."""
+    """Return whether the final table depends on the order of two records of one partition."""
     if tombstones == "delete":
         return True
-    # Two records of one partition have two offsets, and never meet.
+    # Two records of one partition have different offsets, so that their keys differ.
     return rule is not None and OFFSET not in (key or ())
 
 
 class OpenTable:
-    """A table's layout and habits, and the decoder that belongs to them."""
+    """A table's layout and rules, with their decoder."""
 
     def __init__(self, layout: Layout, habits: WriteRules, *, only_by_stage: bool = False) -> None:
         self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
         self.latest: Latest | None = None
-        """Under `newer`, where the latest record of a key is kept if no row can tell it."""
+        """Under `newer`: the latest record of each key, if rows do not tell."""
         always = (*habits.key, *((habits.version,) if habits.version else ()))
         never_null = habits.key if habits.is_keyed else ()
         minded = minded_columns(layout, habits)
@@ -67,7 +67,7 @@ class OpenTable:
             always = (
                 *always,
                 layout.extra.name,
-            )  # all that is in no column, also when that is nothing
+            )  # The column for all other fields, also when it is empty.
         self._decoder = Decoder(
             layout,
             habits.decode,
@@ -87,7 +87,7 @@ class OpenTable:
         return self.layout.table.place
 
     def decode(self, records: Records, account: Account) -> Decoded:
-        """The records as rows; what cannot be one is refused, tombstones too where nobody spoke of them."""
+        """Decode the records; refuse those that cannot be rows, including tombstones without a rule."""
         habit = self.habits.tombstones
         are_rows = habit == "null" or self.habits.decode == "none"
         refusals = Refusals(records, account)
@@ -99,7 +99,7 @@ class OpenTable:
         missing = [name for name in self._required if name not in names]
         if not missing or not decoded.rows:
             return decoded
-        bad = Bad("null", f"nothing for column {missing[0]}, which may not be null")
+        bad = Bad("null", f"nothing for column {missing[0]}, which must not be null")
         unwritten = set(decoded.tombstones)
         for index in range(len(records)):
             if index not in unwritten:
@@ -107,7 +107,7 @@ class OpenTable:
         return Decoded(decoded.fields, decoded.ready.slice(0, 0), None, decoded.tombstones)
 
     def may_go_directly(self, decoded: Decoded) -> bool:
-        """Whether these rows can be copied into the table as they are."""
+        """Return whether these rows can be copied into the table directly."""
         if self._only_by_stage or decoded.loose is not None:
             return False
         if decoded.tombstones and self.habits.tombstones == "delete":
@@ -124,7 +124,7 @@ class OpenTable:
         )
 
     def may_go_apart(self, decoded: Decoded, merge: MergeSql) -> bool:
-        """Whether rows that meet none can be copied as they are, though others meet some."""
+        """Return whether rows without conflicts can be copied directly, although others have conflicts."""
         is_rule = self.habits.rule in ("ignore", "newer", "update")
         return is_rule and merge.is_distinct and self.may_go_directly(decoded)
 
@@ -147,17 +147,17 @@ class OpenTable:
         )
 
     def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:
-        """Whether it is certain that no two rows have one key; the server's own sort costs more."""
+        """Return whether certainly no two rows have one key; the server's own sort costs more."""
         columns = [self.layout.table.column(name) for name in key]
         if not all(each is not None and each.base in _BYTEWISE for each in columns):
             return False
-        if len(key) == 1:  # a grouping costs ten times as much for the few rows of a live pipeline
+        if len(key) == 1:  # A grouping costs ten times as much for the few rows of a live pipeline.
             return len(ready.column(key[0]).unique()) == len(ready)
         keys = ready.select(list(key))
         return bool(keys.group_by(list(key), use_threads=False).aggregate([]).num_rows == len(keys))
 
     def remarks(self, decoded: Decoded, account: Account) -> dict[str, Any]:
-        """What an entry says beside the counts of rows."""
+        """Return what an entry records beside the counts of rows."""
         found = len(decoded.tombstones)
         habit = self.habits.tombstones
         refused = account.refused_offsets
@@ -171,27 +171,27 @@ class OpenTable:
         return remarks | left_out(decoded, account).as_details()
 
     def refuse_change(self, session: Session) -> None:
-        """Keep the table as it is until the transaction ends; refuse when it is no longer what it was."""
+        """Lock the table until the transaction ends; refuse a changed one."""
         known = self.layout.table
         session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
         now = read_table(session.run, known.place)
         if now is not None and now.may_drop_rows and not known.may_drop_rows:
-            reason = "it has a trigger or a rule now that may drop rows"
+            reason = "it now has a trigger or a rule that may drop rows"
             raise TableChanged(str(known.place), reason=reason)
         if now is None or now.oid != known.oid:
-            raise TableChanged(str(known.place), reason="it was dropped, or made again")
+            raise TableChanged(str(known.place), reason="it was dropped, or created again")
         for column in known.columns:
             found = now.column(column.name)
             if found is None:
                 raise TableChanged(str(known.place), reason=f"column {column.name} is gone")
             if found.type != column.type:
-                reason = f"column {column.name} was {column.type} and is {found.type}"
+                reason = f"column {column.name} was {column.type} and is now {found.type}"
                 raise TableChanged(str(known.place), reason=reason)
             if found != column:
-                reason = f"column {column.name} has another default, or may be null no longer"
+                reason = f"column {column.name} has another default, or became NOT NULL"
                 raise TableChanged(str(known.place), reason=reason)
         if self.habits.is_keyed and not now.has_key(self.habits.key):
-            reason = f"no unique index on ({', '.join(self.habits.key)}) any more"
+            reason = f"its unique index on ({', '.join(self.habits.key)}) is gone"
             raise TableChanged(str(known.place), reason=reason)
 
 
@@ -204,19 +204,18 @@ def left_out(decoded: Decoded, account: Account) -> ExtraFields:
 
 
 def minded_columns(layout: Layout, habits: WriteRules) -> set[str]:
-    """Those for which it matters whether a record names them: what is not named is left as it is, or as made."""
+    """Return the columns for which it matters whether a record names them."""
     if habits.rule in REPLACING:
         return {each.name for each in layout.values} - {*habits.key, habits.version}
     return {each.name for each in layout.values if each.column.default is not None}
 
 
 def copied(decoded: Decoded) -> list[Any]:
-    """Rows that are ready, those that go to the same columns together."""
+    """Return rows that are ready, grouped by their columns."""
     return [rows.select([each.name for each in fields]) for fields, rows in decoded.by_form()]
 
 
 _TOMBSTONE = Bad(
     "tombstone",
-    "its value is null, a tombstone, and nobody said what that means "
-    "(--tombstones delete, skip or null)",
+    "its value is null (a tombstone), and no rule was given (--tombstones delete, skip or null)",
 )

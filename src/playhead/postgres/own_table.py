@@ -1,4 +1,4 @@
-"""A table of our own in somebody's database: whether it is there, may be used, or can be made."""
+"""A table of Playhead's own in the user's database: checks that it can be used, or creates it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1
 
 
 class NoLedger(PlayheadError):
-    """The ledger's table cannot be made, or is something else."""
+    """The ledger's table cannot be created, or is something else."""
 
     def __init__(self, table: TableName, *, reason: str, hint: str) -> None:
         self.table, self.reason = table, reason
@@ -31,28 +31,30 @@ class OwnTable:
     session: Session
     place: TableName
     statement: str
-    """What makes it; `{table}` stands for its name."""
+    """The statement that creates it; `{table}` is replaced by its name."""
 
     def exists(self) -> bool:
         return bool(self.session.run(f"SELECT {_OF_ITS_NAME}", self._name))
 
     def refuse_unusable(self, rights: Sequence[str]) -> None:
-        """Return when this user has these rights on it, or may make it."""
+        """Return if this user has these rights on the table, or may create it."""
         if not self.exists():
             if not self._can_be_made():
-                raise NoLedger(self.place, reason="this user may not make it", hint=self._way_out())
+                raise NoLedger(
+                    self.place, reason="this user may not create it", hint=self._way_out()
+                )
             return
         missing, user = self._missing(rights)
         if missing:
             on = f"SCHEMA {self.place.schema}" if missing == ["USAGE"] else str(self.place)
             raise NoLedger(
                 self.place,
-                reason=f"user {user} has no right to {', '.join(missing)} there",
+                reason=f"user {user} lacks the right {', '.join(missing)} there",
                 hint=f"GRANT {', '.join(missing)} ON {on} TO {user}",
             )
 
     def make(self) -> None:
-        """Make the table, and its schema, where they are not there; runs at once do no harm."""
+        """Create the table and its schema if they do not exist; concurrent calls are safe."""
         if self.exists():
             return
         try:
@@ -84,7 +86,7 @@ class OwnTable:
         return found == [(True,)]
 
     def _missing(self, rights: Sequence[str]) -> tuple[list[str], str]:
-        """The rights that this user lacks, the schema's before the table's; and the user."""
+        """Return the rights that this user lacks, the schema's before the table's, and the user."""
         asked = ", ".join(f"has_table_privilege(c.oid, '{each}')" for each in rights)
         [(user, usage, *has)] = self.session.run(
             f"SELECT current_user::text, has_schema_privilege(n.oid, 'USAGE'), {asked} {_OF_ITS_NAME}",
@@ -97,6 +99,7 @@ class OwnTable:
     def _way_out(self) -> str:
         made = " ".join(self.statement.format(table="NAME").split())
         return (
-            f"somebody who may: CREATE SCHEMA {self.place.schema} AUTHORIZATION this_user; or name a "
-            f"table that may be made, or that was made with: {made}"
+            f"ask an administrator to run: CREATE SCHEMA {self.place.schema} AUTHORIZATION "
+            "this_user; or choose a table that this user may create, or one created with: "
+            f"{made}"
         )

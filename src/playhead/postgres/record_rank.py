@@ -1,20 +1,20 @@
-"""Which of two records of one key is the later one: by version, then by topic, partition and offset."""
+"""Which of two records of one key is later: by version, then by topic, partition and offset."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Expressions of SQL: a record's version, and its place as a row; no place where nobody knows it."""
+    """SQL expressions for a record's version and its origin; no origin if it is unknown."""
 
     version: str
     place: str = ""
 
 
 def is_later(new: Rank, old: Rank, *, or_same: bool = False) -> str:
-    """The condition that a record is later; without a version it is before all that have one.
+    """Return the condition that a record is later; one without a version is before all others.
 
-    Where both have one version and a place is not known, it is what is said of the same record.
+    If both have one version and an origin is unknown, they count as the same record.
     """
     at_same = "true" if or_same else "false"
     if new.place and old.place:

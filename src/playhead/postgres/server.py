@@ -1,4 +1,4 @@
-"""Connects to a PostgreSQL server, in errors that name it and never show its password."""
+"""Connects to a PostgreSQL server; errors name the server and never contain its password."""
 
 import os
 import re
@@ -19,8 +19,8 @@ from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 APPLICATION = "playhead"
 _QUOTED = re.compile('".*"', re.DOTALL)
 _TORN = (
-    "the address of PostgreSQL has a sign in its login that ends it: libpq would take the rest of "
-    "the password for a host"
+    "the login in the address of PostgreSQL contains a character that ends it: libpq would "
+    "take the rest of the password for a host"
 )
 _CONNECT_WITHIN_S = 10
 _PATHS = {
@@ -34,12 +34,12 @@ _PATHS = {
     "servicefile": "PGSERVICEFILE",
     "the folder of services": "PGSYSCONFDIR",
 }
-"""What names a file to libpq, in an address and in the environment."""
+"""The options that name files to libpq, in an address and in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who answered."""
+    """The server that answered."""
 
     version: str
     database: str
@@ -49,7 +49,7 @@ class Server:
 
 
 def checked(url: str) -> dict[str, Any]:
-    """What an address says; warns of a password that others can read, refuses one that libpq cuts."""
+    """Return the options of an address; warn of an unprotected password, refuse one that libpq splits."""
     if secrets.is_torn(url):
         raise UsageError(
             _TORN,
@@ -59,7 +59,8 @@ def checked(url: str) -> dict[str, Any]:
     try:
         given: dict[str, Any] = conninfo.conninfo_to_dict(url)
     except psycopg.Error as exc:
-        # It quotes pieces of the address, of a login as well, and some are too short to be known.
+        # libpq quotes parts of the address, including the login, and some are too short to be
+        # redacted.
         reason = _QUOTED.sub(f'"{secrets.HIDDEN}"', str(exc).strip())
         raise DatabaseUnavailable(secrets.without_password(url), reason=reason) from None
 
@@ -76,19 +77,19 @@ def checked(url: str) -> dict[str, Any]:
 
 
 def _need_whole_path(key: str, variable: str, path: str) -> None:
-    """A relative one would be looked for in the folder where the command runs, a clone's too."""
+    """Refuse a relative path, which would be looked up in the folder of each command, such as a clone."""
     if path and not Path(path).is_absolute() and (key, path) != ("sslrootcert", "system"):
         where = " or ".join(filter(None, ("the address of PostgreSQL", variable)))
-        needed = "a whole path: a relative one would be looked for in the folder of each command"
+        needed = "write a whole path: a relative one depends on the folder of each command"
         raise BadValue(key, found=path, needed=needed, where=where)
 
 
 def _refuse_another_server(given: Mapping[str, Any]) -> None:
-    """What names the server and what logs in come from one place: libpq would mix them."""
+    """Refuse a server and a login from different places, which libpq would combine."""
     address = os.environ.get("PGHOSTADDR")
     if address and given.get("host") and not given.get("hostaddr"):
         raise Refused(
-            f"the address of PostgreSQL names {given['host']}, and libpq would go to {address} of PGHOSTADDR",
+            f"the address of PostgreSQL names {given['host']}, but libpq would connect to {address} of PGHOSTADDR",
             hint="unset PGHOSTADDR, or write hostaddr into the address",
         )
     service = given.get("service") or os.environ.get("PGSERVICE")
@@ -99,13 +100,13 @@ def _refuse_another_server(given: Mapping[str, Any]) -> None:
             raise Refused(
                 f"the address of PostgreSQL names {named}, and libpq would take the password of the service "
                 f"{service} there",
-                hint=f"leave out {'the service' if is_given else 'PGSERVICE'}, or the host and the port: "
-                "a service names its own",
+                hint=f"leave out {'the service' if is_given else 'PGSERVICE'}, or the host "
+                "and the port, which the service has too",
             )
 
 
 def _has_login_of_service() -> bool:
-    """Whether the service of PGSERVICE brings a password: it comes before that of PGPASSWORD."""
+    """Return whether the service of PGSERVICE has a password, which overrides PGPASSWORD."""
     defaults = {each.keyword: each.val for each in psycopg.pq.Conninfo.get_defaults()}
     password = defaults.get(b"password")
     return password is not None and os.fsdecode(password) != os.environ.get("PGPASSWORD")
@@ -113,15 +114,15 @@ def _has_login_of_service() -> bool:
 
 @contextmanager
 def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
-    """A connection that commits when its block ends well, and rolls back when it does not."""
+    """Yield a connection that commits when the block ends, and rolls back when it fails."""
     try:
         checked(url)
         connection = psycopg.connect(
             url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
         )
     except psycopg.Error as exc:
-        where = secrets.without_password(url)  # first, so that the reason is redacted with it
-        # The lines after the first ask questions, or tell of other addresses.
+        where = secrets.without_password(url)  # First, so that the reason is redacted with it.
+        # The other lines ask questions, or name other addresses.
         reason = next(iter(str(exc).strip().splitlines()), "").removeprefix("connection failed: ")
         raise DatabaseUnavailable(where, reason=secrets.redact(reason)) from exc
     with connection:
@@ -129,16 +130,16 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
 
 
 def ask(url: str) -> Server:
-    """What the server says of itself."""
+    """Return what the server reports about itself."""
     with connect(url) as connection:
         row = connection.execute(
             "SELECT current_setting('server_version'), current_database(), current_user"
         ).fetchone()
-        # The first statement paid for the session's start; this one's round trip is short.
+        # The first statement paid for the session's start; this round trip is short.
         before = time.time()
         clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
         between = (before + time.time()) / 2
-    if row is None or clock is None:  # a SELECT without FROM has one row, from any real server
-        raise DatabaseUnavailable(secrets.without_password(url), reason="it answered with nothing")
+    if row is None or clock is None:  # A SELECT without FROM always returns one row.
+        raise DatabaseUnavailable(secrets.without_password(url), reason="it returned nothing")
     version, database, user = row
     return Server(version, database, user, (float(clock[0]) - between) * 1000)

@@ -1,4 +1,4 @@
-"""One connection that takes Arrow tables by binary COPY, and statements in the same transaction."""
+"""A connection for Arrow tables by binary COPY, and statements in the same transaction."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked
 
-# Found out within so long that the other side is gone; the URL may say otherwise.
+# A lost connection is detected within this time; the URL may change it.
 _PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "20",
@@ -25,7 +25,7 @@ _PATIENCE = {
     "tcp_user_timeout": "60000",
     "application_name": APPLICATION,
 }
-# What a value's text means must not depend on the role or the database it is written through.
+# The meaning of a value's text must not depend on the role or the database.
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
@@ -34,9 +34,9 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
 }
-# Whoever waits for a lock for so long is told, and tries again.
+# A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
-# PostgreSQL 16 can say of a text whether it is a value of some type.
+# PostgreSQL 16 can check whether a text is a value of some type.
 _KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
 
@@ -57,10 +57,10 @@ class TableName:
 
 
 class Session:
-    """A connection in which every transaction begins and ends where we say so.
+    """A connection on which every transaction begins and ends explicitly.
 
-    The driver's own way, a transaction that is always open, would let a pause between two slices
-    run into the server's limit for idle transactions.
+    The driver's default, a transaction that is always open, would let a pause between two slices exceed the
+    server's limit for idle transactions.
     """
 
     def __init__(self, link: ArrowConnection, *, where: str, grant: str) -> None:
@@ -78,42 +78,43 @@ class Session:
             self.run(f"SELECT set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)")
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         with self._translated():
             return self._link.ask(statement, parameters)[0]
 
     def count(self, statement: str) -> int:
-        """How many rows one statement has changed; without parameters, with which nobody would know."""
+        """Return how many rows a statement changed; with parameters, the driver would not know it."""
         with self._translated():
-            return max(0, self._link.ask(statement, ())[1])  # the driver says -1 for none
+            return max(0, self._link.ask(statement, ())[1])  # The driver returns -1 for none.
 
     def copy(self, table: TableName, rows: Any) -> None:
-        """Append an Arrow table, whose columns go to those of the same name."""
+        """Append an Arrow table to the columns of the same names."""
         with self._translated():
             self._link.copy(rows, table.name, table.schema)
 
     def copy_aside(self, name: str, rows: Any) -> None:
-        """The same into a temporary table."""
+        """Append an Arrow table to a temporary table."""
         with self._translated():
             self._link.copy(rows, name, None)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commits at the end of its block, and rolls back when the block fails."""
-        # Not what the role has as its default: a look after a lock has to see what others committed.
+        """Commit at the end of the block, and roll back if it fails."""
+        # Explicitly, whatever the role's default is: a read after a lock must see what others
+        # committed.
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         try:
             yield
             self.run("COMMIT")
         except BaseException:
-            # The error that is under way says more than a rollback that fails as well.
+            # The original error says more than a rollback that fails too.
             with contextlib.suppress(Exception):
                 self.run("ROLLBACK")
             raise
 
     @contextmanager
     def undone(self) -> Iterator[None]:
-        """A transaction of which nothing stays, however its block ends."""
+        """Run the block in a transaction that is always rolled back."""
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         try:
             yield
@@ -123,7 +124,7 @@ class Session:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undoes its block, and nothing before it, when the block fails."""
+        """Undo only the block if it fails."""
         self.run("SAVEPOINT playhead")
         try:
             yield
@@ -145,7 +146,7 @@ class Session:
 
 @contextmanager
 def open_session(url: str, *, grant: str) -> Iterator[Session]:
-    """Connect; the block disconnects, which rolls back whatever is open."""
+    """Connect; leaving the block disconnects, which rolls back an open transaction."""
     where = secrets.without_password(url)
     try:
         given = checked(url)

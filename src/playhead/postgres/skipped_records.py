@@ -1,4 +1,4 @@
-"""Looks again at records that were skipped: whether the table would refuse them still."""
+"""Checks skipped records again: whether the table would still refuse them."""
 
 from playhead.account import Account, ErrorRule
 from playhead.ledger import Entry
@@ -11,18 +11,18 @@ from playhead.records import Records
 
 
 class Skipped:
-    """The records of one slice that the ledger says were refused and let go.
+    """The records of one slice that were refused and skipped, according to the ledger.
 
-    One is shown to be refused when it cannot be decoded, or read by the server, or when it would be a
-    row of a key that is there, and the rule was to refuse such ones. What a constraint or a trigger
-    refused then, nobody can find out without writing. A dead letter says of its own record why.
+    A refusal is confirmed if the record cannot be decoded or parsed, or has the key of an existing row under
+    a rule that refuses those. The refusal of a constraint or a trigger cannot be checked without writing. A
+    dead letter carries its own reason.
     """
 
     def __init__(self, session: Session, table: OpenTable, entry: Entry) -> None:
         self._session, self._table, self._entry = session, table, entry
 
     def unshown(self, whole: Records) -> list[int]:
-        """Offsets of those that nothing here refuses."""
+        """Return the offsets of records that nothing here refuses."""
         if not self._entry.skipped:
             return []
         refused = set(self._entry.details.get("refused", ()))
@@ -41,7 +41,7 @@ class Skipped:
         return [offset for offset in records.offsets if offset not in shown]
 
     def _met(self, stage: Stage) -> set[int]:
-        """Those whose key a row of the table has."""
+        """Return the records whose key the table has."""
         names = {each.name for each in stage.merge.fields}
         keys = [
             each.columns for each in self._table.layout.table.keys if set(each.columns) <= names

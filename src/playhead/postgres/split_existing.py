@@ -1,4 +1,4 @@
-"""Parts a slice's rows whose keys the table has already, which are few as a rule, from all the others."""
+"""Separates a slice's rows whose keys the table has, usually few, from the others."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,10 @@ from playhead.postgres.merge_sql import KEYS, MergeSql
 from playhead.postgres.rows.decode import ORDER, Decoded
 from playhead.postgres.session import Session
 
-# Where more are met than this share of the rows, one way for all of them costs less.
+# With a larger share of conflicts, staging all rows costs less.
 _MOST_MET = 0.5
-# One look into the index for each key: what it costs must not grow with the table, and a temporary
-# table has no statistics from which the planner could know that there are so few.
+# One index lookup for each key: the cost must not grow with the table, and without statistics of
+# the temporary table, the planner cannot know that there are few keys.
 _BY_INDEX = """
 SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('enable_seqscan', 'off', true)
@@ -21,7 +21,7 @@ SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin'
 
 
 def part(session: Session, merge: MergeSql, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
-    """Rows of new keys, and rows that meet one; None when those are too many. Inside a transaction."""
+    """Return rows with new keys, and rows with existing ones; None if these are too many."""
     rows = decoded.ready
     session.run(merge.make_keys())
     session.copy_aside(KEYS, rows.select([ORDER, *merge.key]))

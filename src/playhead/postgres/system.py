@@ -1,4 +1,4 @@
-"""What PostgreSQL says of itself: how its endpoints are written, and the target behind one."""
+"""The row of PostgreSQL in the table of systems: how its endpoints are written, and its target."""
 
 from typing import ClassVar, cast
 from urllib.parse import quote, unquote
@@ -25,7 +25,7 @@ class PostgresSystem(System, MakesTarget):
             if not rest:
                 raise BadEndpoint(text, reason="it names no table", hint=_EXAMPLE)
             return Endpoint("postgres", rest)
-        # By hand: what is not the table must reach the database's own library as it was written.
+        # Parsed by hand: everything but the table must reach libpq unchanged.
         address, _, query = f"{scheme}:{rest}".partition("?")
         parameters = [each for each in query.split("&") if each]
         tables = [each for each in parameters if each.startswith("table=")]

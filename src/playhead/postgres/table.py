@@ -1,4 +1,4 @@
-"""Reads a table from the catalog: its columns, what they take, and by what its rows are known."""
+"""Reads a table's description from the catalog: columns, types, and keys."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -82,29 +82,29 @@ ORDER BY i.indisprimary DESC, i.indexrelid
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `base` and `element` name its type, through all domains, as the catalog does."""
+    """One column; `base` and `element` name its type in the catalog, below all domains."""
 
     name: str
     type: str
-    """With its modifier, as it is written in a statement."""
+    """With its modifier, as in a statement."""
     base: str
     kind: str
-    """The catalog's letter: b(ase), c(omposite), e(num), r(ange), m(ultirange)."""
+    """The letter in the catalog: b(ase), c(omposite), e(num), r(ange), m(ultirange)."""
     element: str
     modifier: int
     is_required: bool
     identity: str
     generated: str
     base_type: str
-    """The type below all domains, without a modifier, as it is written in a statement."""
+    """The type below all domains, without a modifier, as in a statement."""
     default: str | None
-    """An expression; empty where the server has a number for it."""
+    """An expression; empty if the server fills the column with a number."""
     collation: str = ""
-    """As it is written in a statement; empty for the database's own."""
+    """As in a statement; empty for the database's default."""
     base_modifier: int = -1
-    """The modifier that counts, be it the column's own or a domain's."""
+    """The effective modifier, the column's or a domain's."""
     holds_times: bool = False
-    """Whether a type that somebody made has times in it somewhere: a row's, a range's, an array's."""
+    """Whether a user-defined type contains times: a row, a range, an array."""
 
     @property
     def is_ours(self) -> bool:
@@ -123,7 +123,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What the catalog said of one table."""
+    """The description of one table."""
 
     place: TableName
     oid: int
@@ -131,11 +131,11 @@ class Table:
     persistence: str
     has_triggers: bool
     may_drop_rows: bool
-    """Whether triggers for rows, or rules for inserts, may let a row that is written not come to be."""
+    """Whether triggers for rows, or rules for inserts, may drop a written row."""
     has_row_security: bool
-    """For the user who asked."""
+    """For the present user."""
     has_deferred: bool
-    """Whether some constraint may be looked at as late as at the transaction's end."""
+    """Whether a constraint may be checked as late as the transaction's end."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
 
@@ -147,12 +147,12 @@ class Table:
         return next((column for column in self.columns if column.name == name), None)
 
     def has_key(self, columns: Sequence[str]) -> bool:
-        """Whether a unique index on exactly these columns can decide conflicts."""
+        """Return whether a unique index on exactly these columns can decide conflicts."""
         return any(set(key.columns) == set(columns) and key.is_immediate for key in self.keys)
 
 
 def read_table(ask: Ask, place: TableName) -> Table | None:
-    """The table as it is now; None when there is none."""
+    """Return the table's present description; None if it does not exist."""
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Finds the table that a name means, as the person's own psql would."""
+"""Finds the table of a name, as the user's own psql would."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,28 +7,28 @@ from playhead.errors import Refused
 from playhead.postgres.session import Row, TableName
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
-# The server cuts longer ones short, and two topics could come to mean one table.
+# The server cuts longer names, so that two topics could get one table.
 _LONGEST_BYTES = 63
 
 
 class BadTableName(Refused):
-    """A name that can be no table's."""
+    """A text that is not a valid table name."""
 
     def __init__(self, name: str, *, reason: str) -> None:
         self.name = name
         super().__init__(
-            f"{name!r} names no table: {reason}",
-            hint='TABLE, SCHEMA.TABLE or "Schema"."Table"; {topic} stands for the topic',
+            f"{name!r} is not a table name: {reason}",
+            hint='write TABLE, SCHEMA.TABLE or "Schema"."Table"; {topic} is replaced by the topic',
         )
 
 
 def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
-    """Schema, None when unsaid, and table; the first dot parts them, a topic's own dots never do."""
+    """Return the schema (or None) and the table; the first dot separates them, never a topic's own dots."""
     head, rest = _first(name)
     schema: str | None = None
     table = head
     if rest is not None:
-        # After a schema, dots belong to the table, unless that is quoted too.
+        # After a schema, dots belong to the table, unless the table is quoted too.
         schema = head
         table, more = _first(rest) if rest.startswith('"') else (rest, None)
         if more is not None:
@@ -39,7 +39,7 @@ def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
             continue
         length = len(each.encode("utf-8", "replace"))
         if not 0 < length <= _LONGEST_BYTES:
-            reason = f"{each!r} has {length} bytes, and 1 to {_LONGEST_BYTES} are allowed"
+            reason = f"{each!r} has {length} bytes, needed 1 to {_LONGEST_BYTES}"
             raise BadTableName(name, reason=reason)
         if "\0" in each or any("\ud800" <= sign <= "\udfff" for sign in each):
             raise BadTableName(name, reason=f"{each!r} has a character that no name can have")
@@ -47,11 +47,12 @@ def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
 
 
 def place_of(ask: Ask, name: str, topic: str = "") -> TableName:
-    """Where the table is, or where it would be made: an unsaid schema is that of the search path."""
+    """Return where the table is, or would be created; without a schema, by the search path."""
     schema, table = parts_of(name, topic)
-    # As it stands, else folded as SQL folds what is not quoted.
+    # As written, else folded like an unquoted SQL name.
     for wanted in ((schema, table), (schema and schema.lower(), table.lower())):
-        # Not to_regclass(), which wants a right to use the schema: what is missing is said later, at once.
+        # Not to_regclass(), which needs a right on the schema: missing rights are reported together
+        # later.
         found = ask(
             "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = $1 "
@@ -69,7 +70,7 @@ def place_of(ask: Ask, name: str, topic: str = "") -> TableName:
 
 
 def _first(text: str) -> tuple[str, str | None]:
-    """The first identifier, and what follows its dot."""
+    """Return the first identifier, and what follows its dot."""
     if not text.startswith('"'):
         head, dot, rest = text.partition(".")
         return head, rest if dot else None

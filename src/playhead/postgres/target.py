@@ -1,4 +1,4 @@
-"""Records go to a table of a PostgreSQL database, together with the ledger of what was committed."""
+"""The target for PostgreSQL: records and the ledger go to tables of one database."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,15 +33,16 @@ from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
 @dataclass(frozen=True)
 class PostgresTarget(Target):
-    """A table, or one for each topic, that is the schema: its columns say what is taken from a record.
+    """A table, or one per topic; its columns are the schema and select the fields of a record.
 
-    Ordering: rows of a table have no order. Where several records have one key, the rule for conflicts
-    says which of them stays. Slices of one partition are committed in the order of their offsets
-    wherever that matters, whoever commits them; those of several partitions are not.
-    Idempotence: with a rule (`ignore`, `newer`, `update`) and a key, records that the table has already
-    leave it as it is; without a rule they are appended, and a row that is there already ends the
-    replay. A slice of one replay is taken only once. Delivery: exactly once: the rows of a slice and its
-    ledger entry are one transaction, and a slice that the ledger knows is refused.
+    Ordering: rows of a table have no order. If several records have one key, the conflict rule decides which
+    one stays. Slices of one partition are committed in offset order wherever that matters; those of several
+    partitions are not.
+    Idempotence: with a rule (`ignore`, `newer`, `update`) and a key, writing a record again does not change
+    the table. Without a rule, records are appended, and an existing row ends the replay. A slice of one replay
+    is committed only once.
+    Delivery: exactly once: the rows of a slice and its ledger entry are one transaction, and a slice that the
+    ledger has is refused.
     """
 
     url: str = field(repr=False)
@@ -57,9 +58,9 @@ class PostgresTarget(Target):
     their records, and anything else is the column that keeps them."""
     ledger_table: str = str(DEFAULT)
     is_endless: bool = False
-    """Whether slices are joined as they come, as a live pipeline's are."""
+    """Whether slices are joined as they arrive, as for a live pipeline."""
     known_by: tuple[str, ...] = ()
-    """With these, `compare` looks only for whether some row has what a record has in these columns."""
+    """If set, `compare` only looks for a row with a record's values in these columns."""
 
     def for_live(self) -> "PostgresTarget":
         return replace(self, is_endless=True)
@@ -90,7 +91,7 @@ class PostgresTarget(Target):
                     made = table_for(place, samples, self.key or (), kinds, self._extra_column)
                     tables.setdefault(place, made)
                 else:
-                    hint = "--create makes one, its columns inferred from a sample of the records"
+                    hint = "add --create to create it, with columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
             self._ledger(session).refuse_unusable(is_endless=self.is_endless)
             self._replays(session).refuse_unusable(is_endless=self.is_endless)
@@ -164,29 +165,29 @@ class PostgresTarget(Target):
         needs: Mapping[str, Any],
         tables: Iterable[TableName],
     ) -> Sequence[str]:
-        """Those that make tables: written here, and only such tables as the records go to."""
+        """Return the statements that create tables: generated here, and only for tables that records go to."""
         wanted = set(tables)
         if needs.get("statements"):
             self._refuse_unmade(session, replay_id, wanted)
         others = [each.place for each in _new_tables(needs) if each.place not in wanted]
         if others:
             raise Refused(
-                f"the plan of {replay_id} would make table {others[0]}, and no record goes there",
-                hint="make the plan anew",
+                f"the plan of {replay_id} would create table {others[0]}, but no record goes there",
+                hint="make a new plan",
             )
         return self.creates(needs)
 
     def _refuse_unmade(self, session: Session, replay_id: str, tables: Iterable[TableName]) -> None:
-        """A plan of an earlier version has statements of its own, and they are not run."""
+        """Refuse a plan of an earlier version with statements of its own, which are not run."""
         is_begun = self._replays(session).get(replay_id) is not None
         if is_begun or self._ledger(session).has_entries(replay_id):
             return
         for place in tables:
             if read_table(session.run, place) is None:
                 raise Refused(
-                    f"there is no table {place}, and the plan of {replay_id} is an earlier version's: "
-                    "the statements in it are not run",
-                    hint="make the plan anew: the same command with another --id or --plan FILE",
+                    f"there is no table {place}, and the plan of {replay_id} is from an "
+                    "earlier version: its statements are not run",
+                    hint="run the same command with another --id or --plan FILE to make a new plan",
                 )
 
     def terms(self, replay_id: str, /) -> Terms | None:
@@ -207,7 +208,8 @@ class PostgresTarget(Target):
             )
             if not mine:
                 raise InUse(
-                    replay_id, where=f"its lock in the database at {session.where} is taken"
+                    replay_id,
+                    where=f"another process holds its lock in the database at {session.where}",
                 )
             yield
 
@@ -217,7 +219,7 @@ class PostgresTarget(Target):
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
-        """One connection for all looks, for as long as it holds: to connect takes longer than to look."""
+        """Keep one connection for all reads, because connecting takes longer than reading."""
         with ExitStack() as stack:
             ledgers: list[Ledger] = []
 
@@ -282,7 +284,7 @@ class PostgresTarget(Target):
     def _not_remembered(
         self, session: Session, replay_id: str, tables: Iterable[TableName]
     ) -> Iterator[Note]:
-        """Said of a replay that a version began which remembered nothing under `newer`."""
+        """Return a note for a replay that an earlier version began, without remembered keys under `newer`."""
         if self.on_conflict != "newer" or not self._ledger(session).has_entries(replay_id):
             return
         for table in filter(None, (read_table(session.run, each) for each in tables)):
@@ -302,14 +304,15 @@ class PostgresTarget(Target):
         if table is None:
             raise PlayheadError(f"no table {place}", hint="--create makes one")
         layout = self._layout(table)
-        # COPY knows no policies for rows and no rules, and does not say which rows a trigger dropped.
+        # COPY ignores row security policies and rules, and does not report rows that a trigger
+        # dropped.
         only_by_stage = table.has_row_security or table.may_drop_rows
         return OpenTable(layout, self._habits(table), only_by_stage=only_by_stage)
 
     def _refuse_other(
         self, session: Session, replay_id: str, topic: str, opened: OpenTable
     ) -> None:
-        """The table that is here now is the one that the replay began with; a look for rows is no replay."""
+        """Refuse a table that is not the one with which the replay began; `known_by` compares without a replay."""
         if self.known_by:
             return
         terms = self._replays(session).get(replay_id)

@@ -1,4 +1,4 @@
-"""The terms of replays, in a table beside the ledger's; written before a replay commits anything."""
+"""The terms of replays, in a table beside the ledger's, written before the first commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from playhead.postgres.own_table import OwnTable
 from playhead.postgres.session import Session, TableName
 from playhead.terms import OtherTerms, Terms, UnknownTerms, Whereto, agreed, without_terms
 
-# As text: the other kind of JSON column would take neither every text nor the order it was written in.
+# json, not jsonb, which rejects some texts and loses the order.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
     replay text NOT NULL PRIMARY KEY,
@@ -23,7 +23,7 @@ _LONGEST_BYTES = 63
 
 
 def beside(ledger: TableName) -> TableName:
-    """Where the terms of a ledger's replays are: `replays` beside `entries`, else NAME_replays."""
+    """Return the table for the terms of a ledger: `replays` beside `entries`, else NAME_replays."""
     if ledger.name == "entries":
         return TableName(ledger.schema, "replays")
     kept = ledger.name.encode()[: _LONGEST_BYTES - len("_replays")].decode(errors="ignore")
@@ -32,13 +32,13 @@ def beside(ledger: TableName) -> TableName:
 
 @dataclass(frozen=True, slots=True)
 class SavedTerms:
-    """What a replay begins with, or goes on with."""
+    """The terms with which a replay begins or continues, and its tables."""
 
     terms: Terms
     statements: Sequence[str]
-    """They make the tables that are not there; a replay that goes on makes none."""
+    """The statements that create missing tables; empty for a replay that continues."""
     tables: Mapping[str, TableName]
-    """Source topic to the table that its name leads to now."""
+    """The table of each source topic now."""
 
 
 class Replays:
@@ -49,7 +49,7 @@ class Replays:
         self._own = OwnTable(session, beside(ledger_table), _TABLE)
 
     def refuse_unusable(self, *, is_endless: bool) -> None:
-        """A live pipeline adds the topics that it meets on its way."""
+        """Check the rights; a live pipeline also updates its terms with new topics."""
         self._own.refuse_unusable(
             ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
         )
@@ -58,7 +58,7 @@ class Replays:
         self._own.make()
 
     def get(self, replay_id: str) -> Terms | None:
-        """The terms of a replay; None when there are none, or no such table."""
+        """Return the terms of a replay; None if there are none, or no such table."""
         if not self._own.exists():
             return None
         found = self._session.run(
@@ -74,7 +74,7 @@ class Replays:
             raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
 
     def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:
-        """Write the terms, and make what is to be made, in one transaction; or refuse other terms."""
+        """Write the terms and create tables in one transaction; or refuse different terms."""
         with self._session.transaction():
             self._session.run(
                 "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
@@ -96,7 +96,7 @@ class Replays:
         return (without_terms(replay_id),) if is_old else ()
 
     def _now(self, begun: SavedTerms, topics: Iterable[str]) -> Terms:
-        """The terms, with the tables of some topics as they are now."""
+        """Return the terms with the present tables of some topics."""
         tables = {topic: begun.tables[topic] for topic in topics if topic in begun.tables}
         return replace(begun.terms, places=places(self._session, tables))
 
@@ -113,7 +113,7 @@ class Replays:
 
 
 def places(session: Session, tables: Mapping[str, TableName]) -> dict[str, Whereto]:
-    """What the tables are now; one that is not there has no oid."""
+    """Return the present tables; a missing one has no oid."""
     found: dict[str, Whereto] = {}
     for topic, table in tables.items():
         oid = session.run(

@@ -1,4 +1,4 @@
-"""Rows that records should have left, as a comparison needs them: in the table's types, with what is known of each."""
+"""The rows that records should have left, in the table's types, with a mask of their known columns."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ PLACE = (TOPIC, PARTITION, OFFSET)
 BITS, LAYER = "playhead:named", "playhead:layer"
 MODULUS = 1 << 64
 _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
-# Types of which values that are equal look the same.
+# Types whose equal values have the same text.
 _LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
 def make_wanted(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
-    """All expected rows of a slice, in `WANTED`: what is known of each, and in which layer it comes.
+    """Create `WANTED` with all expected rows of a slice: a mask of known columns, and a layer.
 
-    Rows of one key that name other columns than the one before are in a later layer.
+    A row of a key that names other columns than the one before goes into a later layer.
     """
     bits, layer = _bits(merge, fields, is_update=is_update), "0"
     rows = EXPECTED
@@ -44,7 +44,7 @@ def _listed(key: Sequence[str]) -> str:
 
 
 def _bits(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
-    """One bit for each column: whether it is known what it holds."""
+    """Return SQL for one bit per column: whether its value is known."""
     if not merge.forms:
         known = bit_text(named_columns(merge, fields, None, is_update=is_update))
     else:
@@ -56,7 +56,7 @@ def _bits(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
         known = f"CASE e.{_FORM} {cases} END"
     for index, each in enumerate(fields):
         if _may_be_default(each):
-            # What may not be null has got its default instead, which only the server knows.
+            # A NOT NULL column has got its default instead, which only the server knows.
             without = bit_text([number != index for number in range(len(fields))])
             known = f"{known} & CASE WHEN e.{named(each.name)} IS NULL THEN {without} ELSE ~{none(fields)} END"
     return f"({known})"
@@ -65,7 +65,7 @@ def _bits(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
 def named_columns(
     merge: MergeSql, fields: Sequence[Field], form: int | None, *, is_update: bool
 ) -> list[bool]:
-    """What rows of a form say themselves, or what nothing else can have filled."""
+    """Return the mask of columns that rows of a form name, or that nothing else can have filled."""
     given = merge.fields if form is None else merge.forms[form]
     return [each in given or (not is_update and each.column.default is None) for each in fields]
 
@@ -79,14 +79,14 @@ def bit_text(bits: Sequence[bool]) -> str:
 
 
 def none(fields: Sequence[Field]) -> str:
-    """That of no column anything is known."""
+    """Return the mask without any known column."""
     return bit_text([False] * len(fields))
 
 
 def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known: str = "e") -> str:
-    """A row as one text, of the columns that are known.
+    """Return SQL for a row as one text, with the known columns only.
 
-    Columns of a key are left out where equal ones may look different: rows are joined by it.
+    Key columns are left out if equal values may have different texts: rows are joined by them.
     """
     columns = [
         f"CASE WHEN get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
@@ -97,7 +97,7 @@ def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known
 
 
 def differing(fields: Sequence[Field], key: Sequence[str] = ()) -> str:
-    """The names of known columns in which `e` and `t` differ."""
+    """Return SQL for the names of known columns in which `e` and `t` differ."""
     cases = ", ".join(
         f"CASE WHEN get_bit(e.{_BITS}, {index}) = 1 AND "
         f"e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
@@ -109,7 +109,7 @@ def differing(fields: Sequence[Field], key: Sequence[str] = ()) -> str:
 
 
 def checksum(column: str, condition: str) -> str:
-    """A sum, because it does not depend on an order, and counts what is there twice."""
+    """Return SQL for a sum of hashes, which ignores the order and counts duplicates."""
     return (
         f"coalesce(sum(hashtextextended({column}, 0)::numeric) FILTER (WHERE {condition}), 0)::text"
     )
@@ -120,12 +120,12 @@ def shown_checksum(total: str) -> str:
 
 
 def has_place(table: Table) -> bool:
-    """Whether rows say which records they are."""
+    """Return whether rows say which record they are from."""
     return all(table.column(name) is not None for name in PLACE)
 
 
 def inside(table: Table, spans: Sequence[Slice]) -> str:
-    """The condition on `t` that it says to be of one of these spans."""
+    """Return the condition that `t` is a row of one of these spans."""
     conditions = (
         f"t.{named(TOPIC)}::text = {literal(each.topic)} "
         f"AND {number(table, PARTITION)} = {each.partition} "
@@ -137,7 +137,7 @@ def inside(table: Table, spans: Sequence[Slice]) -> str:
 
 
 def number(table: Table, name: str) -> str:
-    """A column of `t` as a number; as it is where it is one, so that an index on it can be used."""
+    """Return a column of `t` as a number, without a cast if it is one, so that an index can be used."""
     column = table.column(name)
     is_number = column is not None and column.base in INTEGERS
     return f"t.{named(name)}" if is_number else f"t.{named(name)}::text::int8"

@@ -1,4 +1,4 @@
-"""Commits slices to a table: rows and ledger entry in one transaction, directly or by a stage."""
+"""Commits slices to a table: rows and ledger entry in one transaction, by direct COPY or through the stage."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,20 +27,20 @@ from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import SliceComparison, at_once
 
-# After so many slices in which nothing collided, the direct way is tried again.
+# After this many slices without conflicts, direct COPY is tried again.
 _CLEAN_ENOUGH = 8
-# More of them would be a ledger of dead letters, which is not its business.
+# More of them would make the ledger a store of dead letters.
 _MOST_REFUSED = 10_000
 
 
 @dataclass(slots=True)
 class WritePath:
-    """Which way the next slices of a table go."""
+    """How the next slices of a table are written."""
 
     staged_left: int = 0
-    """How many more slices go by the stage before the direct way is tried again."""
+    """How many more slices are staged before direct COPY is tried again."""
     crowded_left: int = 0
-    """How many more go by the stage as a whole, because most rows of one met others."""
+    """How many more slices are staged completely, because most rows of one had conflicts."""
 
     def collided(self) -> None:
         self.staged_left = _CLEAN_ENOUGH
@@ -52,13 +52,13 @@ class WritePath:
         self.crowded_left = _CLEAN_ENOUGH
 
     def may_part(self, could: bool) -> bool:
-        """Whether to part rows that meet others from those that do not."""
+        """Return whether to separate rows with conflicts from the others."""
         self.crowded_left = max(0, self.crowded_left - 1)
         return could and self.crowded_left == 0
 
 
 class _TooMany(Exception):
-    """Too many rows meet others, or something may be known that is later than a new one."""
+    """Too many rows have conflicts, or a later record may be known."""
 
 
 class PostgresWriter:
@@ -94,7 +94,7 @@ class PostgresWriter:
                 if self._directly(table, decoded, account):
                     return
             except (DataError, StatementRefused) as exc:
-                # Some value, or a row that is there already: the stage finds out whose.
+                # Some value or an existing row: the stage finds out which.
                 if exc.sqlstate == UNIQUE_VIOLATION:
                     course.collided()
         details = self._by_stage(table, decoded, whole, account, course)
@@ -130,7 +130,7 @@ class PostgresWriter:
         return found
 
     def _directly(self, table: OpenTable, decoded: Decoded, account: Account) -> bool:
-        """Whether it could be: not where it has to be looked whether something later is known."""
+        """Return whether the slice was written directly; not if later records must be looked up."""
         with self._begun(table, account):
             if table.latest is not None and not table.latest.is_empty():
                 return False
@@ -163,8 +163,8 @@ class PostgresWriter:
             try:
                 details = self._apart(table, decoded, account, stage)
             except (DataError, StatementRefused):
-                details = None  # somebody else's row came in between, or some value is bad
-                account.back_to(before)  # nor is a record refused whose refusal was undone
+                details = None  # Another program's row was inserted meanwhile, or a value is bad.
+                account.back_to(before)  # The refusal was undone too.
             if details is not None:
                 return details
             course.was_crowded()
@@ -174,7 +174,7 @@ class PostgresWriter:
                 abort_point("postgres.stage.merged")
                 self._close(account, {"way": "staged"} | details | table.remarks(decoded, account))
         except DataError as exc:
-            # Nobody's value: a constraint of another table, or one that came with the commit.
+            # No record's fault: a constraint of another table, or one checked at the commit.
             raise StatementRefused(
                 self._session.where, sqlstate=exc.sqlstate, reason=exc.reason
             ) from exc
@@ -188,7 +188,7 @@ class PostgresWriter:
         account: Account,
         stage: Callable[[Decoded], Stage],
     ) -> dict[str, Any] | None:
-        """Only rows that meet others go by the stage; None, and nothing done, when these are too many."""
+        """Stage only rows with conflicts; return None without any effect if these are too many."""
         with contextlib.suppress(_TooMany):
             with self._begun(table, account):
                 if table.latest is not None and not table.latest.is_empty():
@@ -210,7 +210,7 @@ class PostgresWriter:
 
     @contextmanager
     def _begun(self, table: OpenTable, account: Account) -> Iterator[None]:
-        """A transaction in which nobody else commits this slice, nor changes the table."""
+        """Begin a transaction in which no other process commits this slice or changes the table."""
         with self._session.transaction():
             self._ledger.admit(self._replay_id, account, is_ordered=table.habits.is_ordered)
             table.refuse_change(self._session)
@@ -220,7 +220,7 @@ class PostgresWriter:
     def _close(self, account: Account, details: dict[str, Any]) -> None:
         refused = sorted(account.refused_offsets)
         if refused:
-            # So that `compare` need not find out again what only the whole table could tell.
+            # So that `compare` does not need to read the whole table again for it.
             details["refused"] = refused[:_MOST_REFUSED]
         entry = account.close(details)
         abort_point("postgres.closed")
@@ -230,18 +230,18 @@ class PostgresWriter:
 
 
 def needs_all_slices(table: OpenTable) -> bool:
-    """Whether a slice can be compared only together with all others of its replay."""
+    """Return whether a slice can be compared only together with all others of its replay."""
     return table.habits.is_keyed or not rows_by(table)
 
 
 def _may_be_copied(table: OpenTable, account: Account) -> bool:
-    """Whether rows of new keys may be, as far as is known before."""
+    """Return whether rows with new keys may be copied, as far as is known before."""
     latest = table.latest
     return latest is None or latest.may_be_let_be(account.slice.partition)
 
 
 def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
-    """All records of a slice as one run; held in memory, as whoever gives them bounds them."""
+    """Return all records of a slice as one run in memory, which the caller limits."""
     held = list(runs)
     if len(held) == 1:
         return held[0]

@@ -1,6 +1,6 @@
-"""Real Kafka and real PostgreSQL for one machine, without Docker and without rights: see `Sandbox`.
+"""Real Kafka and real PostgreSQL on one machine, without Docker or special rights; see `Sandbox`.
 
-Imports nothing of ours but the ground floor: errors, faults, jars, paths, runtime.
+Imports only basic modules of ours: errors, faults, jars, paths, runtime.
 """
 
 from playhead.sandbox.sandbox import Endpoints, Sandbox, Status

@@ -46,7 +46,7 @@ Configuration:
 
 
 class Broker:
-    """A Kafka broker whose data live in `<sandbox>/kafka`."""
+    """A Kafka broker with its data in `<sandbox>/kafka`."""
 
     title = "the Kafka broker"
 
@@ -54,7 +54,7 @@ class Broker:
         self.directory = directory / "kafka"
         self._user = user
         self._extra = extra
-        # Shown by `ps`, and how the process is known again: it holds the folder.
+        # Visible in `ps`, and the marker of the process: it contains the folder.
         self.server = Server("kafka", self.directory, f"-Dplayhead.sandbox={self.directory}", user)
 
     @property
@@ -63,7 +63,7 @@ class Broker:
 
     @property
     def _settings_file(self) -> Path:
-        """Beside the server's own folder: root writes nothing where the servers' user can put a link."""
+        """Beside the server's own folder: root must not write where the servers' user can put a link."""
         return self.directory.with_name("kafka.properties")
 
     @property
@@ -72,16 +72,18 @@ class Broker:
         return log if log.exists() else self.server.output
 
     def prepare(self, memory: SandboxState) -> list[str]:
-        """Format the log folder if there is none that can be used; says what it found out of order."""
+        """Format the log folder if there is no usable one; report what was wrong."""
         give(self.directory, self._user)
         data = self.data
         remarks = []
         if data.exists() and not _is_formatted(data, memory.cluster_id):
             aside = move_aside(data)
-            remarks.append(f"Kafka's data folder was not usable (half formatted?); kept as {aside}")
+            remarks.append(
+                f"Kafka's data folder was not usable (half formatted?); it is kept as {aside}"
+            )
         if not data.exists():
             unfinished = new_unfinished(data)
-            # Settings of its own, too: an orphan of a killed `up` must not read ours.
+            # Separate settings: an orphan of a killed `up` must not read ours.
             for left in self.directory.parent.glob("kafka.*.new.properties"):
                 left.unlink(missing_ok=True)
             settings = self.directory.with_name(f"kafka.{unfinished.name}.properties")
@@ -102,7 +104,7 @@ class Broker:
     def wait_until_ready(
         self, memory: SandboxState, process: "subprocess.Popen[bytes] | None"
     ) -> None:
-        """Return when metadata is answered by *this* cluster and transactions can begin."""
+        """Return when *this* cluster answers metadata requests and transactions can begin."""
         await_server(self, process, lambda: _answers(memory))
         _load_coordinators(memory)
 
@@ -110,14 +112,14 @@ class Broker:
         return self.server.stop(graceful=signal.SIGTERM, patience_s=_STOP_PATIENCE_S)
 
     def lost_its_port(self) -> bool:
-        """True when the last start failed because somebody else had taken the port."""
+        """Return whether the last start failed because another process took the port."""
         said = "\n".join(tail(self.log, 200) + tail(self.server.output, 200))
         return "Address already in use" in said or "BindException" in said
 
     def _configure(self, memory: SandboxState, data: str, file: Path) -> None:
         settings = _settings(memory, data) | self._extra
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        # A listener of the caller's own stands beside ours, in one list with them.
+        # A caller's own listener and ours are in one list.
         text = text.replace("{broker_port}", str(memory.broker_port))
         text = text.replace("{controller_port}", str(memory.controller_port))
         hand(file, text, self._user)
@@ -137,7 +139,7 @@ class Broker:
             "-Xms96m",
             "-Xmx512m",
             "-XX:+UseSerialGC",
-            "-XX:-UsePerfData",  # would leave files in the temporary folder
+            "-XX:-UsePerfData",  # Otherwise it would leave files in the temporary folder.
             "-XX:ErrorFile=crash-%p.log",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile=../{_LOGGING_FILE}",
@@ -169,9 +171,9 @@ def _settings(memory: SandboxState, data: str) -> dict[str, object]:
         "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{memory.broker_port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        # Relative to the working directory: no path can be too long or hold an odd character.
+        # Relative to the working directory, so that no path is too long or has odd characters.
         "log.dirs": data,
-        # A replay brings old timestamps; retention by time would delete them as they arrive.
+        # A replay writes old timestamps; retention by time would delete them on arrival.
         "log.retention.ms": -1,
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,
@@ -199,7 +201,7 @@ def _is_formatted(data: Path, cluster_id: str) -> bool:
 
 
 def _answers(memory: SandboxState) -> bool:
-    """True when our own cluster answers: the port may have gone to another broker meanwhile."""
+    """Return whether our own cluster answers: another broker may have the port meanwhile."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -210,7 +212,7 @@ def _answers(memory: SandboxState) -> bool:
 
 
 def _load_coordinators(memory: SandboxState) -> None:
-    """Have the transaction coordinator loaded, so that nobody's first transaction has to wait for it."""
+    """Load the transaction coordinator, so that the first transaction need not wait for it."""
     from confluent_kafka import KafkaException, Producer
 
     producer = Producer({**_client(memory), "transactional.id": "playhead-sandbox-ready"})
@@ -219,7 +221,7 @@ def _load_coordinators(memory: SandboxState) -> None:
     except KafkaException as exc:
         raise SandboxError(
             f"the Kafka broker answers, but its transaction coordinator does not: {exc}",
-            hint="`playhead sandbox down`, then up again",
+            hint="run `playhead sandbox down`, then up again",
         ) from exc
 
 

@@ -1,4 +1,4 @@
-"""The sandbox's PostgreSQL: over TCP on loopback, logging to csvlog, ready for logical replication."""
+"""The sandbox's PostgreSQL: TCP on loopback, logs in csvlog, ready for logical replication."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ _LONGEST_LOCK = 4_096
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
-    # TCP only: a socket's path may not be longer than 107 bytes, a folder's may.
+    # TCP only: a socket's path is limited to 107 bytes, a folder's is not.
     "unix_socket_directories": "",
     "wal_level": "logical",
     "max_wal_senders": "10",
@@ -34,7 +34,7 @@ _SETTINGS = {
     "shared_buffers": "128MB",
     "max_wal_size": "2GB",
     "timezone": "UTC",
-    # Every statement, as the query replays need them; a weekday's file is overwritten a week later.
+    # Every statement, for query replays; a weekday's file is overwritten after a week.
     "logging_collector": "on",
     "log_destination": "csvlog",
     "log_directory": "../log",
@@ -50,7 +50,7 @@ _SETTINGS = {
 
 
 class Database:
-    """A PostgreSQL server whose data live in `<sandbox>/postgres`."""
+    """A PostgreSQL server with its data in `<sandbox>/postgres`."""
 
     title = "PostgreSQL"
 
@@ -65,17 +65,19 @@ class Database:
 
     @property
     def log(self) -> Path:
-        """What was written last: a csvlog, or what the server printed before it opened one."""
+        """The latest log: a csvlog, or what the server printed before it opened one."""
         logs = [file for file in self.directory.glob("log/*.csv") if file.exists()]
         return max([self.server.output, *logs], key=_written_at)
 
     def prepare(self, memory: SandboxState) -> list[str]:
-        """Initialise the data folder if there is none that can be used; says what was out of order."""
+        """Initialise the data folder if there is no usable one; report what was wrong."""
         give(self.directory, self._user)
         remarks = []
         if self.data.exists() and not (self.data / "PG_VERSION").exists():
             aside = move_aside(self.data)
-            remarks.append(f"PostgreSQL's data folder was not usable (half made?); kept as {aside}")
+            remarks.append(
+                f"PostgreSQL's data folder was not usable (half made?); it is kept as {aside}"
+            )
         if not self.data.exists():
             self._initialise(memory.database_password)
         self._drop_foreign_lock()
@@ -97,15 +99,15 @@ class Database:
     def wait_until_ready(
         self, memory: SandboxState, process: "subprocess.Popen[bytes] | None"
     ) -> None:
-        """Return when our own database lets us in."""
+        """Return when our own database accepts our login."""
         await_server(self, process, lambda: _lets_in(memory))
 
     def stop(self) -> bool:
-        """A fast shutdown: open sessions are ended, everything committed is kept."""
+        """Shut down fast: open sessions end, and everything committed stays."""
         return self.server.stop(graceful=signal.SIGINT, patience_s=_STOP_PATIENCE_S)
 
     def lost_its_port(self) -> bool:
-        """True when the last start failed because somebody else had taken the port."""
+        """Return whether the last start failed because another process took the port."""
         said = "\n".join(tail(self.server.output, 50) + tail(self.log, 50))
         return "could not bind" in said or "could not create any TCP/IP sockets" in said
 
@@ -133,9 +135,9 @@ class Database:
         unfinished.rename(self.data)
 
     def _drop_foreign_lock(self) -> None:
-        """Remove a postmaster.pid whose number now belongs to some other program.
+        """Remove a postmaster.pid whose number now belongs to another program.
 
-        PostgreSQL refuses to start while a process of that number lives, whatever it is.
+        PostgreSQL refuses to start while any process of that number lives.
         """
         with suppress(OSError, ValueError), opened(self.directory, self.data.name) as data:
             lock = read_plain("postmaster.pid", most=_LONGEST_LOCK, folder=data)
@@ -152,14 +154,14 @@ def _written_at(file: Path) -> float:
 
 
 def database_url(memory: SandboxState) -> str:
-    """Where the database is, with its password."""
+    """Return the database's URL with its password."""
     return (
         f"postgresql://{USER}:{memory.database_password}@{LOOPBACK}:{memory.database_port}/{NAME}"
     )
 
 
 def _lets_in(memory: SandboxState) -> bool:
-    """True when we are let in with our own password; makes our database at its first success."""
+    """Return whether our own password is accepted; create our database at the first success."""
     import psycopg
     from psycopg import sql
 

@@ -1,4 +1,4 @@
-"""The folder a sandbox lives in: who owns it, what it remembers, which programs its servers can reach."""
+"""A sandbox's folder: its owner, its saved state, and the programs that its servers can reach."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ _WAIT_FOR_OTHER_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SandboxState:
-    """What a sandbox keeps between runs, so that its addresses and data stay the same."""
+    """What a sandbox stores between runs, so that its addresses and data stay the same."""
 
     cluster_id: str
     database_password: str
@@ -37,7 +37,7 @@ class SandboxState:
 
 
 def server_user() -> User | None:
-    """Whom the servers run as: nobody when we are root (neither should be root), else ourselves."""
+    """Return the servers' user: an unprivileged one if we are root, else None."""
     if os.geteuid() != 0:
         return None
     name = os.environ.get("PLAYHEAD_SANDBOX_USER", "nobody")
@@ -46,23 +46,25 @@ def server_user() -> User | None:
     except KeyError:
         raise SandboxError(
             f"user {name}, who should run the sandbox's servers, does not exist",
-            hint="name an unprivileged user in PLAYHEAD_SANDBOX_USER",
+            hint="set PLAYHEAD_SANDBOX_USER to an unprivileged user",
         ) from None
     return User(name, entry.pw_uid, entry.pw_gid)
 
 
 def prepare(directory: Path, user: User | None) -> None:
-    """Make the folder; refuse in plain words when we cannot write it or the servers cannot enter it."""
+    """Make the folder; refuse one that we cannot write, or the servers cannot enter."""
     try:
         new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
         for folder in reversed(new):
             folder.mkdir(mode=0o700 if user is None else 0o755, exist_ok=True)
             if user is not None:
-                folder.chmod(0o755)  # whatever the umask says, root's servers have to come through
+                folder.chmod(
+                    0o755
+                )  # Root's servers must be able to enter it, whatever the umask is.
         expect_own(directory)
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()
-        probe.unlink(missing_ok=True)  # another thread of ours may be looking too
+        probe.unlink(missing_ok=True)  # Another thread may be checking too.
     except OSError as exc:
         raise SandboxError(
             f"cannot write to {directory}: {exc.strerror}",
@@ -77,7 +79,7 @@ def prepare(directory: Path, user: User | None) -> None:
 
 
 def expect_own(directory: Path) -> None:
-    """Refuse a folder in which another user could put links, pid files or programs for us."""
+    """Refuse a folder in which another user could put links, pid files or programs."""
     reason = exposed(directory)
     if reason is not None:
         raise SandboxError(
@@ -87,7 +89,7 @@ def expect_own(directory: Path) -> None:
 
 
 def first_closed_folder(path: Path, user: User) -> Path | None:
-    """The outermost folder on the way to `path` that `user` may not enter."""
+    """Return the outermost folder on the way to `path` that `user` may not enter."""
     for folder in [*reversed(path.parents), path]:
         if not _may_enter(folder, user):
             return folder
@@ -106,7 +108,7 @@ def _may_enter(folder: Path, user: User) -> bool:
 
 
 def give(path: Path, user: User | None) -> None:
-    """Make a folder of a server's own. What is in one that is there is the server's, and not touched."""
+    """Make a server's own folder; the content of an existing one is the server's, and stays."""
     if not path.exists():
         new = path.with_name(f"{path.name}.{os.getpid()}.new")
         new.mkdir(mode=0o700)
@@ -117,20 +119,20 @@ def give(path: Path, user: User | None) -> None:
     owner = os.geteuid() if user is None else user.uid
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
         raise SandboxError(
-            f"{path} is no folder of the user who runs the sandbox's servers",
-            hint="`playhead sandbox up --fresh` removes it with all that is in it",
+            f"{path} does not belong to the user who runs the sandbox's servers",
+            hint="`playhead sandbox up --fresh` removes it with its content",
         )
 
 
 def hand(file: Path, text: str, user: User | None) -> None:
-    """Put a file for a server beside its folder; only its user can read it."""
+    """Write a file for a server beside its folder; only its user can read it."""
     write_whole(file, text)
     if user is not None:
         os.chown(file, user.uid, user.gid, follow_symlinks=False)
 
 
 def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: User | None) -> Path:
-    """`root`, or a copy of its pieces inside the sandbox when the servers' user cannot get at it."""
+    """Return `root`, or a copy of its pieces inside the sandbox if the servers' user cannot read it."""
     if user is None or all(_is_open(piece, user) for piece in pieces):
         return root
     made = max(int(piece.stat().st_mtime) for piece in pieces)
@@ -153,7 +155,7 @@ def _is_open(piece: Path, user: User) -> bool:
 
 
 def _open_up(tree: Path) -> None:
-    """Let everybody read the copy, as they could read the same programs of a package."""
+    """Make the copy readable for everyone, as packaged programs are."""
     for folder, _, files in os.walk(tree):
         Path(folder).chmod(0o755)
         for name in files:
@@ -167,7 +169,7 @@ def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the sandbox's lock; a second `up` or `down` waits for the first."""
     with os.fdopen(open_plain(directory / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
         if not _try_lock(lock.fileno()):
-            say("another command is at work on this sandbox; waiting for it")
+            say("waiting for another command on this sandbox")
             ours = wait_until(
                 lambda: _try_lock(lock.fileno()),
                 deadline_s=_WAIT_FOR_OTHER_S,
@@ -175,7 +177,7 @@ def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
             )
             if not ours:
                 raise SandboxError(
-                    f"another command has been at work on {directory} for {_WAIT_FOR_OTHER_S:g} s",
+                    f"another command has been using {directory} for {_WAIT_FOR_OTHER_S:g} s",
                     hint="look for a hanging `playhead sandbox`, or use another --dir",
                 )
         yield
@@ -190,7 +192,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on at this moment."""
+    """Return a loopback port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
@@ -211,7 +213,7 @@ def _memory_file(directory: Path) -> Path:
 
 
 def recall(directory: Path) -> SandboxState | None:
-    """What the sandbox of this folder remembers; None when there is none, or its file is torn."""
+    """Return the saved state of this folder's sandbox; None if there is none, or its file is incomplete."""
     try:
         return SandboxState(**json.loads(_memory_file(directory).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -224,12 +226,12 @@ def remember(directory: Path, memory: SandboxState) -> None:
 
 def new_memory() -> SandboxState:
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    # A leading dash would be read as an option by Kafka's format tool.
+    # Kafka's format tool would read a leading dash as an option.
     return SandboxState(cluster_id.replace("-", "x"), secrets.token_urlsafe(12), 0, 0, 0)
 
 
 def with_usable_ports(memory: SandboxState, *, broker: bool, database: bool) -> SandboxState:
-    """The same, with a new port wherever a server is to be started and its old one is taken."""
+    """Return the state with new ports for servers to start whose old port is taken."""
     taken: set[int] = set()
 
     def usable(port: int, wanted: bool) -> int:
@@ -247,10 +249,10 @@ def with_usable_ports(memory: SandboxState, *, broker: bool, database: bool) -> 
 
 
 def new_unfinished(data: Path) -> Path:
-    """Where a data folder is made before it gets its name; what earlier attempts left is removed.
+    """Return a temporary folder for new data, after removing those of earlier attempts.
 
-    The name is this process's own: when an `up` was killed, the program it had started to make the
-    folder may be at it still.
+    It has this process's own name: the program that a killed `up` had started may still write to
+    the old one.
     """
     for left in data.parent.glob(f"{data.name}.*.new"):
         shutil.rmtree(left, ignore_errors=True)
@@ -258,7 +260,7 @@ def new_unfinished(data: Path) -> Path:
 
 
 def move_aside(folder: Path) -> Path:
-    """Keep a folder that cannot be used under another name: it may hold somebody's data."""
+    """Keep an unusable folder under another name, because it may contain data."""
     number = 1
     while (aside := folder.with_name(f"{folder.name}.broken-{number}")).exists():
         number += 1

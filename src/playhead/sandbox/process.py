@@ -1,4 +1,4 @@
-"""Server processes that outlive us: started in a session of their own, recognised later, stopped by pid."""
+"""Server processes that outlive us: started in their own session, recognised later, stopped by pid."""
 
 import contextlib
 import os
@@ -14,9 +14,9 @@ from playhead.host.clock import wait_until
 from playhead.host.detached import Detached
 from playhead.host.folders import open_plain, read_plain
 
-# The shell writes its own pid and start time before it becomes the server. Written by anyone else, a
-# crash between start and note would leave a server that nobody knows of. The note is its open stdin:
-# the servers' user has no folder in which root would write or believe what is written.
+# The shell writes its own pid and start time before it becomes the server. If another process wrote
+# them, a crash in between would leave an unknown server. The note goes to its stdin, because the
+# servers' user must not have a folder in which root would trust a file.
 _NOTE_AND_BECOME = (
     "{ echo $$; cat /proc/$$/stat 2>/dev/null || ps -o lstart= -p $$; } >&0 "
     '&& exec "$@" < /dev/null'
@@ -27,12 +27,12 @@ _READY_WITHIN_S = 60.0
 _KILLED_WITHIN_S = 10.0
 _PROGRAMS = ("sh", "java", "postgres")
 _LONGEST_NOTE, _LONGEST_TAIL = 4_096, 1 << 20
-_STAT_START_TIME = 19  # of the fields after the command's closing parenthesis
+_STAT_START_TIME = 19  # Of the fields after the command's closing parenthesis.
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom a server runs as when we are root."""
+    """The user that a server runs as if we are root."""
 
     name: str
     uid: int
@@ -40,18 +40,18 @@ class User:
 
     @staticmethod
     def keywords(user: "User | None") -> dict[str, Any]:
-        """What subprocess wants to hear about it."""
+        """Return subprocess's arguments for this user."""
         return {"user": user.uid, "group": user.gid, "extra_groups": []} if user else {}
 
 
 def environment(home: Path) -> dict[str, str]:
-    """All that a server gets of ours: nothing that could change what it does."""
+    """Return the whole environment of a server: nothing that could change its behaviour."""
     kept = {key: os.environ[key] for key in ("PATH", "TMPDIR") if key in os.environ}
     return kept | {"HOME": str(home), "LC_ALL": "C.UTF-8"}
 
 
 def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User | None) -> None:
-    """Run a program that prepares a server's folder; its last line is the reason when it fails."""
+    """Run a program that prepares a server's folder; if it fails, its last line is the reason."""
     done = subprocess.run(
         command,
         cwd=directory,
@@ -74,10 +74,10 @@ def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server program's place in the file system and the sign by which its process is known.
+    """A server program's folder, and the marker by which its process is recognised.
 
-    `marker` is one argument of its command line that no other process has. Its own folder is
-    `directory`; our notes about it lie beside that, where its user cannot write.
+    `marker` is an argument of its command line that no other process has. `directory` is its own folder; our
+    notes about it are beside it, where its user cannot write.
     """
 
     name: str
@@ -95,10 +95,10 @@ class Server:
         return self.directory.with_name(f"{self.name}.out")
 
     def pid(self) -> int | None:
-        """The pid of the living process that the pid file means, or None.
+        """Return the pid of the living process in the pid file, or None.
 
-        The same number, the same start time, the servers' user and our marker: a recycled pid is never
-        taken for ours.
+        It must have the same number, start time and user, and our marker: a reused pid is never
+        accepted.
         """
         try:
             first, _, noted = read_plain(self.pid_file, most=_LONGEST_NOTE).decode().partition("\n")
@@ -114,7 +114,7 @@ class Server:
         return _owner(pid) == owner and self.marker in " ".join(_command_line(pid))
 
     def spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start the server detached from our terminal, as its user when we are root."""
+        """Start the server detached from our terminal, as its user if we are root."""
         self.pid_file.unlink(missing_ok=True)
         note = open_plain(self.pid_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         output = open_plain(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -133,10 +133,10 @@ class Server:
             os.close(output)
 
     def end_strays(self) -> None:
-        """End what a killed `up` had started and nobody noted: its shell or the server it became.
+        """End what a killed `up` had started without a note: its shell, or the server it became.
 
-        To be called where no other `up` can be at work. Only a server's own programs are ended:
-        somebody may look at our files with a command line that names them.
+        Call it only when no other `up` can be active. It ends only a server's own programs, because other programs
+        may have our files in their command lines.
         """
         for pid in _every_pid():
             words = _command_line(pid)
@@ -149,7 +149,7 @@ class Server:
                 )
 
     def stop(self, *, graceful: signal.Signals, patience_s: float) -> bool:
-        """End the process, politely first; True when there was one."""
+        """End the process, gracefully first; return True if there was one."""
         pid = self.pid()
         if pid is None:
             self.pid_file.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ class Server:
         return True
 
     def _signal(self, pid: int, sign: signal.Signals) -> None:
-        """Where the system can, by a handle: the number may be another process's at any time."""
+        """Send a signal by a process handle if the system supports it, because a pid may be reused at any time."""
         with contextlib.suppress(ProcessLookupError):
             if not hasattr(os, "pidfd_open"):
                 if self._is_ours(pid):
@@ -185,7 +185,7 @@ class Server:
 
 
 class Awaited(Protocol):
-    """What has to be known of a server to wait for it."""
+    """What is needed to wait for a server."""
 
     @property
     def title(self) -> str: ...
@@ -196,9 +196,9 @@ class Awaited(Protocol):
 def await_server(
     awaited: Awaited, process: subprocess.Popen[bytes] | None, is_ready: Callable[[], bool]
 ) -> None:
-    """Return when the server is ready; an error with the end of its log when it ends before, or never is.
+    """Return when the server is ready; raise with the end of its log if it ends or takes too long.
 
-    Without a process it is one that an earlier `up` started.
+    Without a process, an earlier `up` started it.
     """
 
     def has_ended() -> bool:
@@ -219,7 +219,7 @@ def await_server(
 
 
 def tail(file: Path, lines: int = 15) -> list[str]:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error."""
     try:
         text = read_plain(file, most=_LONGEST_TAIL)
     except OSError:
@@ -228,13 +228,13 @@ def tail(file: Path, lines: int = 15) -> list[str]:
 
 
 def _reap(pid: int) -> None:
-    """Take the exit status when the process is our own child; a zombie would look alive for ever."""
+    """Collect the exit status of our own child, because a zombie would look alive."""
     with contextlib.suppress(ChildProcessError, OSError):
         os.waitpid(pid, os.WNOHANG)
 
 
 def _start_of(noted: str) -> str:
-    """The start time in what the starting shell noted."""
+    """Return the start time in the starting shell's note."""
     return _field_of_stat(noted) if ")" in noted else noted.strip()
 
 
@@ -255,7 +255,7 @@ def _start_time(pid: int) -> str | None:
 
 
 def _owner(pid: int) -> int | None:
-    """The user whom a process runs as."""
+    """Return the user of a process."""
     if _HAS_PROC:
         try:
             status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")

@@ -20,7 +20,7 @@ from playhead.sandbox.database import Database, database_url
 from playhead.sandbox.folder import LOOPBACK, SandboxState
 
 _STARTS = 4
-"""How often a server is started when others keep taking the port between our choice and its use."""
+"""How often a server is started if others take its port before it does."""
 
 
 def _silent(_: str) -> None:
@@ -29,14 +29,14 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the servers of a running sandbox are."""
+    """The addresses of a running sandbox's servers."""
 
     directory: Path
     bootstrap_servers: str
     database_url: str
 
     def environment(self) -> dict[str, str]:
-        """The variables by which any program finds them."""
+        """Return the environment variables for other programs."""
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "DATABASE_URL": self.database_url,
@@ -59,10 +59,10 @@ class Status:
 
 
 class Sandbox:
-    """Kafka and PostgreSQL on free loopback ports, with their data in `directory`, kept between runs.
+    """Kafka and PostgreSQL on free loopback ports, with lasting data in `directory`.
 
-    `broker_settings` are added to the broker's properties, for tests of listeners and limits;
-    `{broker_port}` and `{controller_port}` in them are filled in.
+    `broker_settings` are added to the broker's properties, for tests of listeners and limits; `{broker_port}` and
+    `{controller_port}` in them are replaced.
     """
 
     def __init__(self, directory: Path, *, broker_settings: dict[str, str] | None = None) -> None:
@@ -70,9 +70,9 @@ class Sandbox:
         self._broker_settings = dict(broker_settings or {})
 
     def up(self, *, fresh: bool = False, say: Callable[[str], None] = _silent) -> Endpoints:
-        """Start what does not run, and return when both servers answer.
+        """Start the servers that are not running, and return when both answer.
 
-        What this call started is stopped again when it fails or is interrupted.
+        If the call fails or is interrupted, it stops what it started.
         """
         user = ground.server_user()
         ground.prepare(self.directory, user)
@@ -94,7 +94,7 @@ class Sandbox:
             return endpoints
 
     def down(self, *, say: Callable[[str], None] = _silent) -> list[str]:
-        """Stop what runs; the data stay. Returns the servers that were stopped."""
+        """Stop the running servers and keep their data; return those that were stopped."""
         if not self.directory.exists():
             return []
         ground.expect_own(self.directory)
@@ -114,17 +114,18 @@ class Sandbox:
         )
 
     def endpoints(self) -> Endpoints:
-        """Where the servers are; an error when they do not all run."""
+        """Return the servers' addresses; raise unless all run."""
         status = self.status()
         if not status.is_up or status.endpoints is None:
             raise SandboxError(
-                f"the sandbox in {self.directory} is not up", hint="start it: playhead sandbox up"
+                f"the sandbox in {self.directory} is not running",
+                hint="start it: playhead sandbox up",
             )
         return status.endpoints
 
     @contextmanager
     def running(self) -> Iterator[Endpoints]:
-        """Up, and down at the end, however the end comes: also when this process is killed."""
+        """Run the sandbox during the block, and stop it at its end, even if this process is killed."""
         guard = self._guard()
         try:
             yield self.up()
@@ -189,7 +190,7 @@ class Sandbox:
             attempts: list[Future[None]] = []
             for server in servers:
                 if server.server.pid() is not None:
-                    # It runs, but the `up` that started it may not have lived to see it ready.
+                    # It runs, but the `up` that started it may have died before it was ready.
                     attempts.append(pool.submit(server.wait_until_ready, memory, None))
                     continue
                 started.append(server)
@@ -201,19 +202,19 @@ class Sandbox:
     def _begin(
         self, broker: Broker, database: Database, say: Callable[[str], None]
     ) -> SandboxState:
-        """A new memory; data that belong to a lost one can only be kept, not opened."""
+        """Make a new state; data of a lost state can only be kept aside, not opened."""
         self._stop(broker, database)
         for server in (broker, database):
             if server.data.exists():
                 aside = ground.move_aside(server.data)
-                say(f"what {server.title} kept belongs to a sandbox.json that is lost: now {aside}")
+                say(f"{server.title}'s data belong to a lost sandbox.json: kept as {aside}")
         return ground.new_memory()
 
     def _endpoints(self, memory: SandboxState) -> Endpoints:
         return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
 
     def _publish(self, endpoints: Endpoints) -> None:
-        """Leave a context that every command finds while the sandbox is up."""
+        """Write a context that every command finds while the sandbox is up."""
         write_whole(
             self._context_file,
             f'bootstrap_servers = "{endpoints.bootstrap_servers}"\n'
@@ -233,7 +234,7 @@ class Sandbox:
         return [server.title for server, was in zip(servers, stopped, strict=True) if was]
 
     def _guard(self) -> "subprocess.Popen[bytes]":
-        """A process that stops this sandbox when this process ends or closes its stdin."""
+        """Start a process that stops this sandbox when this process ends or closes its stdin."""
         return subprocess.Popen(
             [*command_of("playhead.sandbox.guard"), str(self.directory)],
             stdin=subprocess.PIPE,

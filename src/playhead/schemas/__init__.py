@@ -1,4 +1,5 @@
-"""What the bytes of keys and values mean: plain forms, and Avro, Protobuf and JSON Schema of a registry.
+"""Decodes keys and values: plain forms, and a registry's Avro, Protobuf and JSON Schema.
 
-`decoder` makes one from a word. Nothing here knows Kafka, Spark or the command line.
+`decoder` makes a decoder from the name of a form. Nothing here uses Kafka, Spark or the command
+line.
 """

@@ -1,4 +1,4 @@
-"""Avro by fastavro: one record without a container, and the schemas that a schema refers to."""
+"""Avro by fastavro: one record without a container, with the schemas that a schema refers to."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from playhead.decoding import Kinds
 from playhead.schemas.avro_limits import AvroLimits
 from playhead.schemas.registry import Registry, Schema
 
-# fastavro rounds a decimal that has more digits than its schema allows; ours has all that are there.
+# fastavro rounds a decimal with more digits than its schema allows; this one keeps all digits.
 _DECIMAL, _EXACT_DECIMAL = "decimal", "playhead-decimal"
 _KINDS: Final = {
     "boolean": decoding.BOOLEAN,
@@ -44,15 +44,15 @@ _KINDS: Final = {
 
 
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-# A scale of a thousand million would be written out as so many zeros, and the time to make a number of
-# bytes grows with their square. No database has decimals of this size.
+# A scale of a billion would be written as that many zeros, and the time to convert bytes grows with
+# their square. No database has such decimals.
 _MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
 
 
 def _read_decimal(data: bytes, schema: Any, _: Any = None) -> Decimal:
     if len(data) > _MOST_DECIMAL_BYTES:
         raise ValueError(
-            f"a decimal of {len(data):,} bytes; at most {_MOST_DECIMAL_BYTES:,} are read"
+            f"a decimal of {len(data):,} bytes, needed at most {_MOST_DECIMAL_BYTES:,}"
         )
     unscaled = Decimal(int.from_bytes(data, "big", signed=True))
     return unscaled.scaleb(-schema.get("scale", 0), _CONTEXT)
@@ -64,7 +64,7 @@ for _base in ("bytes", "fixed"):
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Reads with the schema that was written with."""
+    """Reads with the schema that the bytes were written with."""
 
     schema: Any
     limits: AvroLimits
@@ -78,7 +78,7 @@ class AvroReader:
         return cls(parsed, AvroLimits(parsed, named), named)
 
     def read(self, data: bytes) -> Any:
-        """ValueError for bytes that do not fit, and for bytes that are left."""
+        """Decode bytes; ValueError if they do not fit, or if bytes remain."""
         self.limits.check(data)
         stream = io.BytesIO(data)
         try:
@@ -91,7 +91,7 @@ class AvroReader:
         return found
 
     def kinds(self) -> Kinds:
-        """Of the fields of a record; a field that can be of several kinds is not among them."""
+        """Return the kinds of a record's fields, without fields of several kinds."""
         fields = self.schema.get("fields", ()) if isinstance(self.schema, dict) else ()
         found = {each["name"]: self._kind(each["type"]) for each in fields}
         return {name: kind for name, kind in found.items() if kind is not None}
@@ -122,9 +122,9 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
         document = _with_exact_decimals(json.loads(schema.text))
         return fastavro.parse_schema(document, named_schemas=named)
     except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f"the schema cannot be understood: {exc}") from exc
+        raise ValueError(f"invalid schema: {exc}") from exc
     except RecursionError as exc:
-        raise ValueError("the schema nests too deeply") from exc
+        raise ValueError("the schema is nested too deeply") from exc
 
 
 def _with_exact_decimals(node: Any) -> Any:
@@ -134,10 +134,12 @@ def _with_exact_decimals(node: Any) -> Any:
         return node
     copy = {name: _with_exact_decimals(each) for name, each in node.items()}
     if node.get("logicalType") == _EXACT_DECIMAL:
-        del copy["logicalType"]  # it is ours to say, within bounds; to Avro an unknown one is none
+        del copy["logicalType"]  # Decimals within limits are ours; Avro ignores unknown ones.
     scale = node.get("scale", 0)
     if node.get("logicalType") == _DECIMAL and type(scale) is int and scale >= 0:
         if scale > _MOST_SCALE:
-            raise ValueError(f"the schema has a decimal of scale {scale}; at most {_MOST_SCALE}")
+            raise ValueError(
+                f"the schema has a decimal of scale {scale}, needed at most {_MOST_SCALE}"
+            )
         copy["logicalType"] = _EXACT_DECIMAL
     return copy

@@ -1,16 +1,16 @@
-"""Walks the bytes of an Avro value before they are decoded, and refuses what would take the process down.
+"""Walks the bytes of an Avro value before decoding, and refuses those that would crash the process.
 
-The decoder is native code. It follows a recursive schema as deep as the bytes say, until the stack is
-full and the process is gone, and it makes as many empty items as a number in the bytes claims.
+The decoder is native code. It follows a recursive schema as deep as the bytes say, until the stack
+overflows, and it creates as many empty items as a number in the bytes says.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 MOST_NESTED: Final = 200
-"""Levels of records, arrays and maps in one value."""
+"""The maximum levels of records, arrays and maps in one value."""
 MOST_EMPTY_VALUES: Final = 10_000
-"""Values that take no bytes, such as nulls in an array; all others are as many as the bytes at most."""
+"""The maximum number of values without bytes, such as nulls in an array; the bytes limit all others."""
 _MOST_NODES: Final = 10_000
 _STEPS_PER_BYTE: Final = 4
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -20,7 +20,7 @@ _END: Final = 0x80
 
 @dataclass(slots=True)
 class _Items:
-    """What is left of an array or a map."""
+    """The rest of an array or a map."""
 
     schema: Any
     is_map: bool
@@ -28,20 +28,20 @@ class _Items:
 
 
 class AvroLimits:
-    """The limits for values of one schema; schemas whose values cannot exceed them are not walked."""
+    """The limits for values of one schema; values that cannot exceed them are not walked."""
 
     def __init__(self, schema: Any, named: dict[str, Any]) -> None:
         self._schema, self._named = schema, named
         self._can_exceed = _can_exceed(schema, named)
 
     def check(self, data: bytes) -> None:
-        """ValueError for a value beyond the limits, and for bytes that do not fit the schema."""
+        """Raise ValueError for a value beyond the limits, and for bytes that do not fit the schema."""
         if self._can_exceed:
             _Walk(self._named, data).run(self._schema)
 
 
 def _can_exceed(schema: Any, named: dict[str, Any]) -> bool:
-    """Whether a schema refers to itself, nests deeper than the limit, or has many or endless empty values."""
+    """Return whether a schema refers to itself, nests too deeply, or has many or endless empty values."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
     nodes = 0
     while waiting:
@@ -75,7 +75,7 @@ def _can_exceed(schema: Any, named: dict[str, Any]) -> bool:
 
 
 def _may_be_empty(node: Any, named: dict[str, Any]) -> bool:
-    """Whether a value can take no bytes: a null, a record without fields, a fixed of size 0."""
+    """Return whether a value can have no bytes: a null, a record without fields, a fixed of size 0."""
     seen: set[str] = set()
     waiting = [node]
     while waiting:
@@ -86,7 +86,7 @@ def _may_be_empty(node: Any, named: dict[str, Any]) -> bool:
             seen.add(node)
             node = named[node]
         if isinstance(node, list):
-            return False  # a union says in a byte which of its types follows
+            return False  # In a union, a byte tells which of its types follows.
         kind = node["type"] if isinstance(node, dict) else node
         if kind in ("record", "error"):
             waiting += [field["type"] for field in node["fields"]]
@@ -98,7 +98,7 @@ def _may_be_empty(node: Any, named: dict[str, Any]) -> bool:
 
 
 class _Walk:
-    """One value, from its first byte on; without recursion, because that is what it guards against."""
+    """Walks one value from its first byte, without recursion, against which it protects."""
 
     def __init__(self, named: dict[str, Any], data: bytes) -> None:
         self._named, self._data = named, data
@@ -113,9 +113,9 @@ class _Walk:
             node, depth = waiting.pop()
             left -= 1
             if depth > MOST_NESTED:
-                raise ValueError(f"the value nests more than {MOST_NESTED} levels")
+                raise ValueError(f"the value is nested more than {MOST_NESTED} levels deep")
             if left < 0:
-                raise ValueError(f"the value holds more than {MOST_EMPTY_VALUES:,} empty values")
+                raise ValueError(f"the value has more than {MOST_EMPTY_VALUES:,} empty values")
             self._step(node, depth, waiting)
 
     def _step(self, node: Any, depth: int, waiting: list[tuple[Any, int]]) -> None:
@@ -156,7 +156,7 @@ class _Walk:
     def _has_next(self, items: _Items) -> bool:
         if items.left == 0:
             items.left = self._number()
-            if items.left < 0:  # then the size of the block follows, for those who skip it
+            if items.left < 0:  # Then the size of the block follows, for skipping it.
                 items.left = -items.left
                 self._number()
             if items.left == 0:
@@ -173,7 +173,7 @@ class _Walk:
         return number
 
     def _number(self) -> int:
-        """A zigzag number, where it is one of 64 bits: of others the decoder has an idea of its own."""
+        """Read a zigzag number of at most 64 bits; the decoder treats longer ones differently."""
         value = 0
         for index in range(_LONGEST_NUMBER):
             byte = self._data[self._at] if self._at < len(self._data) else _END

@@ -1,4 +1,4 @@
-"""Decoders by the word that people say, and how what they give is shown."""
+"""Decoders by the name of a form, and the text of decoded values."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playhead.schemas.registry import Registry
 
 REGISTERED: Final = dict(zip(REGISTERED_FORMS, ("AVRO", "PROTOBUF", "JSON", None), strict=True))
-"""Words for what a registry knows, and its own name of the type; `registry` takes what it says."""
+"""The registry's own name of each type; `registry` means the one that it reports."""
 WORDS: Final = (*PLAIN_FORMS, *REGISTERED_FORMS)
 
 
@@ -29,24 +29,24 @@ _KINDS: Final = {
 
 
 class Decoder(Protocol):
-    """Bytes into what JSON can say: text, numbers, lists, objects."""
+    """Decodes bytes into JSON values: text, numbers, lists, objects."""
 
     def decode(self, data: bytes, headers: Headers, /, *, is_key: bool) -> Any:
-        """What the bytes mean; raises `Undecodable`. Null is never asked about."""
+        """Return the decoded value; raise `Undecodable`. Null values are never passed."""
         ...
 
     def exact(self, data: bytes, headers: Headers, /) -> bytes:
-        """A value as JSON or a text that loses nothing, for a machine to read."""
+        """Return a value as lossless JSON or text, for programs."""
         ...
 
     def kinds(self, data: bytes, headers: Headers, /) -> Kinds:
-        """What its schema says of a value's fields."""
+        """Return what its schema says about a value's fields."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A form that the bytes alone tell."""
+    """A form that needs no schema."""
 
     form: str
     read: Callable[[bytes], Any]
@@ -68,16 +68,16 @@ class Plain:
 
 
 def decoder(word: str, *, registry_url: str | None = None, where: str = "--decode") -> Decoder:
-    """The decoder that a word means; one of a registry needs to know where that is."""
+    """Return the decoder of a form; one of a registry needs its address."""
     if word in plain_forms.FORMS:
         return Plain(word, plain_forms.FORMS[word])
     if word not in REGISTERED:
         raise BadValue(where, found=word, needed=", ".join(WORDS))
     if registry_url is None:
         raise MissingPiece(
-            "the address of a schema registry",
+            "the schema registry's address",
             needed_for=f"{where} {word}",
-            hint="give --schema-registry https://… or SCHEMA_REGISTRY_URL, or say schema_registry in a context",
+            hint="set --schema-registry https://…, SCHEMA_REGISTRY_URL, or schema_registry in a context",
         )
     from playhead.schemas.registry_decoder import Registered
 
@@ -91,5 +91,5 @@ def _registry(url: str) -> "Registry":
 
 
 def as_text(decoded: Any) -> str:
-    """How a decoded value stands in a line: a text as it is, all else as JSON."""
+    """Format a decoded value for a line: a text unchanged, other values as JSON."""
     return decoded if isinstance(decoded, str) else json.dumps(decoded, ensure_ascii=False)

@@ -1,10 +1,10 @@
-"""What a decoder refuses."""
+"""The error of bytes that cannot be decoded."""
 
 from playhead.errors import PlayheadError
 
 
 class Undecodable(PlayheadError):
-    """Bytes that are not what they were said to be."""
+    """Bytes that do not have the expected form."""
 
     def __init__(self, form: str, *, reason: str, hint: str | None = None) -> None:
         self.form, self.reason = form, reason

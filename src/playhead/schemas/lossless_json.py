@@ -1,4 +1,4 @@
-"""JSON of decoded values that loses nothing: decimals are numbers with all their digits, bytes are base64."""
+"""Lossless JSON of decoded values: decimals are numbers with all their digits, bytes are base64."""
 
 import base64
 import json
@@ -9,17 +9,17 @@ from uuid import uuid4
 
 from playhead.schemas.plain_forms import finite
 
-# JSON's own writer knows no decimals. It writes them as texts that nobody else's text is like, and of
-# those the quotes go.
+# Python's JSON encoder has no decimals. They are written as unique texts, whose quotes are removed
+# afterwards.
 _MARK = uuid4().hex
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 
 def dumped(value: Any) -> bytes:
-    """As UTF-8, on one line."""
+    """Encode as UTF-8, on one line."""
     try:
         text = _JSON.encode(value)
-    except ValueError:  # JSON has no NaN
+    except ValueError:  # JSON has no NaN.
         text = _JSON.encode(_finite(value))
     if _MARK in text:
         text = _MARKED.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""Forms that the bytes alone tell, as Kafka's own serializers write them."""
+"""Forms that need no schema, as Kafka's own serializers write them."""
 
 import base64
 import json
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 
 def finite(number: float) -> float | str:
-    """The number, or its name where JSON has no number for it."""
+    """Return the number, or its name if JSON has no such number."""
     if math.isfinite(number):
         return number
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def as_json(value: Any) -> Any:
-    """What a library gave, as JSON can say it: bytes as `{"base64": …}`, times and decimals as text."""
+    """Convert a decoded value for JSON: bytes as `{"base64": …}`, times and decimals as text."""
     if isinstance(value, dict):
         return {str(name): as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -48,11 +48,11 @@ def _string(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as exc:
-        raise ValueError(f"no UTF-8 at byte {exc.start}") from exc
+        raise ValueError(f"not UTF-8 at byte {exc.start}") from exc
 
 
 def _uuid(data: bytes) -> str:
-    """Kafka writes the text of it; its 16 bytes are as common elsewhere."""
+    """Parse a UUID: Kafka writes its text; other programs often write its 16 bytes."""
     if len(data) == 16:
         return str(uuid.UUID(bytes=data))
     if len(data) != 36:
@@ -61,7 +61,7 @@ def _uuid(data: bytes) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _json(data: bytes) -> Any:

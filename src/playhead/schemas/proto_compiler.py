@@ -1,4 +1,7 @@
-"""Compiles the text of a .proto file as far as decoding needs it: types, fields, enums; no services, no options."""
+"""Compiles the text of a .proto file as far as decoding needs it: types, fields, enums.
+
+Used for registries that do not serve compiled descriptors; services and options are ignored.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,11 +23,11 @@ _LABELS: Final = {
     "required": _FIELD.LABEL_REQUIRED,
     "repeated": _FIELD.LABEL_REPEATED,
 }
-_TYPE: Final = "message"  # the word of the language
+_TYPE: Final = "message"  # The keyword of the language.
 
 
 def compile_proto(text: str) -> Any:
-    """The file's descriptor; types are left by the names they are called by, for the pool to find."""
+    """Return the file's descriptor; types keep their written names, which the pool resolves."""
     return _Compiler(text).file()
 
 
@@ -59,17 +62,17 @@ class _Compiler:
 
     def _next(self) -> str:
         if self._at >= len(self._tokens):
-            raise ValueError("the .proto file ends early")
+            raise ValueError("the .proto file is incomplete")
         self._at += 1
         return self._tokens[self._at - 1]
 
     def _expect(self, wanted: str) -> None:
         found = self._next()
         if found != wanted:
-            raise ValueError(f"the .proto file has {found!r} where {wanted!r} is needed")
+            raise ValueError(f"the .proto file has {found!r}, needed {wanted!r}")
 
     def _skip(self) -> None:
-        """Over a statement that decoding does not need: to its semicolon, or past its block."""
+        """Skip a statement that decoding does not need: to its semicolon, or its whole block."""
         depth = 0
         while True:
             word = self._next()
@@ -83,7 +86,7 @@ class _Compiler:
                 return
 
     def _body(self) -> Iterator[str]:
-        """The first word of each statement between braces."""
+        """Yield the first word of each statement between braces."""
         self._expect("{")
         while (word := self._next()) != "}":
             if word != ";":
@@ -116,7 +119,7 @@ class _Compiler:
                 self._field(made, word)
         for field in made.field:
             if field.proto3_optional:
-                # As protoc does it: one of its own for each, after those that are written.
+                # As in protoc: each gets an oneof of its own, after the written ones.
                 field.oneof_index = len(made.oneof_decl)
                 made.oneof_decl.add(name=f"_{field.name}")
 
@@ -127,7 +130,7 @@ class _Compiler:
             field.proto3_optional = word == "optional" and self._file.syntax == "proto3"
             word = self._next()
         if word == "group":
-            raise ValueError("groups of .proto files are not understood")
+            raise ValueError("groups in .proto files are not supported")
         self._set_type(field, word)
         field.name = self._next()
         self._expect("=")

@@ -1,6 +1,8 @@
-"""Values of Protobuf's types as JSON of a row needs them: numbers as numbers, and what nobody wrote as it counts.
+"""Converts Protobuf values to JSON for rows: numbers as numbers, and unset fields as their
+defaults.
 
-Protobuf's own form of JSON writes 64-bit numbers as texts, and leaves out what is zero, empty or false.
+Protobuf's own JSON writes 64-bit numbers as text, and leaves out values that are zero, empty or
+false.
 """
 
 from collections.abc import Callable
@@ -41,14 +43,14 @@ _WRAPPERS: Final = {
 
 
 class Values:
-    """Makes values of any type of one pool; each type is looked at once."""
+    """Converts values of any type in one pool; inspects each type once."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._types: dict[str, list[tuple[str, bool, Convert]]] = {}
 
     def of(self, held: Any) -> Any:
-        """What a value of a type holds."""
+        """Return the JSON value of a Protobuf value."""
         kind = held.DESCRIPTOR
         if kind.full_name.startswith(_BUILT_IN):
             return self._built_in(held)
@@ -89,7 +91,7 @@ class Values:
 
 
 def kinds(descriptor: Any) -> Kinds:
-    """Of the fields of a type."""
+    """Return the kinds of a type's fields."""
     found = {field.name: _kind(field) for field in descriptor.fields}
     return {name: kind for name, kind in found.items() if kind is not None}
 
@@ -114,7 +116,7 @@ def _is_map(field: Any) -> bool:
 
 
 def _is_repeated(field: Any) -> bool:
-    # Each of the two is missing in some versions of the runtime.
+    # Some versions of the runtime lack one of the two.
     known = getattr(field, "is_repeated", None)
     return bool(field.label == FieldDescriptor.LABEL_REPEATED if known is None else known)
 

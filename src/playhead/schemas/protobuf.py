@@ -1,4 +1,4 @@
-"""Protobuf by its descriptors, as a registry has compiled them; types are found by their indexes."""
+"""Protobuf by the registry's compiled descriptors; types are found by their indexes."""
 
 import base64
 import binascii
@@ -32,27 +32,27 @@ class ProtobufReader:
         try:
             return cls(pool.FindFileByName(_OWN), Values(pool))
         except (KeyError, TypeError) as exc:
-            raise ValueError(f"the schema cannot be understood: {exc}") from exc
+            raise ValueError(f"invalid schema: {exc}") from exc
 
     def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
-        """Fields by the names of the file, 64-bit numbers as text: Protobuf's own form of JSON."""
+        """Return fields by the file's names, with 64-bit numbers as text: Protobuf's own JSON."""
         found = self._read(indexes, data)
         try:
             return json_format.MessageToDict(
                 found, preserving_proto_field_name=True, descriptor_pool=self.file.pool
             )
         except (json_format.Error, TypeError) as exc:
-            raise ValueError(f"a value has no form in JSON: {exc}") from exc
+            raise ValueError(f"a value cannot be written as JSON: {exc}") from exc
 
     def exact(self, indexes: tuple[int, ...], data: bytes) -> Any:
-        """Fields by the names of the file, with all that counts, as Python has it."""
+        """Return fields by the file's names as Python values, including defaults."""
         try:
             return self.values.of(self._read(indexes, data))
         except (json_format.Error, TypeError) as exc:
-            raise ValueError(f"a value has no form in JSON: {exc}") from exc
+            raise ValueError(f"a value cannot be written as JSON: {exc}") from exc
 
     def kinds(self, indexes: tuple[int, ...]) -> Kinds:
-        """Of the fields of a type."""
+        """Return the kinds of a type's fields."""
         return kinds(self._type(indexes))
 
     def _read(self, indexes: tuple[int, ...], data: bytes) -> Any:
@@ -90,11 +90,11 @@ def _add(pool: Any, schema: Schema, name: str) -> None:
     try:
         pool.Add(file)
     except TypeError as exc:
-        raise ValueError(f"the schema cannot be understood: {exc}") from exc
+        raise ValueError(f"invalid schema: {exc}") from exc
 
 
 def _compiled(text: str) -> Any:
-    """A registry gives the compiled form when it can, and else the text of the file."""
+    """Parse the compiled form if the registry serves it, else compile the text of the file."""
     file = descriptor_pb2.FileDescriptorProto()
     try:
         file.ParseFromString(base64.b64decode(text, validate=True))
@@ -104,7 +104,7 @@ def _compiled(text: str) -> Any:
 
 
 def _add_built_in(pool: Any, file: Any) -> None:
-    """Google's own files are known here; a pool of our own has to be given them."""
+    """Add one of Google's own files to the pool."""
     for name in file.dependency:
         if name.startswith(_BUILT_IN) and not _has(pool, name):
             own = descriptor_pb2.FileDescriptorProto()
@@ -121,7 +121,7 @@ def _load_built_in(name: str) -> None:
     try:
         import_module(module)
     except ImportError as exc:
-        raise ValueError(f"the schema needs {name}, which is not known here") from exc
+        raise ValueError(f"the schema imports {name}, which is not known here") from exc
 
 
 def _has(pool: Any, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A schema registry that speaks Confluent's REST, asked once for each schema."""
+"""A client of a schema registry with Confluent's REST API, which requests each schema once."""
 
 import base64
 import json
@@ -33,12 +33,12 @@ class RegistryUnavailable(Unavailable):
         self.url, self.reason = url, reason
         super().__init__(
             f"no schema registry answered at {url}: {reason}",
-            hint="check --schema-registry, or SCHEMA_REGISTRY_URL, and the server",
+            hint="check --schema-registry or SCHEMA_REGISTRY_URL, and the server",
         )
 
 
 class RegistryRefused(PlayheadError):
-    """The schema registry answered, and said no."""
+    """The schema registry refused the request."""
 
     def __init__(self, url: str, *, asked: str, reason: str, hint: str | None = None) -> None:
         self.url, self.asked, self.reason = url, asked, reason
@@ -51,7 +51,7 @@ class UnknownSchema(RegistryRefused):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another schema that one is made of, and the name by which it calls it."""
+    """A reference of a schema to another, with the name it uses."""
 
     name: str
     subject: str
@@ -60,7 +60,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema's text, its type in the registry's word, and what it refers to."""
+    """A schema's text, its type in the registry's word, and its references."""
 
     kind: str
     text: str
@@ -69,7 +69,7 @@ class Schema:
 
 @dataclass(slots=True)
 class Registry:
-    """A registry at an address, which may hold a user and a password; what was asked is remembered."""
+    """A registry at an address, which may contain a user and a password; answers are cached."""
 
     url: str
     _base: str = field(init=False)
@@ -88,16 +88,16 @@ class Registry:
             exposed_logins.of_http("schema registry", self.url)
 
     def schema(self, schema_id: SchemaId) -> Schema:
-        """The schema with this id."""
+        """Return the schema with this id."""
         if schema_id.guid is not None:
             return self._ask(f"schemas/guids/{schema_id.guid}", f"schema {schema_id}")
         return self._ask(f"schemas/ids/{schema_id.number}", f"schema {schema_id}")
 
     def referred(self, reference: Reference) -> Schema:
-        """The schema that another refers to."""
+        """Return the schema of a reference."""
         path = f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
         asked = f"version {reference.version} of {reference.subject}"
-        # What was deleted since is still what the bytes were written with.
+        # Schemas deleted since are still needed for the bytes.
         return self._ask(f"{path}?deleted=true", asked)
 
     def _ask(self, path: str, asked: str) -> Schema:
@@ -116,20 +116,22 @@ class Registry:
         said = self._get(path, asked)
         kind = str(said.get("schemaType") or "AVRO")
         if kind == "PROTOBUF":
-            # Compiled already, where the registry can do that; else it is the text of a .proto file.
+            # Compiled if the registry supports it; else the text of a .proto file.
             joined = "&" if "?" in path else "?"
             said = self._get(f"{path}{joined}format=serialized", asked)
         try:
             references = tuple(map(_reference, said.get("references") or ()))
             return Schema(kind, _text(said["schema"]), references)
         except (TypeError, ValueError, KeyError) as exc:
-            raise RegistryRefused(self._base, asked=asked, reason="no schema came back") from exc
+            raise RegistryRefused(
+                self._base, asked=asked, reason="the answer has no schema"
+            ) from exc
 
     def _get(self, path: str, asked: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers())  # noqa: S310  checked above
         for left in reversed(range(_TRIES)):
             try:
-                # A server that sends byte after byte would keep us longer than any one wait for it.
+                # A server that sends single bytes would exceed the time of any single wait.
                 body = call_within(lambda: _body(request), _WHOLE_WITHIN_S, name=f"GET {path}")
                 return self._document(body, asked)
             except urllib.error.HTTPError as exc:
@@ -151,9 +153,9 @@ class Registry:
         try:
             found = json.loads(body)
         except (ValueError, RecursionError) as exc:
-            raise RegistryRefused(self._base, asked=asked, reason="no JSON came back") from exc
+            raise RegistryRefused(self._base, asked=asked, reason="the answer is not JSON") from exc
         if not isinstance(found, dict) or "schema" not in found:
-            raise RegistryRefused(self._base, asked=asked, reason="no schema came back")
+            raise RegistryRefused(self._base, asked=asked, reason="the answer has no schema")
         return found
 
     def _refusal(self, exc: urllib.error.HTTPError, asked: str) -> PlayheadError:
@@ -163,18 +165,18 @@ class Registry:
         if exc.code >= HTTPStatus.INTERNAL_SERVER_ERROR or exc.code in _LATER:
             return RegistryUnavailable(self._base, reason=reason)
         if exc.code == HTTPStatus.NOT_FOUND and code is not None:
-            hint = "another registry may have written it, or the bytes are no such thing"
+            hint = "another registry may have written it, or the bytes have another form"
             return UnknownSchema(self._base, asked=asked, reason=reason, hint=hint)
         hints: dict[int, str] = {
             HTTPStatus.UNAUTHORIZED: "write the address as https://${SR_USER}:${SR_PASSWORD}@host",
-            HTTPStatus.FORBIDDEN: "this user may not read it: it needs the right to read schemas",
-            HTTPStatus.NOT_FOUND: "that may be no schema registry, or not its whole address",
+            HTTPStatus.FORBIDDEN: "this user must not read it: it needs the right to read schemas",
+            HTTPStatus.NOT_FOUND: "the address may be incomplete, or not a schema registry's",
         }
         return RegistryRefused(self._base, asked=asked, reason=reason, hint=hints.get(exc.code))
 
 
 def _address(url: str) -> SplitResult:
-    """The parts of a registry's URL; what is wrong with one is said without its login."""
+    """Return the parts of a registry's URL; errors do not contain its login."""
     try:
         parts = urlsplit(url)
         host, _ = (parts.hostname or "").encode("idna"), parts.port
@@ -203,12 +205,12 @@ def _reference(said: Mapping[str, Any]) -> Reference:
 def _text(said: object) -> str:
     if not isinstance(said, str):
         raise TypeError("needed a text")
-    said.encode()  # half of a surrogate pair is no text
+    said.encode()  # A lone surrogate is not text.
     return said
 
 
 def _said(exc: urllib.error.HTTPError) -> tuple[int | None, str]:
-    """A registry's own number of an error, which no other server has, and its words."""
+    """Return a registry's own error number, which other servers lack, and its text."""
     try:
         document = json.loads(exc.read(1 << 16))
         return int(document["error_code"]), str(document["message"])
@@ -217,7 +219,7 @@ def _said(exc: urllib.error.HTTPError) -> tuple[int | None, str]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A registry that sends us elsewhere would have our password sent there."""
+    """Refuses redirects, because a registry could send our password elsewhere."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

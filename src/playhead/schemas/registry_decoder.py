@@ -1,4 +1,4 @@
-"""Decodes what was written with a schema of a registry, whichever of its three types it is."""
+"""Decodes bytes that were written with a registry's schema of any of its three types."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _WORDS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """What can be done with bytes of one schema; ValueError where they do not fit."""
+    """Reads bytes of one schema; ValueError if they do not fit."""
 
     shown: Callable[[Framed], Any]
     exact: Callable[[Framed], bytes]
@@ -28,7 +28,7 @@ class _Reads:
 
 @dataclass(slots=True)
 class Registered:
-    """Bytes with a schema's id, before them or in a header; `kind` None takes any type of schema."""
+    """Bytes with a schema's id, before them or in a header; `kind` None accepts any type of schema."""
 
     registry: Registry
     kind: str | None = None
@@ -64,7 +64,7 @@ class Registered:
             return wanted(reads)(framed)
         except PlayheadError:
             raise
-        # Schema and bytes are other people's, and the libraries fail in many ways on what makes no sense.
+        # Schema and bytes come from others, and the libraries fail in many ways on invalid ones.
         except Exception as exc:
             reason = f"schema {framed.schema_id}: {_reason(exc)}"
             raise Undecodable(self._form, reason=reason) from exc
@@ -78,7 +78,7 @@ class Registered:
         if self.kind not in (None, schema.kind):
             word = _WORDS.get(schema.kind, schema.kind)
             raise Undecodable(
-                self._form, reason=f"schema {schema_id} is {word}", hint=f"say {word}"
+                self._form, reason=f"schema {schema_id} is {word}", hint=f"use {word}"
             )
         if schema.kind == "AVRO":
             return _avro(self.registry, schema)
@@ -87,7 +87,7 @@ class Registered:
         if schema.kind == "JSON":
             return _JSON
         raise Undecodable(
-            self._form, reason=f"schema {schema_id} is of the unknown type {schema.kind}"
+            self._form, reason=f"schema {schema_id} has the unknown type {schema.kind}"
         )
 
 
@@ -126,11 +126,11 @@ def _protobuf(registry: Registry, schema: Schema) -> _Reads:
 
 
 def _same_json(framed: Framed) -> bytes:
-    """As it was written, once it is known to be JSON: to write it anew would round its numbers."""
+    """Check that it is JSON, and return it unchanged: writing it again would round its numbers."""
     held = framed.plain()
     FORMS["json"](held)
     return held
 
 
-# The schema is for those who write: what stands there is JSON, valid or not.
+# The schema only binds writers: the content is JSON, valid or not.
 _JSON = _Reads(lambda framed: FORMS["json"](framed.plain()), _same_json, lambda _: {})

@@ -1,4 +1,4 @@
-"""Finds which schema bytes were written with: its id before them, or in a header."""
+"""Finds the id of the schema that bytes were written with: before them, or in a header."""
 
 import struct
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from uuid import UUID
 from playhead.record import Headers
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
-_NUMBER, _GUID = 0, 1  # the first byte says which of the two follows
+_NUMBER, _GUID = 0, 1  # The first byte tells which of the two follows.
 _MOST_INDEXES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaId:
-    """A registry's number of a schema, or its id for all registries."""
+    """A registry's number of a schema, or its global id."""
 
     number: int | None = None
     guid: UUID | None = None
@@ -24,25 +24,25 @@ class SchemaId:
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """An id, and what stands after it; `indexed` is where Protobuf says which type of the file it is."""
+    """An id, and the bytes after it; `indexed` is Protobuf's choice of a type in the file."""
 
     schema_id: SchemaId
     indexed: bytes
     body: bytes | None
-    """None when the body is what follows the indexes."""
+    """None if the body follows the indexes."""
 
     def protobuf(self) -> tuple[tuple[int, ...], bytes]:
-        """Which type, as indexes from the outermost on, and the body."""
+        """Return the type, as indexes from the outermost on, and the body."""
         indexes, at = read_indexes(self.indexed)
         return indexes, self.indexed[at:] if self.body is None else self.body
 
     def plain(self) -> bytes:
-        """The body where there are no indexes."""
+        """Return the body if there are no indexes."""
         return self.indexed if self.body is None else self.body
 
 
 def find(data: bytes, headers: Headers, *, is_key: bool) -> Framed:
-    """A header counts before the bytes; ValueError when neither has an id."""
+    """Return the id of the header, else of the bytes; ValueError if neither has one."""
     wanted = KEY_HEADER if is_key else VALUE_HEADER
     for name, value in headers:
         if name == wanted and value is not None:
@@ -57,11 +57,11 @@ def _read_id(data: bytes, where: str) -> tuple[SchemaId, bytes]:
         return SchemaId(number=struct.unpack_from(">I", data, 1)[0]), data[5:]
     if data[:1] == bytes([_GUID]) and len(data) >= 17:
         return SchemaId(guid=UUID(bytes=data[1:17])), data[17:]
-    raise ValueError(f"no schema's id in {where}: they begin with {data[:5].hex() or 'nothing'}")
+    raise ValueError(f"no schema id in {where}: they begin with {data[:5].hex() or 'nothing'}")
 
 
 def read_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Zigzag numbers: how many, then each; none at all is the first type. And where they end."""
+    """Parse zigzag numbers: a count, then each index; none means the first type. Return where they end."""
     count, at = _varint(data, 0)
     if not 0 <= count <= _MOST_INDEXES:
         raise ValueError(f"{count} indexes of a type")
@@ -78,7 +78,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise ValueError("the indexes of the type end early")
+            raise ValueError("the type indexes are incomplete")
         byte = data[at]
         value |= (byte & 0x7F) << shift
         shift, at = shift + 7, at + 1

@@ -13,7 +13,7 @@ from playhead.schemas.registry import UnknownSchema
 
 @dataclass(frozen=True)
 class ValueDecoding:
-    """Values by a word of `--decode`; the address of a registry may hold a password."""
+    """Decodes values as `--decode` says; a registry's address may contain a password."""
 
     word: str
     registry_url: str | None = field(default=None, repr=False)
@@ -24,7 +24,7 @@ class ValueDecoding:
 
 @dataclass
 class ValueDecoder:
-    """Decodes values one by one, with one memory of schemas."""
+    """Decodes values one by one, with one cache of schemas."""
 
     by: Decoder
 
@@ -46,7 +46,7 @@ class ValueDecoder:
         kinds: dict[str, str | None] = {}
         for value, headers in _values(runs):
             for name, kind in self.by.kinds(value, headers).items():
-                # What two schemas do not agree on, the values themselves have to tell.
+                # If two schemas disagree, the values themselves decide.
                 kinds[name] = kind if kinds.get(name, kind) == kind else None
         return {name: kind for name, kind in kinds.items() if kind is not None}
 

@@ -1,1 +1,1 @@
-"""Everything that imports pyspark: the JVM it runs on, the session, and its start-up cache."""
+"""Spark: the only folder that imports pyspark: the JVM, the session, and the start-up cache."""

@@ -1,4 +1,4 @@
-"""Which functions an expression may call: those that give the same answer for the same record, always."""
+"""The functions that an expression may call: those whose result depends only on the record."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,18 +10,18 @@ from playhead.transform.tokens import BadExpression, Token, TokenKind, nearest
 
 ALLOWED = "allowed"
 _LIST = Path(__file__).with_name("functions.txt")
-# Written like functions, and part of the grammar: Spark does not list them.
+# Written like functions, but part of the grammar, so that Spark does not list them.
 _SYNTAX = frozenset(
     ("dec", "numeric", "varchar", "character", "timestampadd", "timestampdiff", "try_cast")
 )
-# Keywords after LIKE, and aggregates anywhere else.
+# Keywords after LIKE, and aggregates elsewhere.
 _QUANTIFIERS = ("any", "some", "all")
 _QUERY_STARTS = ("from", "select", "table", "values", "with")
-# `using` hands rows to a program, in Spark's old form of a query.
+# `using` passes rows to a program, in an old query form of Spark.
 _QUERY_WORDS = ("select", "using")
 _DEPENDS = "depends on "
 _OWN_WORDS = {"localtime": "localtimestamp", "system_user": "user"}
-# Texts that Spark takes for the time at which it reads them.
+# Texts that Spark replaces by the time of reading.
 _MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 _COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
@@ -29,7 +29,7 @@ _COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
 
 @cache
 def sections() -> Mapping[str, frozenset[str]]:
-    """All functions of Spark, by the reason for which they are refused, or `allowed`."""
+    """Return all functions of Spark by the reason for their refusal, or as `allowed`."""
     names: dict[str, list[str]] = {}
     section = ""
     for line in _LIST.read_text(encoding="utf-8").splitlines():
@@ -41,7 +41,7 @@ def sections() -> Mapping[str, frozenset[str]]:
 
 
 def check_calls(expression: Expression) -> None:
-    """Raises for the first thing in an expression that must not be there, as far as words tell."""
+    """Raise for the first token of an expression that must not be there."""
     tokens = [token for token in expression.tokens if token.kind is not TokenKind.SPACE]
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else None
@@ -49,7 +49,7 @@ def check_calls(expression: Expression) -> None:
         if error := _refusal(expression, token, before, after):
             raise error
         if token.is_sign(":") and not any(one.word == "struct" for one in tokens[:index]):
-            reason = "`:` has a meaning after key, value and headers alone, and with no space"
+            reason = "`:` has a meaning only after key, value and headers, without a space"
             raise expression.bad(token.start, reason)
     for literal, type_ in compared_literals(tokens):
         if type_ in _TIMES and _is_moving(literal):
@@ -60,10 +60,10 @@ def _refusal(
     expression: Expression, token: Token, before: Token | None, after: Token | None
 ) -> BadExpression | None:
     if token.is_sign("*") and (before is None or before.is_sign("(", ",", ".", "[")):
-        hint = "name the columns that are meant"
+        hint = "name the columns"
         return expression.bad(token.start, "`*` stands for no columns here", hint)
     if _begins_query(token, before):
-        reason = "a query inside an expression: a transform sees one record and no tables"
+        reason = "an expression cannot contain a query: a transform sees one record and no tables"
         return expression.bad(token.start, reason, length=len(token.text))
     if token.kind is TokenKind.STRING and before is not None and before.word in _TIMES:
         return _moving(expression, token) if _is_moving(token) else None
@@ -71,7 +71,7 @@ def _refusal(
         return None
     is_call = after is not None and after.is_sign("(")
     if is_call and before is not None and before.is_sign("."):
-        reason = "functions are called by their own name alone"
+        reason = "call functions by their own name only"
         return expression.bad(token.start, reason, length=len(token.text))
     if is_call:
         return _call_refusal(expression, token, before)
@@ -111,7 +111,7 @@ def _hint(name: str, is_known: bool) -> str | None:
 def _word_refusal(
     expression: Expression, token: Token, before: Token | None
 ) -> BadExpression | None:
-    """`current_date` is a call even without its brackets."""
+    """Refuse a word such as `current_date`, which is a call even without brackets."""
     if before is not None and (before.is_sign(".") or before.word == "as"):
         return None
     name = token.name.lower()
@@ -129,7 +129,7 @@ def _reason(name: str) -> str | None:
 
 
 def compared_literals(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
-    """Text literals that stand for a time or a number, because they are compared with one or cast to one."""
+    """Return text literals that become a time or a number, by a comparison or a cast."""
     types = {"timestamp": "timestamp", "offset": "bigint", "partition": "bigint"}
     for index, token in enumerate(tokens):
         if token.kind is TokenKind.STRING:
@@ -141,7 +141,7 @@ def compared_literals(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
 
 
 def _compared_with(tokens: list[Token], index: int) -> str:
-    """The name beside a comparison of which a token is the other side; empty when there is none."""
+    """Return the name compared with a token; empty if there is none."""
 
     def at(place: int) -> Token | None:
         return tokens[place] if 0 <= place < len(tokens) else None
@@ -159,7 +159,7 @@ def _compared_with(tokens: list[Token], index: int) -> str:
 
 
 def _cast_to(tokens: list[Token], index: int) -> str | None:
-    """The kind of time that a text literal is made into, by `::`, AS, or a function of its name."""
+    """Return the kind of time that a text literal becomes, by `::`, AS, or a function of its name."""
     after = [token.text.lower() for token in tokens[index + 1 : index + 3]]
     if len(after) == 2 and after[0] in ("::", "as") and after[1] in _TIMES:
         return after[1]
@@ -171,19 +171,19 @@ def _cast_to(tokens: list[Token], index: int) -> str | None:
 
 
 def is_moving(text: str) -> bool:
-    """Whether Spark takes a text for the time at which it reads it, where it makes a time of it."""
+    """Return whether Spark replaces a text by the time of reading when it becomes a time."""
     return _MOVING.search(text) is not None
 
 
 def _is_moving(literal: Token) -> bool:
-    """An escape could be any sign of such a word, and a time needs none."""
+    """Return whether a literal may be such a word; escapes could spell one, and a time needs none."""
     return "\\" in literal.text or is_moving(literal.text)
 
 
 def _moving(expression: Expression, literal: Token) -> BadExpression:
     return expression.bad(
         literal.start,
-        f"{literal.text} depends on when it runs, and a replay that is resumed must give the same answer",
-        "write the instant itself",
+        f"{literal.text} depends on the time of the run, but a resumed replay must give the same result",
+        "write the time itself",
         length=len(literal.text),
     )

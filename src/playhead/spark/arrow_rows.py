@@ -1,4 +1,4 @@
-"""Records as Arrow rows on their way through Spark's expressions, and back."""
+"""Converts records to Arrow rows for Spark's expressions, and back."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _ARROW = pa.schema(
     ]
 )
 RAW, _TROUBLE = "raw", "trouble"
-# With decoded values in `value` their bytes go along, and why a value could not be decoded.
+# With decoded values in `value`, their bytes and the reason of a failure travel along.
 DECODED_SCHEMA = f"{SCHEMA}, {RAW} binary, {_TROUBLE} string"
 _DECODED_ARROW = _ARROW.append(pa.field(RAW, pa.binary())).append(pa.field(_TROUBLE, pa.string()))
 _BEGIN, _END = 0, 1
@@ -42,7 +42,7 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A slice of a work begins; the work is named, because a Spark task does not know which it has."""
+    """A slice of the work begins; the work is numbered, because a Spark task does not know which it has."""
 
     work: int
     number: int
@@ -50,14 +50,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """All records of a slice have been seen."""
+    """All records of a slice have been sent."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowRun:
-    """Records of a slice, and the verdict on each."""
+    """Records of a slice, with the verdict on each."""
 
     records: Records
     verdicts: list[int]
@@ -82,7 +82,8 @@ def _control(work: int, number: int, kind: int, is_decoded: bool) -> pa.RecordBa
 
 
 def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBatch:
-    """The records; those outside the span are marked, so that no expression looks at them.
+    """Return rows for the records; those outside the span are marked, so that no expression reads
+    them.
 
     So are those that could not be decoded.
     """
@@ -108,7 +109,7 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
     schema = _ARROW
     if records.decoded is not None:
         schema = _DECODED_ARROW
-        # What was left as it is need not go twice.
+        # Unchanged values need not travel twice.
         is_same = records.decoded is records.values
         columns += [pa.nulls(count, pa.binary()) if is_same else records.values, troubles]
     arrays = [
@@ -119,7 +120,7 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
 
 
 def _headers_in(headers: Sequence[Headers]) -> pa.Array:
-    """As Arrow has them. Column by column: a dict for each pair would cost more than all the rest."""
+    """Return headers for Arrow, column by column: a dict for each pair would be the greatest cost."""
     ends = accumulate(map(len, headers), initial=0)
     pairs = [*chain.from_iterable(headers)]
     names = pa.array([name for name, _ in pairs], pa.string())
@@ -142,7 +143,7 @@ def _headers_from(column: Any) -> list[Headers]:
 
 
 def read(rows: pa.RecordBatch) -> Iterator[Begin | End | ArrowRun]:
-    """What `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
+    """Read what `begin`, `of` and `end` made, after Spark has regrouped and transformed it."""
     columns = _columns(rows)
     is_control = [
         is_end and offset == _NO_OFFSET
@@ -154,13 +155,13 @@ def read(rows: pa.RecordBatch) -> Iterator[Begin | End | ArrowRun]:
         if control:
             yield from (_control_at(columns, index) for index in range(start, stop))
         else:
-            # Slices are apart by their control rows, so this is of one partition.
+            # Control rows separate slices, so these are rows of one partition.
             yield _run_of(columns, start, stop)
         start = stop
 
 
 def runs(rows: pa.RecordBatch) -> Iterator[ArrowRun]:
-    """The records of rows in which there is no control, partition by partition as they come."""
+    """Return the records of rows without control rows, partition by partition."""
     columns = _columns(rows)
     start = 0
     for _, same in groupby(zip(columns["topic"], columns["partition"], strict=True)):
@@ -198,7 +199,7 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> ArrowRun:
         cut["headers"],
     )
     if "keep" in cut:
-        # What it was made of may be gone.
+        # The buffers may be released.
         records.sums = [UNSUMMED if each is None else each for each in cut["content_sum"]]
     if RAW in cut:
         _give_back(records, cut[RAW], cut[_TROUBLE])
@@ -216,7 +217,7 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> ArrowRun:
 def _give_back(
     records: Records, raw: Sequence[bytes | None], troubles: Sequence[str | None]
 ) -> None:
-    """The bytes as they were read, beside what they mean; a value that was selected has no others."""
+    """Restore the raw bytes beside the decoded values; a selected value has no raw bytes."""
     records.decoded = records.values
     records.values = [
         value if held is None else held for value, held in zip(records.decoded, raw, strict=True)

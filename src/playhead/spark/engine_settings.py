@@ -1,4 +1,4 @@
-"""The settings of an engine that is started here: small, closed to strangers, and on loopback."""
+"""The settings of an engine that starts here: small, authenticated, and on loopback."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from playhead.host import jars
 LOCAL = "local[*]"
 _LOCAL_CLUSTER = "local-cluster"
 _LOOPBACK = "127.0.0.1"
-# What no stranger on this machine is let into; Spark makes the secret of its own process itself.
+# Keeps other users of this machine out; Spark makes the secret of its own process itself.
 _CLOSED = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -19,7 +19,7 @@ _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[
 
 
 def settings(name: str, master: str, ui: bool) -> dict[str, str]:
-    """For an application of this name, on this machine or driving a cluster from it."""
+    """Return the settings of an application on this machine, or one that drives a cluster from here."""
     said = {
         "spark.app.name": name,
         "spark.master": master,
@@ -31,17 +31,17 @@ def settings(name: str, master: str, ui: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if not ui:
-        # Nobody looks at them, and a pipeline makes five a second for as long as it runs.
+        # These logs are not used, and a pipeline writes five a second.
         said |= {f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")}
         said["spark.sql.ui.retainedExecutions"] = "10"
     if master.startswith("local"):
-        # One round of tasks; Spark's 200 are for a cluster's worth of data.
+        # One wave of tasks; Spark's 200 are for a cluster's data.
         said["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         said |= _CLOSED
     if _stays_here(master):
         said |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if not master.startswith("local"):
-        # Executors are other processes; on this machine the jars are on the class path already.
+        # Executors are separate processes; on this machine the jars are on the class path already.
         said["spark.jars"] = ",".join(jar.as_uri() for jar in jars.ensure("engine"))
     return said
 
@@ -51,7 +51,7 @@ def _stays_here(master: str) -> bool:
 
 
 def executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """The secret that executors of this machine share; not for a command line, where others see it."""
+    """Return the secret of this machine's executors; it must not be on a command line, which others can see."""
     if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
         return {}
     return {"spark.authenticate.secret": secrets.token_hex(32)}

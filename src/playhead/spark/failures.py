@@ -1,4 +1,4 @@
-"""What Spark says of a failure, in our words: an error of a task's own, or what the engine has lost."""
+"""Translates Spark's failures: an error of a task, or the loss of a part of the engine."""
 
 import json
 
@@ -7,9 +7,9 @@ from playhead.host.clock import SystemClock, wait_until
 
 _MARK = "PLAYHEAD-ERROR "
 OUT_OF_REACH = "PLAYHEAD-TIME-OUT-OF-REACH"
-"""What our own expressions say of a time that Spark has not kept as it was."""
+"""Raised by our own expressions for a time that Spark has changed."""
 _END_NOTED_WITHIN_S = 2.0
-# What Spark says, in its own words, when something is gone that it cannot replace.
+# Spark's own words when it loses something that it cannot replace.
 _LOST = {
     "a worker process": (
         "Python worker exited unexpectedly",
@@ -34,7 +34,7 @@ _OVERFLOW = ("java.lang.ArithmeticException: long overflow", OUT_OF_REACH)
 
 
 class TaskFailed(PlayheadError):
-    """A task of the run failed for a reason that trying again would not change."""
+    """A task failed, and a retry would fail too."""
 
     def __init__(self, message: str, *, hint: str | None, exit_code: int) -> None:
         super().__init__(message, hint=hint)
@@ -42,26 +42,26 @@ class TaskFailed(PlayheadError):
 
 
 class TaskAway(Unavailable):
-    """A task of the run lost a server; what it had not committed is still to be done."""
+    """A task lost a server; its uncommitted work is still to be done."""
 
 
 class EngineLost(Unavailable):
-    """A worker, an executor or the engine itself has ended, and could not say why."""
+    """A worker, an executor or the engine ended without a reason."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the engine lost {what}",
-            hint="often it was short of memory: `dmesg`, or the cluster's own log, may tell; "
-            "what is committed stays, and `playhead resume` goes on from there",
+            hint="it may have run out of memory: check `dmesg` or the cluster's log; "
+            "committed data stay, and `playhead resume` continues",
         )
 
 
 class EngineFailed(TaskFailed):
-    """The engine stopped with an error of its own, or of one of its own clients."""
+    """The engine stopped with an error of its own, or of one of its clients."""
 
 
 class EngineOutOfMemory(EngineFailed):
-    """The engine needed more memory than it has; with as much again it would fail again."""
+    """The engine needed more memory than it has; a retry with the same memory would fail too."""
 
     def __init__(self, memory: str | None) -> None:
         self.memory = memory
@@ -70,29 +70,29 @@ class EngineOutOfMemory(EngineFailed):
         way = way if memory else "more spark.driver.memory or spark.executor.memory"
         super().__init__(
             f"the engine ran out of memory{has}",
-            hint=f"give it {way}; what is committed stays: `playhead resume`, or the same "
-            "`playhead live`, goes on from there",
+            hint=f"give it {way}; committed data stay: continue with `playhead resume`, or "
+            "run the same `playhead live` again",
             exit_code=PlayheadError.exit_code,
         )
 
 
 class WorkerOutOfMemory(PlayheadError):
-    """A process of Python's that reads or writes for the engine could have no more memory."""
+    """A Python process that reads or writes for the engine ran out of memory."""
 
     def __init__(self) -> None:
         super().__init__(
             "a worker process of the engine ran out of memory",
-            hint="give it more, or fewer such workers: --master 'local[1]'; "
-            "what is committed stays, and `playhead resume` goes on from there",
+            hint="give it more, or use fewer workers: --master 'local[1]'; committed data "
+            "stay, and `playhead resume` continues",
         )
 
 
 class TimeOutOfReach(EngineFailed):
-    """A time that Spark's own type for times cannot hold as it is."""
+    """A time that Spark's type for times cannot hold unchanged."""
 
 
 def failure(exc: Exception) -> PlayheadError:
-    """What the task itself raised, found in what Spark makes of it; or what Spark has lost."""
+    """Return the error that the task raised, as found in Spark's error; or what Spark lost."""
     if isinstance(exc, PlayheadError):
         return exc
     text = str(exc)
@@ -107,7 +107,7 @@ def failure(exc: Exception) -> PlayheadError:
 
 
 def as_text(error: PlayheadError) -> str:
-    """A task's error in a form that `failure` finds again in whatever Spark wraps around it."""
+    """Format a task's error so that `failure` finds it inside Spark's error."""
     return _MARK + json.dumps(
         {
             "message": error.message,
@@ -119,7 +119,7 @@ def as_text(error: PlayheadError) -> str:
 
 
 def of_the_engine(exc: Exception) -> PlayheadError | None:
-    """Why the engine cannot go on, when that is what the error means; None for any other one."""
+    """Return why the engine cannot continue, if that is what the error means; else None."""
     from playhead.spark import session
 
     if _has_ended(exc):
@@ -143,19 +143,19 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
     for what, phrases in _LOST.items():
         if any(phrase in text for phrase in phrases):
             return EngineLost(what)
-    # The JVM's stack is for whoever reports it: it stays in the chain, which -vv shows.
+    # The JVM's stack stays in the chain, which -vv shows.
     causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
     first = (causes[-1] if causes else text.strip().partition("\n")[0]).removeprefix("Caused by: ")
     kind = TimeOutOfReach if any(phrase in text for phrase in _OVERFLOW) else EngineFailed
     return kind(
         f"the engine failed with {type(exc).__name__}: {first[:500]}",
-        hint="-vv shows all that it said; what is committed stays",
+        hint="-vv shows the whole error; committed data stay",
         exit_code=PlayheadError.exit_code,
     )
 
 
 def _has_ended(exc: Exception) -> bool:
-    """Whether the connection to the engine broke because that has ended; its end may be noted later."""
+    """Return whether the engine has ended, which may be noticed later than the broken connection."""
     from playhead.spark import session
 
     if not isinstance(exc, ConnectionError | EOFError) and "py4j" not in type(exc).__module__:

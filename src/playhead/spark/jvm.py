@@ -1,7 +1,7 @@
-"""Starts the JVM that PySpark drives, directly and without Spark's shell scripts.
+"""Starts the JVM that PySpark uses, directly and without Spark's shell scripts.
 
-Spark's own launcher insists on `--add-modules=jdk.incubator.vector`, which a small bundled runtime lacks.
-Started here, any Java 17 to 25 will do, no shell is in between, and the start-up cache can be used.
+Spark's own launcher requires `--add-modules=jdk.incubator.vector`, which a small bundled runtime lacks.
+Started here, any Java 17 to 25 works, without a shell and with the start-up cache.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from playhead.host import jars, paths, private_files
 from playhead.host.runtimes import Java, find_java, find_spark_home, workers_path
 from playhead.spark.engine_folder import EngineFolder
 
-# Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, less jdk.incubator.vector.
+# Spark's org.apache.spark.launcher.JavaModuleOptions of 4.2.0, without jdk.incubator.vector.
 _MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -47,21 +47,21 @@ _MODULE_OPTIONS = (
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
     "--enable-native-access=ALL-UNNAMED",
 )
-# Options that depend on the Java release: what came, and what went away.
+# Options that depend on the Java release.
 _UNSAFE_ALLOWED, _UNSAFE_SINCE = "--sun-misc-unsafe-memory-access=allow", 23
 _ACTION_OPENED, _ACTION_UNTIL = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 23
-# Registers functions of machine learning by reflection in every new session, which took a third of its
-# time; nothing here uses them. See docs/decisions/0004-engine.md.
+# Registers machine learning functions by reflection in every new session, a third of its time;
+# nothing here uses them. See docs/decisions/0004-engine.md.
 _LEFT_OUT = "spark-mllib_"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _CONNECTION = "connection"
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 10.0
 _KEPT_LOGS = 10
-# A JVM that lives on after an OutOfMemoryError has lost whatever thread that came to: often the one that
-# everybody waits for.
+# After an OutOfMemoryError, a JVM that continues has lost a thread, often the one that all others
+# wait for.
 _ENDS_WHEN_FULL = "-XX:+ExitOnOutOfMemoryError"
-# What the JVM ends with then, and what Spark ends it with when it meets the error first.
+# The JVM's exit status in that case, and Spark's if it meets the error first.
 _FULL = {3, 52}
 _FULL_WORDS = "java.lang.OutOfMemoryError"
 _FULL_SAID_WITHIN = 5_000
@@ -69,20 +69,22 @@ _REASON_ENDING = "this command is ending"
 
 
 class EngineDidNotStart(PlayheadError):
-    """The JVM ended, or did not answer, before it was ready; carries the end of its log."""
+    """The JVM ended or did not answer before it was ready; contains the end of its log."""
 
     def __init__(self, *, reason: str, log: Path) -> None:
         self.reason, self.log = reason, log
         tail = "".join(f"\n    {line}" for line in _tail(log))
         super().__init__(
             f"the Spark engine did not start: {reason}{tail}",
-            hint=f"the whole log is {log}; `playhead doctor` checks the runtime and the jars",
+            hint=f"read the whole log in {log}; `playhead doctor` checks the runtime and the jars",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JvmCommand:
-    """All that decides how the JVM starts; equal but for memory, they can share a start-up cache."""
+    """Everything that decides how the JVM starts; equal commands can share a start-up cache,
+    whatever their memory.
+    """
 
     java: Java
     spark_home: Path
@@ -93,7 +95,7 @@ class JvmCommand:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running JVM and how PySpark reaches it."""
+    """A running JVM, and how PySpark reaches it."""
 
     process: "subprocess.Popen[bytes]"
     port: int
@@ -103,13 +105,13 @@ class Gateway:
     folder: EngineFolder
 
     def ran_out_of_memory(self) -> bool:
-        """Whether it has ended because its heap was full."""
+        """Return whether it ended because its heap was full."""
         if self.process.poll() not in _FULL:
             return False
         return any(_FULL_WORDS in line for line in _tail(self.log, _FULL_SAID_WITHIN))
 
     def close(self, patience_s: float = _GONE_WITHIN_S) -> None:
-        """Let the JVM end (it does so when its stdin closes) and see to it that it has."""
+        """Let the JVM end by closing its stdin, and make sure that it does."""
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
@@ -122,7 +124,7 @@ class Gateway:
 
 
 def blueprint_for(memory: str) -> JvmCommand:
-    """What a JVM with this much heap is started from on this machine."""
+    """Return the command for a JVM with this much heap on this machine."""
     java, spark_home = find_java(), find_spark_home()
     own = (jar for jar in sorted(spark_home.glob("jars/*.jar")) if _LEFT_OUT not in jar.name)
     options = [*_MODULE_OPTIONS, "-XX:-UsePerfData"]
@@ -138,9 +140,9 @@ _is_ending = False
 
 
 def kill_all(*, for_good: bool) -> bool:
-    """End the JVMs of this process without asking them; whether there were any.
+    """Kill the JVMs of this process; return whether there were any.
 
-    For good, no other one is started: what waits for one that was killed would try again.
+    With `for_good`, no other one starts: code that waits for a killed one would try again.
     """
     global _is_ending  # noqa: PLW0603
     _is_ending = _is_ending or for_good
@@ -153,7 +155,7 @@ def kill_all(*, for_good: bool) -> bool:
 def launch(
     blueprint: JvmCommand, conf: Mapping[str, str], *, more_options: Sequence[str] = ()
 ) -> "Launch":
-    """Start a JVM; it is booting while the caller does something useful, see `Launch.wait`."""
+    """Start a JVM, which boots while the caller continues; see `Launch.wait`."""
     log = _new_log()
     if _is_ending:
         raise EngineDidNotStart(reason=_REASON_ENDING, log=log)
@@ -166,12 +168,12 @@ def launch(
         with private_files.opened(log, "wb") as output:
             process = subprocess.Popen(
                 _command(blueprint, conf, options),
-                # The JVM ends when its stdin does: however we end, it does not stay.
+                # The JVM ends when its stdin closes: however we end, it does not stay.
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=_environment(blueprint, folder.path / _CONNECTION),
-                # Ctrl-C in the terminal is ours to handle; the JVM must live to finish its slice.
+                # We handle Ctrl-C; the JVM must live to finish its slice.
                 start_new_session=True,
             )
     except BaseException:
@@ -182,7 +184,7 @@ def launch(
 
 
 class Launch:
-    """A JVM on its way; when nobody waits for it to the end, it is ended with us."""
+    """A starting JVM; without a `wait` to the end, it ends with this process."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", folder: EngineFolder, log: Path, memory: str
@@ -192,7 +194,7 @@ class Launch:
         self._end = weakref.finalize(self, _end_booting, process, folder)
 
     def wait(self) -> Gateway:
-        """The gateway, as soon as the JVM has written down its port and secret."""
+        """Return the gateway as soon as the JVM has written its port and secret."""
         deadline = time.monotonic() + _READY_WITHIN_S
         try:
             while not self._info.exists():
@@ -213,12 +215,12 @@ class Launch:
         return Gateway(self.process, port, secret, self.log, self._memory, self._folder)
 
     def abandon(self) -> None:
-        """End a JVM that nobody will use."""
+        """End a JVM that is not needed."""
         self._end()
 
 
 def _end_booting(process: "subprocess.Popen[bytes]", folder: EngineFolder) -> None:
-    """First the JVM: one that cannot write its secret into its folder never ends by itself."""
+    """End the JVM first: one that cannot write its secret into its folder never ends by itself."""
     process.kill()
     process.wait()
     if process.stdin is not None:
@@ -244,14 +246,14 @@ def _command(blueprint: JvmCommand, conf: Mapping[str, str], options: Sequence[s
 
 
 def _conf_dirs(spark_home: Path) -> list[str]:
-    """Configuration folders that Spark's scripts would have put on the class path."""
+    """Return the configuration folders that Spark's scripts would put on the class path."""
     named = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
     own = os.environ.get("SPARK_CONF_DIR", str(spark_home / "conf"))
     return [folder for folder in [own, *named] if folder and Path(folder).is_dir()]
 
 
 def _environment(blueprint: JvmCommand, info: Path) -> dict[str, str]:
-    # Not SPARK_HOME: with it, Spark has every worker read PySpark from a zip file, and compile it anew.
+    # Not SPARK_HOME: with it, every worker reads PySpark from a zip file and compiles it again.
     own = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"}
     return own | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
@@ -266,7 +268,7 @@ def _environment(blueprint: JvmCommand, info: Path) -> dict[str, str]:
 
 
 def _read_connection(info: Path) -> tuple[int, str]:
-    """The port and the secret, each length-prefixed as the JVM's DataOutputStream writes them."""
+    """Return the port and the secret, each length-prefixed by the JVM's DataOutputStream."""
     content = info.read_bytes()
     port, length = struct.unpack_from(">ii", content)
     return port, content[8 : 8 + length].decode()

@@ -1,7 +1,8 @@
 """The engine's start-up cache: Java's ahead-of-time cache of the classes that our jobs load.
 
-It halves the time to a first row. It is made once by a training run in the background (playhead.replay.engine_warmup),
-named by all that it depends on, checked before it is trusted, and never a reason for a start to fail.
+It halves the time to a first row. A training run in the background makes it once
+(playhead.replay.engine_warmup). Its name contains everything it depends on, it is checked before it is
+used, and a bad one never fails a start.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ _REFUSED = "processing the AOT cache"
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache file and the note beside it that says what it must be."""
+    """A cache file, and the manifest beside it that describes it."""
 
     file: Path
 
@@ -39,14 +40,14 @@ class Cache:
 
     @property
     def options(self) -> list[str]:
-        """What makes a JVM use it, and keep quiet about it on stdout."""
+        """The options with which a JVM uses it, without output on stdout."""
         return [f"-XX:AOTCache={self.file}", *_QUIET]
 
     def training_options(self, output: Path) -> list[str]:
         return [f"-XX:AOTCacheOutput={output}", *_QUIET]
 
     def is_there(self) -> bool:
-        """True when file and note exist and agree on the size; the full check is `Check`."""
+        """Return whether file and manifest exist with the same size; the full check is `Check`."""
         note = self.read_note()
         return note is not None and self.file.exists() and self.file.stat().st_size == note.size
 
@@ -57,7 +58,7 @@ class Cache:
             return None
 
     def adopt(self, made: Path, trained_on: list[str]) -> None:
-        """Put a finished cache into its place: the file first, and the note that makes it count."""
+        """Move a finished cache into its place: first the file, then the manifest that makes it valid."""
         note = CacheManifest(_FORMAT, made.stat().st_size, _crc(made), trained_on)
         self.note.unlink(missing_ok=True)
         made.chmod(0o600)
@@ -68,7 +69,7 @@ class Cache:
         self._drop_old_ones()
 
     def is_whole(self) -> bool:
-        """Reads all of it, whatever was seen before."""
+        """Read all of it and compare, whatever was checked before."""
         note = self.read_note()
         try:
             return note is not None and _crc(self.file) == note.crc32
@@ -76,14 +77,16 @@ class Cache:
             return False
 
     def was_checked(self) -> bool:
-        """True when the file is, by its time and number, the one that was last read and found whole."""
+        """Return whether the file, by its time and number, is the one that was last checked."""
         try:
             return self._stamp.read_text(encoding="ascii") == self._seen()
         except OSError:
             return False
 
     def remember_check(self) -> None:
-        with contextlib.suppress(OSError):  # a read-only cache is checked each time instead
+        with contextlib.suppress(
+            OSError
+        ):  # Without a stamp, a read-only cache is checked every time.
             private_files.write(self._stamp, self._seen())
 
     def _seen(self) -> str:
@@ -107,7 +110,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class CacheManifest:
-    """What a whole cache looks like, and what it was trained on."""
+    """The description of a valid cache, and what it was trained on."""
 
     format: int
     size: int
@@ -116,9 +119,9 @@ class CacheManifest:
 
 
 class Check:
-    """Reads a whole cache while the JVM boots from it, unless this very file was read before.
+    """Checks a whole cache while the JVM boots from it, unless this file was checked before.
 
-    A damaged one can crash the JVM at any later moment, so it must be found out.
+    A damaged cache can crash the JVM at any later moment.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -140,14 +143,14 @@ class Check:
 
 
 def cache_for(blueprint: JvmCommand) -> Cache | None:
-    """Where the cache of this blueprint belongs; None when Java is too old for one, or it is off."""
+    """Return the cache for this command; None if Java is too old, or caches are off."""
     if blueprint.java.feature_release < AOT_JAVA or os.environ.get(SWITCH) == "off":
         return None
     return Cache(paths.cache_dir() / "aot" / f"{_key(blueprint)}.aot")
 
 
 def was_refused(log: Path) -> bool:
-    """True when the JVM said that the cache it was given is not for it."""
+    """Return whether the JVM reported that the cache does not fit."""
     try:
         return _REFUSED in log.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -155,14 +158,14 @@ def was_refused(log: Path) -> bool:
 
 
 def start_training() -> None:
-    """Make the cache in the background, out of everybody's way; see playhead.replay.engine_warmup."""
+    """Make the cache in the background; see playhead.replay.engine_warmup."""
     if os.environ.get(SWITCH) == "use":
         return
     Detached([*command_of("playhead.replay.engine_warmup"), "--background"])
 
 
 def _key(blueprint: JvmCommand) -> str:
-    """Changes with the runtime, every jar's place, size and time, and the options."""
+    """Return a key of the runtime, every jar's path, size and time, and the options."""
     digest = hashlib.sha256(f"{_FORMAT} {blueprint.options}".encode())
     for file in (blueprint.java.home / "release", *blueprint.class_path):
         status = file.stat()
@@ -173,7 +176,7 @@ def _key(blueprint: JvmCommand) -> str:
 def _changed_ns(file: Path) -> int:
     try:
         return file.stat().st_mtime_ns
-    except FileNotFoundError:  # another process has just dropped it
+    except FileNotFoundError:  # Another process has just removed it.
         return 0
 
 

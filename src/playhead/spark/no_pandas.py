@@ -1,7 +1,7 @@
-"""Keeps pandas out of a worker while it does a task of ours.
+"""Keeps pandas out of a worker during our tasks.
 
-PyArrow asks, for the first list that becomes a column, whether it is one of pandas', and imports pandas to
-know. In a worker that took longer than to import all the rest, and nothing here uses it.
+For the first list that becomes a column, PyArrow checks whether it is a pandas object, and imports pandas
+for that. In a worker this took longer than all other imports, and nothing here uses it.
 """
 
 import sys
@@ -13,17 +13,17 @@ _PANDAS = "pandas"
 
 
 class _Hidden:
-    """Finds nothing, and lets nobody after it find anything, under one name."""
+    """Makes the import of one name fail."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name == _PANDAS:
-            raise ModuleNotFoundError(f"{name} is not looked for in this task", name=name)
+            raise ModuleNotFoundError(f"{name} is not available in this task", name=name)
         return None
 
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """To import it fails in here, unless that was done before; whoever has the worker next finds it."""
+    """Block the import of pandas in this block, unless it was imported before; later users can import it."""
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:
@@ -34,7 +34,7 @@ def without_pandas() -> Iterator[None]:
 
 
 def _look_anew() -> None:
-    """PyArrow looks once, and remembers."""
+    """Make PyArrow check again, because it caches the result."""
     looked = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
     if looked is not None:
         looked.__init__()

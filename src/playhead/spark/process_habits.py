@@ -1,4 +1,4 @@
-"""What PySpark does to the process that it is in, kept away from ours."""
+"""Undoes PySpark's side effects on the process that it runs in."""
 
 import logging
 import signal
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_away() -> Iterator[None]:
-    """Start a session in here. PySpark takes Ctrl-C for itself, and asks the JVM first, which may hang."""
+    """Start a session in this block. PySpark takes Ctrl-C for itself and asks the JVM first, which may hang."""
     logging.getLogger().addFilter(_is_not_theirs)
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -27,14 +27,15 @@ def kept_away() -> Iterator[None]:
 
 
 def quiet(context: "SparkContext") -> None:
-    """Its server of accumulators prints a traceback when the JVM goes away; we say what has gone."""
+    """Silence its accumulator server, which prints a traceback when the JVM ends; we report what ended."""
     context._accumulatorServer.handle_error = lambda *_: None
 
 
 def start_callbacks() -> None:
-    """Have the JVM say its secret when it calls back; PySpark lets anybody call who finds the port.
+    """Require the JVM's secret for callbacks; by default PySpark accepts anyone who finds the port.
 
-    What PySpark starts by itself has neither side ask: its Java half forgets the secret on the way.
+    The server that PySpark starts by itself has no authentication: its Java half loses the secret
+    on the way.
     """
     from py4j.clientserver import ClientServer
     from py4j.java_gateway import JavaObject
@@ -42,7 +43,7 @@ def start_callbacks() -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway = SparkContext._gateway
-    # Another kind of gateway, which a user's own session may have, says it by itself.
+    # Another kind of gateway, as in a user's own session, authenticates by itself.
     if not isinstance(gateway, ClientServer) or gateway.__dict__.get("_callback_server"):
         return
     gateway.python_parameters.auth_token = gateway.java_parameters.auth_token
@@ -57,23 +58,23 @@ def start_callbacks() -> None:
 def for_each_round(
     stream: "DataStreamWriter", on_round: Callable[["DataFrame", int], None]
 ) -> "DataStreamWriter":
-    """The stream with what is called for each of its rounds.
+    """Return the stream with the function that is called for each round.
 
-    To say so starts PySpark's own server for that, which lets anybody call; so ours has to be there.
+    Setting it starts PySpark's own callback server, which accepts anyone; so ours must run before.
     """
     start_callbacks()
     return stream.foreachBatch(on_round)
 
 
 def _is_not_theirs(record: logging.LogRecord) -> bool:
-    """Not what py4j says, with a traceback, of a connection that broke: we say why it did."""
+    """Filter py4j's tracebacks about a broken connection: we report the cause."""
     return record.module not in ("java_gateway", "clientserver")
 
 
 def stop_accumulators_aside(context: "SparkContext") -> None:
-    """PySpark's server of accumulators, which we have none of, looks once a second whether it has to stop.
+    """Stop PySpark's accumulator server in the background, because it checks only once a second.
 
-    Nobody needs to wait for that. When the JVM is gone before, it would print a traceback about it.
+    If the JVM ended first, it would print a traceback.
     """
     server, context._accumulatorServer = context._accumulatorServer, None
     server.handle_error = lambda *_: None

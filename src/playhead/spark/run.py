@@ -1,4 +1,4 @@
-"""Runs a job's works as Spark tasks, and brings back what they report."""
+"""Runs a job's works as Spark tasks, and returns their reports."""
 
 import json
 import os
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT = "report string"
-# A sample larger than this is transformed in several steps: all of it passes through the heap.
+# A larger sample is transformed in several steps, because all of it passes through the heap.
 _AT_ONCE_BYTES = 16 << 20
 
 
 def run(
     spark: "SparkSession", job: Job, transform: Transform | None = None
 ) -> list[Mapping[str, Any]]:
-    """Do all works of a job, each in a task of its own; returns their reports."""
+    """Run all works of a job, each in its own task; return their reports."""
     with handing(spark) as handover:
         frame = _frame(spark, job, transform, handover)
         try:
-            # Spark Connect plans only now, so its rules for bad values must hold until the end.
+            # Spark Connect plans only at this point, so its rules for bad values must hold until
+            # the end.
             with _rules(spark, transform):
                 return [json.loads(row.report) for row in frame.collect()]
         except Exception as exc:
@@ -70,7 +71,7 @@ def _rules(spark: "SparkSession", transform: Transform | None) -> AbstractContex
 def transformed(
     spark: "SparkSession", samples: Iterable[Records], transform: Transform
 ) -> list[Records]:
-    """Records as the transform leaves them, those that it keeps: for samples and checks."""
+    """Transform sample records, and return those that are kept."""
     import pyarrow as pa
 
     from playhead.spark import arrow_rows
@@ -94,7 +95,7 @@ def transformed(
 
 
 def _parts_of(records: Records) -> Iterator[Records]:
-    """The records in parts of so many bytes; a record that is larger is a part of its own."""
+    """Split the records into parts of this many bytes; a larger record is a part of its own."""
     start = size = 0
     for index, more in enumerate(records.sizes_bytes()):
         if index > start and size + more > _AT_ONCE_BYTES:
@@ -105,7 +106,7 @@ def _parts_of(records: Records) -> Iterator[Records]:
 
 
 class Task:
-    """A function that Spark calls in a Python worker; what it has to know is its only luggage."""
+    """A function for a Python worker, with everything it needs."""
 
     def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
@@ -128,17 +129,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class _StopSignal:
-    """What the worker that writes tells the one that reads for it, on the same machine: read no more.
+    """Tells the reading worker on the same machine to stop.
 
-    To take no more would not tell it: with the first of two workers still giving, Spark came to no end.
+    Closing the iterator is not enough: while the first worker keeps producing, the Spark stage
+    never ends.
     """
 
     name: str
     folder: Path | None = None
-    """Where nobody else can give it; None for tasks on a cluster, whose machines have no such folder."""
+    """A private folder; None on a cluster, whose machines do not share one."""
 
     def give(self, index: int) -> None:
-        # A link that somebody put there is not followed.
+        # Never follow a link that another user made.
         with suppress(FileExistsError):
             os.close(os.open(self._file(index), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
@@ -154,7 +156,7 @@ class _StopSignal:
 
 
 class _ReplayTask(Task):
-    """Reads and writes in one worker: the JVM stands beside the data's way."""
+    """Reads and writes in one worker, so that the data does not pass through the JVM."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -165,7 +167,7 @@ class _ReplayTask(Task):
 
 
 class _ReadTask(Task):
-    """Reads slices and gives their records to Spark, each slice between two rows of control."""
+    """Reads slices and passes their records to Spark, each slice between two control rows."""
 
     def __init__(self, job: Job, word: _StopSignal) -> None:
         self._job, self._word = job, word
@@ -188,7 +190,7 @@ class _ReadTask(Task):
 
 
 class _WriteTask(Task):
-    """Takes the records that Spark has transformed, and writes them."""
+    """Writes the records that Spark has transformed."""
 
     def __init__(self, job: Job, word: _StopSignal) -> None:
         self._job, self._word = job, word
@@ -199,11 +201,11 @@ class _WriteTask(Task):
         stream = (each for part in parts for each in arrow_rows.read(part))
         for first in stream:
             if not isinstance(first, arrow_rows.Begin):
-                continue  # what a work that gave up, or was stopped, has left behind
+                continue  # The rest of a work that gave up or was stopped.
             reports = play(self._job, first.work, _from(stream))
             yield _reported(reports)
             if any(report.away for report in reports):
-                # Or all that is left would be read before the run hears of it.
+                # Otherwise everything left would be read before the run learns of the stop.
                 self._word.give(first.work)
                 for _ in stream:
                     pass
@@ -211,7 +213,7 @@ class _WriteTask(Task):
 
 
 def _from(stream: Iterator[Any]) -> Any:
-    """Draws a work's slices from the stream, whose first control row has been read."""
+    """Yield a work's slices from the stream, whose first control row has been read."""
     from playhead.spark import arrow_rows
 
     has_begun = True
@@ -225,7 +227,7 @@ def _from(stream: Iterator[Any]) -> Any:
             if isinstance(each, arrow_rows.End):
                 return
             yield each.records, each.verdicts
-        # The reader was told to stop: what it had not read is not absent.
+        # The reader was stopped: what it did not read is not absent.
         raise Stopped(f"stopped within {slice_}")
 
     return draw

@@ -1,4 +1,4 @@
-"""One function that gives a Spark session: local by default, or a master's, or a remote one, or the active one."""
+"""Returns a Spark session: local by default, or a master's, a remote one, or the active one."""
 
 import atexit
 import contextlib
@@ -32,7 +32,7 @@ _STOPPED_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """The JVM of this process; PySpark allows one."""
+    """The JVM of this process; PySpark allows only one."""
 
     gateway: jvm.Gateway
     has_cache: bool
@@ -50,16 +50,15 @@ def session(
     ui: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A session whose application and jobs carry `name`.
+    """Return a session whose application and jobs are called `name`.
 
-    In this order: a Spark Connect server at `remote`; the session that is already active here (in a
-    notebook, on a platform that brings its own); the cluster of `master`; this machine. Nothing of what
-    is given is asked of the cluster beyond DataFrames, so the same job runs on all of them. `conf` and
-    `memory` are for an engine that is started here; one that runs already has its own.
+    In this order: a Spark Connect server at `remote`; the session that is already active (in a notebook, or on a
+    platform); the cluster of `master`; this machine. Only DataFrames are required of the cluster, so the same
+    job runs on all of them. `conf` and `memory` apply to an engine that is started here.
     """
     _require("pyspark")
     if remote is not None:
-        # PySpark ends the whole process, with status 0, when one of these is missing.
+        # PySpark ends the whole process with status 0 if one of these is missing.
         _require("grpc", "grpc_status", "zstandard")
         from pyspark.sql import SparkSession
 
@@ -80,13 +79,13 @@ def session(
 
 
 def describe(spark: "SparkSession", description: str) -> None:
-    """Have the jobs that this thread starts carry a name in Spark's own UI."""
-    if hasattr(spark, "_jsparkSession"):  # Spark Connect names its work by the application alone
+    """Name the jobs of this thread in Spark's UI."""
+    if hasattr(spark, "_jsparkSession"):  # Spark Connect names its work only by the application.
         spark.sparkContext.setJobDescription(description)
 
 
 def interrupt(spark: "SparkSession") -> None:
-    """End the jobs that run on the session, from another thread."""
+    """End the session's running jobs, from another thread."""
     if hasattr(spark, "_jsparkSession"):
         spark.sparkContext.cancelAllJobs()
     else:
@@ -94,78 +93,78 @@ def interrupt(spark: "SparkSession") -> None:
 
 
 def jvm_pid() -> int | None:
-    """The process id of this process's own engine; None when there is none or it is elsewhere."""
+    """Return the process id of this process's engine; None if there is none or it is elsewhere."""
     return _engine.gateway.process.pid if _engine is not None else None
 
 
 def jvm_is_running() -> bool:
-    """True while this process has an engine that has not died."""
+    """Return whether this process has a living engine."""
     return _engine is not None and _engine.gateway.process.poll() is None
 
 
 def has_died() -> bool:
-    """True when this process had an engine of its own, and it is gone."""
+    """Return whether this process's engine has died."""
     return _engine is not None and _engine.gateway.process.poll() is not None
 
 
 def ran_out_of_memory() -> bool:
-    """True when this process's own engine is gone, and its heap was full."""
+    """Return whether this process's engine died with a full heap."""
     return _engine is not None and _engine.gateway.ran_out_of_memory()
 
 
 def own_folder() -> Path | None:
-    """The private folder of this process's own engine; None when it is elsewhere."""
+    """Return the private folder of this process's engine; None if it is elsewhere."""
     return _engine.gateway.folder.path if _engine is not None else None
 
 
 def tasks_are_ours(spark: "SparkSession") -> bool:
-    """Whether tasks run on this machine and as this user, so that they read what only we can."""
+    """Return whether tasks run on this machine as this user, so that they can read our private files."""
     is_remote = not hasattr(spark, "_jsparkSession")
     return not is_remote and spark.sparkContext.master.startswith("local")
 
 
 def memory() -> str | None:
-    """The heap of this process's own engine; None when it is elsewhere, or set up by somebody else."""
+    """Return the heap of this process's engine; None if it is elsewhere, or another program started it."""
     return _engine.gateway.memory if _engine is not None else None
 
 
 def answers(within_s: float) -> bool:
-    """Whether the engine of this process does what it is told; True when there is none."""
+    """Return whether this process's engine responds; True if there is none."""
     if not jvm_is_running():
         return True
 
     def ask() -> None:
         from pyspark import SparkContext
 
-        with contextlib.suppress(Exception):  # an error is an answer, too
+        with contextlib.suppress(Exception):  # An error is a response too.
             SparkContext._jvm.java.lang.System.nanoTime()
 
     return _ends_within(ask, within_s)
 
 
 def slots(spark: "SparkSession") -> int:
-    """How many tasks the session runs at once, as Spark itself counts."""
+    """Return how many tasks the session runs at once, as Spark counts."""
     if hasattr(spark, "_jsparkSession"):
         return int(spark.sparkContext.defaultParallelism)
-    # Through Spark Connect it shows in how much is made of something that nobody has divided.
+    # Spark Connect reveals it by the number of partitions of undivided data.
     parts = spark.range(1 << 16).selectExpr("spark_partition_id() AS part").distinct()
     return int(parts.count())
 
 
 def uses_cache() -> bool:
-    """True when this process's engine was started from the start-up cache."""
+    """Return whether this process's engine started from the start-up cache."""
     return _engine is not None and _engine.has_cache
 
 
 def stop(spark: "SparkSession") -> None:
-    """End the session; its JVM ends with this process, or serves the next session in it."""
+    """End the session; its JVM ends with this process, or serves the next session."""
     spark.stop()
 
 
 def shut_down() -> None:
-    """End the engine of this process, if there is one; happens by itself when the process ends.
+    """End this process's engine, if there is one; also called when the process ends.
 
-    What is still active is stopped before its JVM: the other way round PySpark's threads complain.
+    Active contexts are stopped before their JVM; otherwise PySpark's threads print errors.
     """
     global _engine  # noqa: PLW0603
     if _engine is None:
@@ -176,8 +175,8 @@ def shut_down() -> None:
     if active is not None and jvm_is_running() and not _stops(active):
         _engine.gateway.process.kill()
     if SparkContext._gateway is not None:
-        # Objects that are let go from now on need not be let go in a JVM that is gone, too; of those
-        # that another thread made, each would print a traceback about it.
+        # Objects released from now on must not be released in the dead JVM too; each release from
+        # another thread would print a traceback.
         SparkContext._gateway._gateway_client.is_connected = False
     _engine.gateway.close()
     _engine = None
@@ -186,10 +185,12 @@ def shut_down() -> None:
 
 
 def _stops(active: "SparkContext") -> bool:
-    """Stop what is active, which a JVM that hangs never does."""
+    """Stop an active context in time, because a hanging JVM never does."""
 
     def stop_it() -> None:
-        with contextlib.suppress(Exception):  # often the process ends, and nobody is left to tell
+        with contextlib.suppress(
+            Exception
+        ):  # The process often ends here, and no one reads the error.
             process_habits.stop_accumulators_aside(active)
             active.stop()
 
@@ -205,7 +206,7 @@ def _ends_within(call: Callable[[], None], seconds: float) -> bool:
 
 
 def _forget_dead_sessions() -> None:
-    """A context whose JVM has died cannot be stopped, and PySpark would hand it out for ever."""
+    """Forget contexts of a dead JVM, which cannot be stopped, and which PySpark would return forever."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -229,7 +230,7 @@ def _active() -> "SparkSession | None":
 
     if (found := SparkSession.getActiveSession()) is not None:
         return found
-    # Active is a matter of one thread; the session that another has started is as good.
+    # "Active" is per thread; another thread's session is as good.
     return SparkSession._instantiatedSession if SparkContext._active_spark_context else None
 
 
@@ -252,7 +253,7 @@ def _start(settings: dict[str, str], memory: str) -> "SparkSession":
 
 
 def _import_pyspark() -> None:
-    """What every session loads sooner or later, loaded while the JVM boots."""
+    """Import what every session needs, while the JVM boots."""
     import pyspark.sql
     import pyspark.testing.utils  # noqa: F401  PySpark looks in here on its first call to the JVM
 
@@ -264,7 +265,7 @@ def _settle(
     blueprint: jvm.JvmCommand,
     settings: dict[str, str],
 ) -> _Engine:
-    """The JVM that is booting, or another one without the cache when that is bad."""
+    """Return the booting JVM, or another one without the cache if the cache is bad."""
     if check is None or cache is None:
         return _Engine(booting.wait(), has_cache=False)
     try:
@@ -275,7 +276,7 @@ def _settle(
         gateway.close()
         return _without(cache, "it is damaged", blueprint, settings)
     if jvm_cache.was_refused(gateway.log):
-        _warn(f"the engine's start-up cache is not for this runtime; ignored ({cache.file})")
+        _warn(f"the engine's start-up cache does not fit this runtime; ignoring it ({cache.file})")
         cache.discard()
         return _Engine(gateway, has_cache=False)
     return _Engine(gateway, has_cache=True)
@@ -289,8 +290,8 @@ def _without(
     cache: jvm_cache.Cache, reason: str, blueprint: jvm.JvmCommand, settings: dict[str, str]
 ) -> _Engine:
     gateway = jvm.launch(blueprint, settings).wait()
-    # Only now is it known that the cache was to blame, and not whatever would stop any start.
-    _warn(f"the engine's start-up cache is ignored: {reason} ({cache.file})")
+    # Only now is it certain that the cache caused it, and not something that stops any start.
+    _warn(f"ignoring the engine's start-up cache: {reason} ({cache.file})")
     cache.discard()
     return _Engine(gateway, has_cache=False)
 
@@ -299,7 +300,7 @@ def _without(
 def started_for_training(
     blueprint: jvm.JvmCommand, options: Sequence[str]
 ) -> "Iterator[SparkSession]":
-    """A session on a JVM of its own with more options, whose end waits until that JVM is gone."""
+    """Yield a session on its own JVM with more options; wait for that JVM's end."""
     settings = engine_settings.settings("playhead start-up cache", engine_settings.LOCAL, ui=False)
     gateway = jvm.launch(blueprint, settings, more_options=options).wait()
     spark = _connect(_Engine(gateway, has_cache=False), settings)
@@ -312,10 +313,10 @@ def started_for_training(
 
 
 def _has_jvm() -> bool:
-    """True when an earlier session of this process has left its JVM to us; a dead one is let go."""
+    """Return whether an earlier session of this process left its JVM; release a dead one."""
     if _engine is not None and not jvm_is_running():
         shut_down()
-    if "pyspark" not in sys.modules:  # and not to be loaded before the JVM is on its way
+    if "pyspark" not in sys.modules:  # Do not import it before the JVM is starting.
         return False
     from pyspark import SparkContext
 
@@ -333,7 +334,7 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
-    """Hand the JVM to PySpark in the way it offers: two environment variables."""
+    """Connect PySpark to the JVM by two environment variables, as it offers."""
     global _engine
     _engine, gateway = engine, engine.gateway
     handed = {
@@ -350,7 +351,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSession":
-    """A Spark that the user brought starts as its owner set it up; we add the connector and our names."""
+    """Start a Spark that the user installed with its own setup, plus our connector and names."""
     settings.setdefault("spark.jars", ",".join(jar.as_uri() for jar in jars.ensure("engine")))
     settings.setdefault("spark.driver.memory", memory)
     words = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
@@ -365,7 +366,7 @@ def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSe
     with _environment(handed | workers_path()):
         from pyspark import SparkContext
 
-        # First without the settings: PySpark would put all of them on a command line, secrets too.
+        # First without the settings: PySpark would put them on a command line, including secrets.
         SparkContext._ensure_initialized()
         return _build(settings | engine_settings.executors_secret(settings))
 

@@ -1,4 +1,4 @@
-"""What Spark says against an expression, in one line and at the place of the user's own text."""
+"""Translates Spark's errors about an expression: one line, with the position in the user's text."""
 
 import re
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ COLUMNS = (
     "key_bytes",
     "value_bytes",
 )
-"""What an expression can name."""
+"""The columns of an expression."""
 
 _TYPES = (
     "array bigint binary boolean byte date decimal double float int integer long map short smallint "
@@ -35,13 +35,13 @@ _NOISE = re.compile(r" SQLSTATE: | Please, refer to | You can form a valid |; li
 
 
 def at_all_of(expression: Expression, reason: str, hint: str | None) -> BadExpression:
-    """The error that points at an expression as a whole."""
+    """Return an error that points at the whole expression."""
     length = expression.end - expression.start
     return expression.bad(expression.start, reason, hint, length=length)
 
 
 def complaint(expression: Expression, exc: Exception) -> PlayheadError:
-    """Spark's error as ours; whatever else went wrong on the way is said as it came."""
+    """Translate an error of Spark; other errors keep their text."""
     from pyspark.errors import PySparkException
 
     if (lost := of_the_engine(exc)) is not None:
@@ -66,7 +66,7 @@ def _place(sql: str, exc: "PySparkException") -> tuple[int, int] | None:
 
     for context in exc.getQueryContext() or ():
         if context.contextType() is not QueryContextType.SQL:
-            continue  # it names a line of Python, and no place in a text
+            continue  # It names a line of Python, and no position in a text.
         if context.fragment() and sql[context.startIndex() : context.stopIndex() + 1]:
             return context.startIndex(), context.stopIndex()
     match = _PLACE.search(str(exc))
@@ -81,7 +81,7 @@ def _reason(exc: "PySparkException") -> tuple[str, str | None]:
     condition, parameters = exc.getCondition() or "", exc.getMessageParameters() or {}
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "")
-        hint = nearest(name, COLUMNS) or f"columns here: {', '.join(COLUMNS)}"
+        hint = nearest(name, COLUMNS) or f"available columns: {', '.join(COLUMNS)}"
         return f"there is no column {name!r}", hint
     if condition == "PARSE_SYNTAX_ERROR":
         found = parameters.get("error", "")

@@ -1,4 +1,4 @@
-"""A stream that has no end: Spark reads topics in rounds, and we write each of them where it belongs."""
+"""Live streams: Spark reads topics in rounds, and each round is written to its target."""
 
 import json
 import shutil
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Spark reads a record's time by way of a calendar that was another one long ago, and moves old times by
-# days; what it could not hold at all has failed before.
+# Spark converts times with a calendar that differs long ago, and moves old times by days; a time
+# that it cannot hold has failed before.
 _KEPT_TIME = (
     "CASE WHEN timestamp < TIMESTAMP '1901-01-01 00:00:00' "
     f"THEN raise_error('{OUT_OF_REACH}') ELSE timestamp END"
 )
-# As `rows.SCHEMA` has it, with a name for headers that the transforms know.
+# As `rows.SCHEMA`, with the name for headers that the transforms use.
 _SHAPE = (
     "0 AS slice",
     "false AS is_end",
@@ -46,7 +46,7 @@ _SHAPE = (
     "CAST(NULL AS long) AS content_sum",
     "CAST(headers AS array<struct<name:string,value:binary>>) AS headers",
 )
-# A round comes several times a second: each file and each look that it can do without counts.
+# Rounds come several times a second: every saved file and request counts.
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -56,16 +56,16 @@ _SETTINGS = {
     "spark.sql.streaming.offsetLog.formatVersion": "1",
 }
 MOST_RECORDS = 200_000
-"""What a round takes at most, so that one that has to catch up commits now and then."""
+"""The maximum of a round, so that a pipeline that is catching up commits regularly."""
 
 
 class RoundUnreadable(PlayheadError):
-    """Spark does not say, in a form that we know, which offsets a round has."""
+    """Spark's record of a round's offsets has an unknown form."""
 
     def __init__(self, file: Path, *, reason: str) -> None:
         super().__init__(
             f"cannot read the offsets of a round from {file}: {reason}",
-            hint="nothing is lost: start the pipeline again, it goes on from its ledger",
+            hint="nothing is lost: start the pipeline again, and it continues from its ledger",
         )
 
 
@@ -77,16 +77,16 @@ class StreamSpec:
     starts: Mapping[TopicPartition, int]
     transform: Transform
     trigger_ms: int | None
-    """None to end when all is read that was there at the beginning."""
+    """None to end when everything that existed at the start is read."""
     decoding: Decoding | None = None
-    """What makes values readable before the transform looks at them."""
+    """Decodes values before the transform reads them."""
 
 
 OnRound = Callable[["DataFrame", int], None]
 
 
 class Stream:
-    """One query of Spark's; its own notes are made anew each time, because the ledger counts, not they."""
+    """One Spark query. Spark's checkpoint is made again each time, because only the ledger counts."""
 
     def __init__(self, spark: "SparkSession", folder: Path) -> None:
         self._spark, self._folder = spark, folder
@@ -94,7 +94,7 @@ class Stream:
         self._handed = ExitStack()
 
     def start(self, name: str, tape: StreamSpec, on_round: OnRound) -> None:
-        """Begin to read; `on_round` is called in a thread of Spark's, and must not raise."""
+        """Start reading; `on_round` is called in a Spark thread and must not raise."""
         shutil.rmtree(self._folder, ignore_errors=True)
         try:
             self._query = self._started(name, tape, on_round)
@@ -121,11 +121,11 @@ class Stream:
                 writing = writing.trigger(availableNow=True)
             else:
                 writing = writing.trigger(processingTime=f"{tape.trigger_ms} milliseconds")
-            # The query keeps the settings that it was started with.
+            # The query keeps its start settings.
             return writing.start()
 
     def is_active(self) -> bool:
-        """Whether it reads; raises when it has stopped because of an error."""
+        """Return whether it reads; raise if an error stopped it."""
         if self._query is None:
             return False
         try:
@@ -139,20 +139,20 @@ class Stream:
         return False
 
     def stop(self) -> None:
-        """Stop reading; what a round has not committed by now it will not."""
+        """Stop reading; a round in progress will not commit more."""
         query, self._query = self._query, None
         if query is not None:
-            with suppress(Exception):  # the engine may be gone, and the stream with it
+            with suppress(Exception):  # The engine may be gone, and the stream with it.
                 query.stop()
         self._handed.close()
 
     def ends(self, number: int) -> dict[TopicPartition, int]:
-        """Where the round of this number ends, in every partition."""
+        """Return the end of a round in every partition."""
         return ends_in(self._folder / "offsets" / str(number))
 
 
 def ends_in(file: Path) -> dict[TopicPartition, int]:
-    """What Spark wrote down of a round before it began: a version, its settings, and the offsets."""
+    """Parse Spark's file of a round: a version, settings, and offsets."""
     try:
         text = file.read_text(encoding="utf-8")
         found = json.loads(text.splitlines()[-1])
@@ -166,7 +166,7 @@ def ends_in(file: Path) -> dict[TopicPartition, int]:
 
 
 def last_ends(folder: Path) -> dict[TopicPartition, int] | None:
-    """Where the last round ended that Spark itself took for done; None when it says nothing of it."""
+    """Return the end of Spark's last completed round; None if it does not say."""
     try:
         done = [int(file.name) for file in (folder / "commits").iterdir() if file.name.isdigit()]
         return ends_in(folder / "offsets" / str(max(done)))
@@ -202,7 +202,7 @@ def _decoded(frame: "DataFrame", decoding: Decoding, handover: Handover) -> "Dat
 
 
 def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
-    """Write what a round holds; of one that is small, all of it in one task and one connection."""
+    """Write a round; a small one in a single task with one connection."""
     if round_.is_alone:
         frame = frame.coalesce(1)
     return _reported(frame, _WriteTask(round_))
@@ -211,7 +211,7 @@ def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
 def read_round(
     spark: "SparkSession", round_: Round, source: Source, tape: StreamSpec
 ) -> list[Outcome]:
-    """Write a round that a reader of our own reads: of records with times that Spark's cannot hold."""
+    """Write a round with our own reader, for record times that Spark cannot hold."""
     from playhead.spark import arrow_rows
     from playhead.spark.transform import apply, forgiving
 
@@ -225,7 +225,7 @@ def read_round(
 
 
 def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:
-    """Write down that slices hold no record at all, which none of several tasks could know."""
+    """Write slices without any record, which no single task could recognise."""
     return _reported(spark.range(0, 1, 1, 1), _EmptySliceTask(round_))
 
 
@@ -267,7 +267,7 @@ class _Reader(Task):
 
 
 _kept: tuple[Decoding, Decoder] | None = None
-"""What this process has from the round before, which knows its schemas."""
+"""The decoder of the last round in this process, with its schemas."""
 
 
 def _decoder(decoding: Decoding) -> Decoder:

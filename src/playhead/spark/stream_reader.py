@@ -1,4 +1,4 @@
-"""A topic as a DataFrame of records, with the reader's options set for throughput."""
+"""Reads a topic as a DataFrame of records, with options for throughput."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from playhead.config.kafka_connection import KafkaConnection
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Spark asks the broker for the range twice in every poll, so small polls are what costs.
+# Spark asks the broker for offsets twice in every poll, so small polls are expensive.
 THROUGHPUT = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -17,7 +17,7 @@ THROUGHPUT = {
 
 
 def topic_frame(spark: "SparkSession", connection: KafkaConnection, topic: str) -> "DataFrame":
-    """Everything a topic holds now, headers included; lost data is an error, never a shorter answer."""
+    """Return everything that a topic holds now, including headers; lost data is an error."""
     client = {f"kafka.{key}": value for key, value in connection.for_java("consumer").items()}
     options = (
         THROUGHPUT

@@ -1,7 +1,7 @@
-"""Hands tasks what they have to know, so that passwords are in no job that an engine keeps or sends.
+"""Passes data to tasks, so that no job that an engine stores or sends contains a password.
 
-On this machine it is a file that only this user can read, gone when the job is done. Elsewhere tasks see
-none of our files: there all of it travels in the job, which the cluster has to keep to itself.
+On this machine it is a file that only this user can read, deleted after the job. On other machines tasks
+cannot see our files: there everything travels in the job, and the cluster must protect it.
 """
 
 import pickle
@@ -32,12 +32,12 @@ _PROVIDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Where files for tasks are kept; None where tasks see none of ours."""
+    """The folder for files for tasks; None if tasks cannot see ours."""
 
     folder: Path | None
 
     def task(self, task: Work) -> Work:
-        """What the job carries in the task's place."""
+        """Return what the job carries in place of the task."""
         if self.folder is None:
             return task
         from pyspark import cloudpickle
@@ -48,9 +48,9 @@ class Handover:
         return _Handed(str(file))
 
     def kafka(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """A Java client's configuration, with its secrets replaced by where they are to be read."""
+        """Return a Java client's configuration, with secrets replaced by references to their files."""
         secret = {key: text for key, text in properties.items() if _is_secret(key)}
-        # Kafka takes a path up to its first colon.
+        # Kafka reads a path up to its first colon.
         if self.folder is None or not secret or ":" in str(self.folder):
             return dict(properties)
         file = self.folder / uuid4().hex
@@ -63,7 +63,7 @@ class Handover:
 
 @contextmanager
 def handing(spark: "SparkSession") -> Iterator[Handover]:
-    """Hand out in here; what was handed can be taken until the end of the block."""
+    """Yield a handover whose files exist until the end of the block."""
     if not session.tasks_are_ours(spark):
         yield Handover(None)
         return
@@ -74,7 +74,7 @@ def handing(spark: "SparkSession") -> Iterator[Handover]:
 
 
 class _Handed:
-    """A task that is still in its file."""
+    """A task in a file."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -90,7 +90,7 @@ def _is_secret(key: str) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """As a file of Java's properties has it."""
+    """Escape a value for a Java properties file."""
 
     def code(match: re.Match[str]) -> str:
         units = match[0].encode("utf-16-be")

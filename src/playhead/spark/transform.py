@@ -1,4 +1,4 @@
-"""Checks a transform against Spark before anything runs, and applies it to records as they pass."""
+"""Checks a transform with Spark before anything runs, and applies it to records."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-# One bad record must not end a run: what cannot be computed is NULL. And the same text means the same
-# in every session.
+# A bad record must not end a run: what cannot be computed is NULL. And a text means the same in
+# every session.
 _SETTINGS = {
     "spark.sql.ansi.enabled": "false",
-    # Ten thousand records, which is its own bound, may be more than any heap.
+    # Spark's own limit of ten thousand records may exceed the heap.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.caseSensitive": "false",
@@ -29,7 +29,7 @@ _SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Or `${env:NAME}` in a text would be what the engine's environment, or its settings, have there.
+    # Otherwise `${env:NAME}` in a text would insert a variable or a setting of the engine.
     "spark.sql.variable.substitute": "false",
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
@@ -42,18 +42,18 @@ _JSON = {
 _HEADERS = "array<struct<name string, value binary>>"
 _HIDDEN = "__"
 _NO_TIME_MS = -1
-# The years 1 to 9999 are what Spark calls a timestamp; beyond them the least sum overflows, and that ends
-# a run. Another time is none to expressions, and stays in the record.
+# Spark's timestamps are in the years 1 to 9999; other times overflow in sums and would end a run.
+# To expressions they are NULL, and they stay in the record.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _CREATE_TIME = 0
 
 
 @contextmanager
 def forgiving(spark: "SparkSession") -> Iterator[None]:
-    """A session in which an expression that fails for one record gives NULL.
+    """Yield a session in which an expression that fails for a record gives NULL.
 
-    A plan that was made inside keeps that when it runs outside, but for Spark Connect, which makes the
-    plan when it runs it: there the run itself belongs inside.
+    A plan made inside keeps this when it runs outside, except with Spark Connect, which makes the plan at the
+    run: then the run must be inside too.
     """
     before = {key: spark.conf.get(key, None) for key in _SETTINGS}
     try:
@@ -70,7 +70,7 @@ def forgiving(spark: "SparkSession") -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PySpark writes each error to stderr before it raises it, in JSON, with the JVM's whole stack."""
+    """Silence PySpark's JSON errors on stderr, which contain the JVM's whole stack."""
     from pyspark.logger import PySparkLogger
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
@@ -85,9 +85,9 @@ _vetted: "tuple[SparkSession, Transform] | None" = None
 
 
 def vet(spark: "SparkSession", transform: Transform) -> None:
-    """Refuse what must not be in an expression: by our words, and by what Spark has read in them.
+    """Refuse what an expression must not contain, by our tokens and by Spark's trees.
 
-    Nothing of a transform runs before; whoever wrote it may be somebody else than who runs it.
+    Nothing of a transform runs before, because another person may have written it.
     """
     global _vetted  # noqa: PLW0603 - the samples of a plan are many, and their transform is one
     if _vetted == (spark, transform):
@@ -108,7 +108,7 @@ def vet(spark: "SparkSession", transform: Transform) -> None:
 def _vet(
     spark: "SparkSession", visible: "DataFrame", expression: Expression, kind: str | None = None
 ) -> None:
-    """Look at an expression as it is, or as it becomes a value of some kind."""
+    """Check an expression as it is, or as it becomes a value of some kind."""
     is_shown = can_be_asked(spark)
     try:
         if is_shown:
@@ -116,7 +116,7 @@ def _vet(
         analysed = _analysed(visible, expression, kind)
     except BadExpression:
         raise
-    except Exception as exc:  # Spark's analysis has errors that are no PySparkException
+    except Exception as exc:  # Spark's analysis raises errors that are not PySparkException.
         raise complaint(expression, exc) from exc
     if is_shown:
         refuse_meant(analysed, expression)
@@ -127,12 +127,12 @@ def _analysed(visible: "DataFrame", expression: Expression, kind: str | None = N
 
     made = functions.expr(expression.sql)
     frame = visible.select((made.cast(kind) if kind else made).alias("made"))
-    _ = frame.schema  # over Spark Connect nothing is analysed before somebody asks
+    _ = frame.schema  # Spark Connect analyses only on demand.
     return frame
 
 
 def check(spark: "SparkSession", transform: Transform) -> None:
-    """Raises `BadExpression` for what Spark cannot read, and for what must not be in an expression."""
+    """Raise `BadExpression` for what Spark cannot parse, and for what an expression must not contain."""
     vet(spark, transform)
     condition, outputs = transform.condition(), transform.outputs()
     with forgiving(spark), _quiet():
@@ -142,16 +142,16 @@ def check(spark: "SparkSession", transform: Transform) -> None:
             _check_condition(scope, condition)
         for output in outputs:
             _check_output(scope, output)
-        # What only running tells: a pattern that is none, a format that is none.
+        # Some errors appear only at run time: an invalid pattern or format.
         for expression in transform.expressions():
             _run_once(scope, expression)
 
 
 def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
-    """The records with the transform done, and `keep`: false for those that `where` is not true for.
+    """Return the transformed records, with `keep`: false where `where` is not true.
 
-    Those lose key, value and headers, and keep offset and time for the accounting. Rows with `is_end`
-    pass as they are. Rows stay in their order and in their partitions.
+    Rejected records lose key, value and headers, and keep offset and time for the accounting. Rows with
+    `is_end` pass unchanged. Rows keep their order and partitions.
     """
     from pyspark.sql import functions
 
@@ -182,7 +182,7 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
 
 
 def _scope(frame: "DataFrame") -> "DataFrame":
-    """The columns that a user sees, beside those of the record under names that nobody sees."""
+    """Add the columns that a user sees, and hide those of the record under other names."""
     from pyspark.sql import functions
 
     hidden = [functions.col(name).alias(_HIDDEN + name) for name in frame.columns]
@@ -202,13 +202,13 @@ def _scope(frame: "DataFrame") -> "DataFrame":
 
 
 def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Column]":
-    """The columns of the record that the selected expressions replace."""
+    """Return the record's columns that the selected expressions replace."""
     from pyspark.sql import functions
 
     replaced = {}
     fields = [output for output in outputs if output.replaces is None]
     if fields:
-        # A tombstone says that a key is gone; with fields in it, it would say the contrary.
+        # A tombstone deletes a key; with fields in it, it would do the opposite.
         document = functions.to_json(
             functions.struct(*(_field(output) for output in fields)), _JSON
         )
@@ -219,7 +219,7 @@ def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Colum
             continue
         made = functions.expr(output.expression.sql)
         if output.replaces == "timestamp":
-            # Without a time a record has no place in a log: then it keeps its own.
+            # A record needs a time in a log: without a new one, it keeps its own.
             time_ms = functions.unix_millis(made.cast("timestamp"))
             replaced["timestamp_ms"] = functions.coalesce(
                 time_ms, functions.col(f"{_HIDDEN}timestamp_ms")
@@ -243,7 +243,7 @@ def _field(output: Output) -> "Column":
 
 
 def _as_bytes(made: "Column", type_: "DataType") -> "Column":
-    """Text as UTF-8, bytes as they are, times and structures as JSON has them, the rest as its text."""
+    """Return text as UTF-8, bytes unchanged, times and structures as JSON, other values as text."""
     from pyspark.sql import functions
 
     kind = type_.typeName()
@@ -258,7 +258,7 @@ def _as_bytes(made: "Column", type_: "DataType") -> "Column":
 
 
 def _as_headers(made: "Column", type_: "DataType") -> "Column":
-    """Pairs of a name and a text or bytes; a pair with no name is no header, and left out."""
+    """Return pairs of a name and a text or bytes; a pair without a name is left out."""
     from pyspark.sql import functions
     from pyspark.sql.types import ArrayType, StructType
 
@@ -275,7 +275,7 @@ def _as_headers(made: "Column", type_: "DataType") -> "Column":
 
 
 def _sample(spark: "SparkSession") -> "DataFrame":
-    """One record to try expressions on."""
+    """Return one record to test expressions on."""
     return spark.range(1).selectExpr(
         "0 AS slice",
         "false AS is_end",
@@ -293,13 +293,13 @@ def _sample(spark: "SparkSession") -> "DataFrame":
 def _check_condition(scope: "DataFrame", condition: Expression) -> None:
     found = _type_of(scope, condition)
     if found.typeName() != "boolean":
-        hint = "compare it with something, or say ::boolean"
+        hint = "compare it with something, or add ::boolean"
         raise at_all_of(condition, f"found {found.simpleString()}, needed a condition", hint)
     solid = [token for token in condition.tokens if token.kind is not TokenKind.SPACE]
     literals = list(compared_literals(solid))
     if not literals:
         return
-    # Not the values: Python has no time before the year 1, nor most of those after the year 9999.
+    # Not the values: Python has no time before the year 1, and few after 9999.
     tries = [f"try_cast({literal.text} AS {type_}) IS NULL" for literal, type_ in literals]
     row = scope.selectExpr(*tries).collect()[0]
     for (literal, type_), is_none in zip(literals, row, strict=True):
@@ -325,7 +325,7 @@ def _check_output(scope: "DataFrame", output: Output) -> None:
 
 
 def _misfit(part: str | None, found: "DataType") -> str | None:
-    """What the part of a record needs to be, when it is not."""
+    """Return what the part of a record must be, if it has another type."""
     kind = found.typeName()
     if part == "timestamp" and kind not in ("timestamp", "timestamp_ntz", "date"):
         return "a timestamp, as from value:at::timestamp"
@@ -349,5 +349,5 @@ def _run_once(scope: "DataFrame", expression: Expression) -> None:
     run = scope.select(functions.expr(expression.sql).alias("made"))
     try:
         run.write.format("noop").mode("overwrite").save()
-    except Exception as exc:  # what a function raises comes as it is, of whatever class
+    except Exception as exc:  # A function's own error may be of any class.
         raise complaint(expression, exc) from exc

@@ -83,8 +83,8 @@ class SqliteWriter(Writer):
 
 def _rows(table: Table, account: Account, records: Iterable[Records]) -> Iterator[WrittenRow]:
     """Yield each writable record with its values; a skipped tombstone has no values."""
-    for chunk in records:
-        for record, value in zip(chunk, chunk.readable, strict=True):
+    for part in records:
+        for record, value in zip(part, part.readable, strict=True):
             is_skipped = value is None and table.rules.tombstones == "skip"
             try:
                 yield record, *(({}, ()) if is_skipped else table.row(record, value))

@@ -19,7 +19,7 @@ class DeadLetterReader(Protocol):
 
     @property
     def where(self) -> str:
-        """The description of the topic, for messages."""
+        """The description of the topic, for errors."""
         ...
 
     @property

@@ -190,7 +190,7 @@ def _refuse_line_options(run: Run) -> None:
     for name in about_lines:
         if run.values[name] is not None:
             flag = f"--{name.strip('_').replace('_', '-')}"
-            raise UsageError(f"{flag} applies to lines, and this input is JSON Lines")
+            raise UsageError(f"{flag} applies to lines, and these are JSON Lines")
 
 
 def _line_reader(run: Run) -> LineReader:

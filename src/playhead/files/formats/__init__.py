@@ -1,1 +1,1 @@
-"""Parquet, JSON Lines and CSV."""
+"""The formats: Parquet, JSON Lines and CSV."""

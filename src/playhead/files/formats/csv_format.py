@@ -1,4 +1,4 @@
-"""CSV as RFC 4180 has it: one row for each record, and beside each key and value how it is written."""
+"""CSV by RFC 4180: one row for each record, with the form of each key and value in its own column."""
 
 import base64
 import csv
@@ -34,17 +34,17 @@ _TYPES = {
 }
 HEADER = tuple(_TYPES)
 _TEXT, _BASE64, _NULL = "text", "base64", "null"
-# Arrow's reader wants a row to lie within one block: the file is one.
+# Arrow's reader requires a row to be in one block: the whole file is one.
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 16, (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class CsvCodec:
-    """The columns of Parquet, and `key_form` and `value_form` beside the key and the value.
+    """The columns of Parquet, plus `key_form` and `value_form`.
 
-    The form is `text` (the field's UTF-8 bytes; an empty field is empty bytes), `base64` (bytes that
-    are not valid UTF-8), or `null` (and the field is empty). `headers` is JSON, as in JSON Lines.
-    Rows end in CR LF; fields with commas, quotes, CR or LF stand in quotes, with quotes doubled.
+    The form is `text` (the field's UTF-8 bytes; an empty field is empty bytes), `base64` (bytes that are not
+    valid UTF-8), or `null` (with an empty field). `headers` is JSON, as in JSON Lines. Rows end in CR LF; fields
+    with commas, quotes, CR or LF are quoted, with quotes doubled.
     """
 
     name: Format = "csv"
@@ -75,7 +75,7 @@ class CsvCodec:
 
 
 def rows_of(records: Records) -> Iterator[tuple[object, ...]]:
-    """Cells under the names of `HEADER`."""
+    """Return the cells under the names of `HEADER`."""
     keys, key_forms = _written(records.keys)
     values, value_forms = _written(records.values)
     columns = zip(

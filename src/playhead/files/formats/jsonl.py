@@ -1,4 +1,4 @@
-"""JSON Lines: one object for each record, with text where its bytes are text."""
+"""JSON Lines: one object for each record, with text for bytes that are UTF-8."""
 
 import base64
 import json
@@ -21,11 +21,11 @@ _LINES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class JsonCodec:
-    """Fields as the columns of Parquet; a header is a pair `[name, value]`.
+    """The fields are the columns of Parquet; a header is a pair `[name, value]`.
 
-    Bytes are null, or a string when they are valid UTF-8, or else `{"base64": "…"}`: a string always
-    stands for its UTF-8 bytes and an object for those it spells, so that nothing is ambiguous.
-    `timestamp` is RFC 3339, for people; a record is restored from `timestamp_ms`.
+    Bytes are null, or a string if they are valid UTF-8, or else `{"base64": "…"}`. A string always means its
+    UTF-8 bytes and an object its decoded base64, so that nothing is ambiguous. `timestamp` is RFC 3339, for
+    people; a record is restored from `timestamp_ms`.
     """
 
     name: Format = "json"
@@ -37,17 +37,17 @@ class JsonCodec:
         return ["".join(_lines(group.records)).encode() for group in groups]
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
-        # Not splitlines, which knows more ends of lines than JSON has.
+        # Not splitlines, which splits at more characters than JSON Lines.
         lines = data.decode().split("\n")
         if lines.pop():
             raise ValueError("the last line has no end")
         for start in range(0, len(lines), _LINES):
-            # As one array: one call for many lines, which all share the names of their fields.
+            # As one array: one call for many lines, which share the names of their fields.
             yield _records(json.loads(f"[{','.join(lines[start : start + _LINES])}]"), slice_)
 
 
 def bytes_as_json(value: bytes | None) -> str:
-    """Bytes as JSON text."""
+    """Encode bytes as JSON text."""
     if value is None:
         return "null"
     try:
@@ -57,14 +57,14 @@ def bytes_as_json(value: bytes | None) -> str:
 
 
 def bytes_from_json(document: Any) -> bytes | None:
-    """What `bytes_as_json` gave, parsed, as bytes."""
+    """Decode a parsed value of `bytes_as_json`."""
     if document is None or isinstance(document, str):
         return None if document is None else document.encode()
     return base64.b64decode(document[_BASE64], validate=True)
 
 
 def headers_as_json(headers: Headers) -> str:
-    """Headers as JSON text, in their order."""
+    """Encode headers as JSON text, in order."""
     if not headers:
         return "[]"
     pairs = (f"[{encode_basestring(name)},{bytes_as_json(value)}]" for name, value in headers)
@@ -72,7 +72,7 @@ def headers_as_json(headers: Headers) -> str:
 
 
 def headers_from_json(document: Any) -> Headers:
-    """What `headers_as_json` gave, parsed, as headers."""
+    """Decode parsed headers of `headers_as_json`."""
     return tuple((name, bytes_from_json(value)) for name, value in document)
 
 

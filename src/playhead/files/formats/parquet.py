@@ -1,4 +1,4 @@
-"""Parquet: every field of a record in a column of its own, compressed by zstd."""
+"""Parquet: every field of a record in its own column, compressed by zstd."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,11 +40,11 @@ _WRITING: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": ["topic", "partition", "timestamp_type", "key", "headers.list.element.name"],
-    # Neighbours differ by little, which this encoding is made for.
+    # Neighbouring values differ little, which suits this encoding.
     "column_encoding": dict.fromkeys(
         ("offset", "timestamp_ms", "timestamp"), "DELTA_BINARY_PACKED"
     ),
-    # Of a payload's bytes the least and the greatest say nothing, and cost time.
+    # Minimum and maximum of payload bytes are useless, and cost time.
     "write_statistics": ["partition", "offset", "timestamp_ms", "timestamp"],
     "store_schema": False,
 }
@@ -52,14 +52,15 @@ _WRITING: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ParquetCodec:
-    """Columns topic, partition, offset, timestamp_ms, timestamp, timestamp_type, key, value, headers.
+    """Columns topic, partition, offset, timestamp_ms, timestamp, timestamp_type, key, value,
+    headers.
 
-    `timestamp_type` is Kafka's number (0 create time, 1 log append time, -1 none); `timestamp` is
-    null where there is none, and outside the years 1 to 9999.
+    `timestamp_type` is Kafka's number (0 create time, 1 log append time, -1 none); `timestamp` is null without a
+    time, and outside the years 1 to 9999.
     """
 
     columns: Mapping[str, Columns] = field(default_factory=dict)
-    """By topic, what is wanted of its JSON values as columns of their own, `value_FIELD`."""
+    """For each topic, the JSON fields that get their own columns `value_FIELD`."""
     name: Format = "parquet"
 
     def group(self, account: Account, records: Records, /) -> Group:

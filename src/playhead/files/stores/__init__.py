@@ -1,1 +1,1 @@
-"""Where an archive lies: a folder, or S3."""
+"""The stores of archives: a folder, or S3."""

@@ -1,4 +1,4 @@
-"""Files in a folder of this machine: written aside, made durable, then renamed into their place."""
+"""Files in a local folder: written under a temporary name, synced, then renamed."""
 
 import errno
 import fcntl
@@ -17,13 +17,14 @@ from playhead.host.clock import wait_until
 from playhead.host.folders import move, open_plain, opened, read_plain, refuse_link
 from playhead.target import InUse
 
-# Begins with a dot, so that nobody who reads the folder takes it for data.
+# A leading dot hides it from programs that read the folder as data.
 _ASIDE = ".aside"
 _LOCK, _HOLD = ".lock", ".hold"
-# A writer that was stopped, and not killed, would have the others wait for ever.
+# A stopped writer that was not killed would make the others wait forever.
 _PATIENCE_S, _AGAIN_S = 60.0, 0.02
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Never for everybody, whatever the umask says; a group may share an archive, and others not lock it.
+# Never for everyone, whatever the umask is; a group may share an archive, and others must not lock
+# it.
 _FILES, _FOLDERS, _LOCKS = 0o664, 0o775, 0o660
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -31,7 +32,7 @@ _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
-    """A folder; the root itself may be a link, nothing inside it may."""
+    """A folder; the root may be a link, but nothing inside it may."""
 
     root: Path
 
@@ -114,7 +115,8 @@ class LocalStore:
             free = wait_until(lambda: _taken(lock), deadline_s=_PATIENCE_S, every_s=_AGAIN_S)
             if not free:
                 raise StoreUnavailable(
-                    str(self.root / folder), reason=f"another writer has it for {_PATIENCE_S:g} s"
+                    str(self.root / folder),
+                    reason=f"another writer has locked it for {_PATIENCE_S:g} s",
                 )
             for each in (folder, *others):
                 self._clear(each)
@@ -189,7 +191,8 @@ def _walk(top: int, folder: str) -> Iterator[str]:
 
 
 def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
-    # Exclusively: whatever was put there meanwhile, a link above all, is not written through.
+    # Exclusively, so that nothing that another process put there, such as a link, is written
+    # through.
     with os.fdopen(
         open_plain(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES, folder=handle), "wb"
     ) as file:
@@ -200,7 +203,7 @@ def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make it with its parents, each durable in the one above."""
+    """Create a folder and its parents, each synced in the one above."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(_FOLDERS, exist_ok=True)

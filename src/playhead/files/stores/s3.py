@@ -1,4 +1,4 @@
-"""Files in S3, or in what speaks like it: an object appears when its upload is complete, and not before."""
+"""Files in S3 or a compatible store: an object appears when its upload is complete."""
 
 import os
 import re
@@ -45,15 +45,15 @@ _DENIED = {
 
 @dataclass(frozen=True, slots=True)
 class S3Store:
-    """A bucket and a prefix in it; there are no locks, and no half-written objects."""
+    """A bucket and a prefix in it; without locks, and without partial objects."""
 
     base: str
-    """`bucket/prefix`, as Arrow wants it."""
+    """`bucket/prefix`, as Arrow takes it."""
     file_system: fs.S3FileSystem
 
     @classmethod
     def at(cls, root: str) -> "S3Store":
-        """The store at an address, with credentials as the AWS command line finds them."""
+        """Return the store at an address, with credentials from the places that the AWS command line uses."""
         base = root.removeprefix(_SCHEME)
         with _translated(root):
             return cls(base, _file_system(base.partition("/")[0]))
@@ -82,8 +82,8 @@ class S3Store:
     def publish(
         self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
     ) -> None:
-        # One write: to leave the stream between two, by whatever exception, would complete the
-        # upload of what was written so far.
+        # One write: leaving the stream between two, by any exception, would complete the upload of
+        # a part.
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         with _translated(f"{self.identity}/{path}"):
             stream = self.file_system.open_output_stream(f"{self.base}/{path}")
@@ -136,11 +136,10 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     where = _endpoint(endpoint) if endpoint else None
     for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        # They hold credentials, and programs to run for them; a clone may have files of these names.
+        # They contain credentials and the programs that provide them; a clone may have files of
+        # these names.
         if not Path(environment.get(variable) or "/").is_absolute():
-            needed = (
-                "a whole path: a relative one would be looked for in the folder of each command"
-            )
+            needed = "a whole path: a relative one depends on the folder of each command"
             raise BadValue(variable, found=environment[variable], needed=needed, where=_ENVIRONMENT)
     if region is None and where is None:
         region = fs.resolve_s3_region(bucket)
@@ -151,13 +150,15 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         endpoint_override=where.netloc + where.path.rstrip("/") if where else None,
         connect_timeout=_CONNECT_S,
         request_timeout=_REQUEST_S,
-        # One request for a small object, where an upload in parts would take three.
+        # One request for a small object, instead of three for an upload in parts.
         allow_delayed_open=True,
     )
 
 
 def _endpoint(text: str) -> SplitResult:
-    """The parts of an endpoint's URL; one with a login is refused, because credentials stand elsewhere."""
+    """Return the parts of an endpoint's URL; refuse one with a login, because credentials are
+    configured elsewhere.
+    """
     try:
         parts = urlsplit(text)
         _ = parts.port

@@ -1,4 +1,4 @@
-"""Where an archive's files are: what every kind of place for them can do."""
+"""The contract of every store for an archive's files."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,56 +12,56 @@ def _nothing() -> None:
 
 
 class Store(Protocol):
-    """Files below one root, by paths with slashes; each of them appears whole or not at all."""
+    """Files below one root, by paths with slashes; each appears completely or not at all."""
 
     @property
     def identity(self) -> str:
-        """The root's one name, whatever way it was written."""
+        """The root's unique name, however it was written."""
         ...
 
     @property
     def excludes(self) -> bool:
-        """Whether `alone` and `held` really keep others out."""
+        """Whether `alone` and `held` really exclude others."""
         ...
 
     def read(self, path: str, /) -> bytes | None:
-        """The whole file; None when there is none."""
+        """Return the whole file; None if it does not exist."""
         ...
 
     def publish(
         self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = _nothing
     ) -> None:
-        """Make the file appear, or replace it, in one step; `aside` is called just before that step."""
+        """Create or replace the file in one step; call `aside` just before that step."""
         ...
 
     def remove(self, path: str, /) -> None:
-        """Let the file be gone; none is no harm."""
+        """Delete the file if it exists."""
         ...
 
     def files(self, folder: str, /) -> Sequence[str]:
-        """The paths of all files below a folder of the root, however deep; none when there is no such folder."""
+        """Return the paths of all files below a folder of the root; none if the folder does not exist."""
         ...
 
     def folders(self, folder: str, /) -> Sequence[str]:
-        """The folders that lie in a folder; none when there is no such folder."""
+        """Return the folders directly in a folder; none if it does not exist."""
         ...
 
     def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
-        """As `read`, for many small files."""
+        """Like `read`, for many small files."""
         ...
 
     def alone(self, folder: str, /, *others: str) -> AbstractContextManager[None]:
-        """Keep other writers of this folder waiting, where the system can.
+        """Exclude other writers of this folder, if the store can.
 
-        Clears what writers that died have left there, and in the other folders. Only one who is alone
+        Removes what dead writers left there and in the other folders. Only an exclusive writer
         publishes.
         """
         ...
 
     def held(self, replay_id: str, folder: str, /) -> AbstractContextManager[None]:
-        """Keep other runs of the replay out with `InUse`, where the system can."""
+        """Keep other runs of the replay out with `InUse`, if the store can."""
         ...
 
     def look(self) -> tuple[bool, int | None]:
-        """Whether the root is there, and how many bytes are free; refuses what cannot be written to."""
+        """Return whether the root exists, and the free bytes; refuse one that cannot be written."""
         ...

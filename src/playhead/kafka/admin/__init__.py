@@ -1,1 +1,1 @@
-"""Clients, errors, topics, offsets and the broker's own socket."""
+"""Clients, errors, topics, offsets, and direct requests to a broker."""

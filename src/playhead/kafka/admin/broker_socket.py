@@ -1,4 +1,4 @@
-"""One broker over a socket of our own, for the few requests that librdkafka does not know."""
+"""A connection to one broker through a socket, for the few requests that librdkafka lacks."""
 
 import os
 import socket
@@ -18,12 +18,12 @@ from playhead.kafka.admin.scram import HASHES, NotScram, Scram
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _CLIENT = b"playhead"
 _MOST_BYTES = 64 << 20
-# Before we know who it is, nobody has much to say.
+# The limit of an answer before the login.
 _MOST_BYTES_OF_A_STRANGER = 64 << 10
 
 
 class Wire:
-    """An authenticated connection to one broker; `host_and_port` is as the cluster advertises it."""
+    """An authenticated connection to one broker; `host_and_port` is the advertised address."""
 
     def __init__(
         self, connection: KafkaConnection, host_and_port: str, *, timeout_s: float
@@ -49,13 +49,13 @@ class Wire:
         self._socket.close()
 
     def ask(self, api: int, version: int, body: bytes) -> bytes:
-        """One request, and the body of its answer."""
+        """Send one request and return the body of its answer."""
         self._deadline = time.monotonic() + self._timeout_s
         with self._translated():
             return self._ask(api, version, body)
 
     def ask_all(self, api: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
-        """Several requests, all of them sent before the first answer is read, and their answers."""
+        """Send several requests before reading the first answer; return all answers."""
         with self._translated():
             first, answers = self._correlation + 1, list[bytes]()
             self._deadline = time.monotonic() + self._timeout_s
@@ -79,7 +79,7 @@ class Wire:
     def _answer(self, correlation: int) -> bytes:
         (size,) = struct.unpack(">i", self._read(4))
         if not 4 <= size <= self._most_bytes:
-            raise OSError(f"an answer of {size:,} bytes; 4 to {self._most_bytes:,} are read")
+            raise OSError(f"an answer of {size:,} bytes, needed 4 to {self._most_bytes:,}")
         answer = self._read(size)
         if struct.unpack(">i", answer[:4]) != (correlation,):
             raise OSError("the answer to another request")
@@ -97,10 +97,10 @@ class Wire:
         return b"".join(parts)
 
     def _wait_at_most(self) -> None:
-        """For what is left of the time: a byte now and then is no answer either."""
+        """Set the time limit to what is left: slow single bytes must not extend it."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError(f"no whole answer within {self._timeout_s:g} s")
+            raise TimeoutError(f"no complete answer within {self._timeout_s:g} s")
         self._socket.settimeout(left_s)
 
     @contextmanager
@@ -108,20 +108,20 @@ class Wire:
         began = time.monotonic()
         try:
             yield
-        # A cluster may advertise hosts and ports that nobody can have.
+        # A cluster may advertise impossible hosts and ports.
         except (OSError, struct.error, ValueError, OverflowError) as exc:
             waited_s = round(time.monotonic() - began, 1)
             reason = str(exc) or type(exc).__name__
             raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc
 
-    # --- logging in -------------------------------------------------------------------------
+    # --- login ------------------------------------------------------------------------------
 
     def _log_in(self) -> None:
-        need_login(self._connection, needed_for=f"a request of Playhead's own to {self._address}")
+        need_login(self._connection, needed_for=f"a direct request to {self._address}")
         mechanism = self._connection.mechanism or ""
         answer = self._ask(_HANDSHAKE, 1, text(mechanism))
         if struct.unpack(">h", answer[:2])[0]:
-            raise KafkaRefused("logging in", reason=f"the broker does not take {mechanism}")
+            raise KafkaRefused("logging in", reason=f"the broker does not support {mechanism}")
         user, password = self._connection.username or "", self._connection.password or ""
         if mechanism == "PLAIN":
             self._authenticate(f"\0{user}\0{password}".encode())
@@ -145,19 +145,18 @@ class Wire:
 
 
 def need_login(connection: KafkaConnection, *, needed_for: str) -> None:
-    """Raise where only librdkafka can log in."""
+    """Refuse logins that only librdkafka supports."""
     mechanism = connection.mechanism
     if mechanism not in (None, "PLAIN", *HASHES):
         raise MissingPiece(
             "a login by PLAIN, SCRAM or a client certificate",
-            needed_for=f"{needed_for}: with {mechanism} only librdkafka logs in, "
-            "and it does not have this request",
-            hint="use such a login, or Kafka's own kafka-log-dirs and kafka-consumer-groups",
+            needed_for=f"{needed_for}: only librdkafka supports the login {mechanism}, but it lacks this request",
+            hint="use a supported login, or Kafka's own kafka-log-dirs and kafka-consumer-groups",
         )
 
 
 def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
-    """TLS as the connection says it: whom to trust, and who we are."""
+    """Return the TLS settings of the connection: trusted certificates and our own."""
     context = ssl.create_default_context(
         cafile=connection.ca_location, cadata=connection.ca_pem or None
     )
@@ -172,7 +171,7 @@ def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
 
 
 def _as_file(path: Path, location: str | None, pem: str | None) -> str:
-    """Python takes certificates from files alone; a text is in one only while it is read."""
+    """Yield a file for a PEM text, because Python reads certificates only from files."""
     if location is not None:
         return location
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -181,18 +180,18 @@ def _as_file(path: Path, location: str | None, pem: str | None) -> str:
 
 
 def text(value: str) -> bytes:
-    """A string, as a request has it."""
+    """Encode a string for a request."""
     encoded = value.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """An array of fields that are encoded already."""
+    """Encode an array of encoded fields."""
     return struct.pack(">i", len(items)) + b"".join(items)
 
 
 class Fields:
-    """An answer's fields, one after the other."""
+    """Decodes the fields of an answer, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0

@@ -1,4 +1,4 @@
-"""Asks and tells a Kafka cluster, with deadlines, and in errors that name the broker."""
+"""An admin client with deadlines, whose errors name the broker."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,16 +18,16 @@ DEFAULT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Who answered."""
+    """The cluster that answered."""
 
     cluster_id: str
     brokers: tuple[str, ...]
     topics: dict[str, int]
-    """Topic to its number of partitions; Kafka's own internal topics left out."""
+    """The number of partitions of each topic, without Kafka's internal topics."""
 
 
 class Admin:
-    """One admin client of a cluster; a context manager, so that its threads end."""
+    """One admin client of a cluster, as a context manager, so that its threads end."""
 
     def __init__(
         self, connection: KafkaConnection, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -47,11 +47,11 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Let the client's threads go; librdkafka ends them with its last reference."""
+        """Release the client; librdkafka ends its threads with the last reference."""
         del self._client
 
     def cluster(self) -> Cluster:
-        """Brokers and topics; a broker that does not answer is an error after the deadline."""
+        """Return brokers and topics; raise if no broker answers within the deadline."""
         with self.asking("asking for metadata"):
             found = self._client.list_topics(timeout=self._timeout_s)
         return Cluster(
@@ -72,8 +72,8 @@ class Admin:
         settings: dict[str, str] | None = None,
         replication: int | None = None,
     ) -> bool:
-        """Make a topic; False when it was already there."""
-        # As many copies as the cluster makes of a topic when nobody says how many.
+        """Create a topic; return False if it existed."""
+        # -1: the cluster's default number of replicas.
         copies = {"replication_factor": replication} if replication is not None else {}
         wanted = NewTopic(name, partitions, config=settings or {}, **copies)
         with self.asking(f"creating topic {name}"):
@@ -111,7 +111,7 @@ class Admin:
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
     def _hear(self, error: Any) -> None:
-        """librdkafka tells here why it cannot connect; its calls only say that they timed out."""
+        """Remember why librdkafka cannot connect; its calls only report timeouts."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._said.append(error.str())
 
@@ -120,7 +120,7 @@ class Admin:
         return self._said[0] if self._said else otherwise
 
     def answer(self, future: Any, *, none_if: Callable[[KafkaError], bool]) -> Any:
-        """Return the answer of one part of a request, or None where this is its error."""
+        """Return the result of one part of a request, or None for the errors that `none_if` accepts."""
         try:
             return future.result(self._timeout_s)
         except KafkaException as exc:
@@ -130,11 +130,11 @@ class Admin:
 
     @property
     def timeout_s(self) -> float:
-        """How long one question may take."""
+        """The time limit of one request."""
         return self._timeout_s
 
     @contextmanager
     def asking(self, action: str) -> Iterator[AdminClient]:
-        """The client, for a question; errors are raised as Playhead's."""
+        """The client for a request; its errors are raised as Playhead's."""
         with translated(action, self._connection.bootstrap_servers, reason=self._why):
             yield self._client

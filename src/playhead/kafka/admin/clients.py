@@ -1,8 +1,8 @@
-"""The one place where Kafka clients are made; a simulation of the cluster puts its own makers here.
+"""The one place where Kafka clients are made; the simulation replaces its functions.
 
-Time has no such place: code that waits calls `time.sleep`, `time.monotonic` and their like as
-attributes of the module `time`, and `Thread`, `Event`, `Lock` as names of its own module, and the
-simulation replaces these names.
+Time needs no such place: code that waits calls `time.sleep`, `time.monotonic` and so on as attributes of
+the module `time`, and `Thread`, `Event`, `Lock` as names of its own module. The simulation replaces
+these names.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,17 +20,17 @@ make_admin: Callable[..., Any] = AdminClient
 
 
 def consumer(settings: dict[str, Any]) -> Any:
-    """A consumer, with librdkafka's settings."""
+    """Return a consumer with librdkafka's settings."""
     return _made(make_consumer, settings)
 
 
 def producer(settings: dict[str, Any], **more: Any) -> Any:
-    """A producer, with librdkafka's settings; `logger` and such go to the client."""
+    """Return a producer with librdkafka's settings; other arguments such as `logger` go to the client."""
     return _made(make_producer, settings, **more)
 
 
 def admin(settings: dict[str, Any]) -> Any:
-    """An admin client, with librdkafka's settings."""
+    """Return an admin client with librdkafka's settings."""
     return _made(make_admin, settings)
 
 

@@ -1,4 +1,4 @@
-"""Turns the errors of librdkafka and of brokers into Playhead's: one table of meanings, two context managers."""
+"""Translates the errors of librdkafka and of brokers: one table of meanings, two context managers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,18 +12,18 @@ from playhead.errors import BrokerUnavailable, PlayheadError, Unavailable
 
 
 class Meaning(Enum):
-    """What an error code says; each caller decides what follows from it."""
+    """The meaning of an error code; each caller decides what follows from it."""
 
     AWAY = auto()
     """No broker could be reached, or none answered."""
     NOT_READY = auto()
-    """A broker has just started, or hands a partition or a group over: a later attempt may succeed."""
+    """A broker has just started, or a partition or group is moving: a later attempt may succeed."""
     NOT_AUTHORIZED = auto()
     """An ACL is missing."""
     FENCED = auto()
     """A newer producer uses the same transactional id."""
     REJECTED_RECORD = auto()
-    """The broker, or the client, does not accept some record."""
+    """The broker or the client does not accept a record."""
     GROUP_IN_USE = auto()
     """The group has members, and this client is not one of them."""
     MISSING = auto()
@@ -31,7 +31,7 @@ class Meaning(Enum):
     CORRUPT = auto()
     """The client cannot read what the broker sent."""
     REFUSED = auto()
-    """Another attempt would be refused, too."""
+    """Another attempt would be refused too."""
     OTHER = auto()
     """Not in the table."""
 
@@ -50,7 +50,7 @@ _CODES = {
         KafkaError._RESOLVE,
         KafkaError._SSL,
         KafkaError._AUTHENTICATION,
-        KafkaError._DESTROY_BROKER,  # the connection that the request went by has been given up
+        KafkaError._DESTROY_BROKER,  # The connection of the request was closed.
     ),
     Meaning.NOT_READY: (
         KafkaError._NOENT,  # librdkafka's code for a partition without a leader
@@ -134,7 +134,7 @@ def text_of(error: KafkaError) -> str:
 
 
 class KafkaRefused(PlayheadError):
-    """The cluster answered, and said no."""
+    """The cluster refused the request."""
 
     def __init__(self, action: str, *, reason: str) -> None:
         self.action, self.reason = action, reason
@@ -150,7 +150,7 @@ class Need(NamedTuple):
 
 
 class NotAllowed(KafkaRefused):
-    """The cluster knows the user, and an ACL is missing."""
+    """The cluster knows the user, but an ACL is missing."""
 
     def __init__(
         self, action: str, *, reason: str, resource: str, needs: tuple[Need, ...] = ()
@@ -174,30 +174,30 @@ def _command(need: Need) -> str:
 
 
 class TransactionLost(Unavailable):
-    """A transaction whose end is not known, or that the cluster gave up; the ledger knows it."""
+    """The end of a transaction is unknown, or the cluster aborted it; the ledger knows its result."""
 
     def __init__(self, where: str, *, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
-            f"the transaction of {where} did not come to a known end: {reason}",
-            hint="the ledger says whether it was committed; resume goes on from there",
+            f"the result of the transaction of {where} is unknown: {reason}",
+            hint="the ledger knows whether it was committed; resume the replay to continue from there",
         )
 
 
 class LedgerWaits(Unavailable):
-    """Another producer's open transaction hides what was committed after it for too long."""
+    """Another producer's open transaction hides committed entries for too long."""
 
     def __init__(self, topic: str, *, offset: int, waited_s: float) -> None:
         self.topic, self.offset, self.waited_s = topic, offset, waited_s
         super().__init__(
-            f"topic {topic}: a transaction is open at offset {offset} since more than {waited_s:g} s, "
-            "and what was committed after it cannot be seen",
-            hint="a producer hangs; `kafka-transactions.sh find-hanging` names it",
+            f"topic {topic}: a transaction has been open at offset {offset} for more than "
+            f"{waited_s:g} s and hides what was committed after it",
+            hint="a producer hangs; find it with `kafka-transactions.sh find-hanging`",
         )
 
 
 def refused(error: KafkaError, action: str) -> KafkaRefused:
-    """Return an error that waiting does not mend as one of Playhead's."""
+    """Return a permanent error as one of Playhead's."""
     if meaning_of(error) is Meaning.NOT_AUTHORIZED:
         return NotAllowed(action, reason=text_of(error), resource=_RESOURCES[error.code()])
     return KafkaRefused(action, reason=text_of(error))
@@ -207,7 +207,7 @@ def refused(error: KafkaError, action: str) -> KafkaRefused:
 def translated(
     action: str, servers: str | None, *, reason: Callable[[str], str] = str
 ) -> Iterator[None]:
-    """Raise the errors of calls inside as Playhead's; `reason` may know better why no broker answered."""
+    """Raise the errors of the calls inside as Playhead's; `reason` may explain better why no broker answered."""
     began = time.monotonic()
     try:
         yield
@@ -227,7 +227,7 @@ def translated(
 
 @contextmanager
 def needing(*needs: Need) -> Iterator[None]:
-    """Name these ACLs where the cluster does not allow what is done inside."""
+    """Name these ACLs if the cluster does not authorize the calls inside."""
     try:
         yield
     except NotAllowed as exc:
@@ -240,9 +240,9 @@ def needing(*needs: Need) -> Iterator[None]:
 
 
 def client_error(exc: BaseException) -> KafkaError:
-    """Return the client's error behind an exception; any other exception is raised again.
+    """Return the client's error behind an exception; re-raise any other exception.
 
-    The client's C code raises a SystemError where an error was set already.
+    The client's C code raises a SystemError if an error was already set.
     """
     cause = exc.__cause__ if isinstance(exc, SystemError) else exc
     if not isinstance(cause, KafkaException):

@@ -1,4 +1,4 @@
-"""Asks every broker what its log directories hold: bytes of each partition, by replica."""
+"""Asks every broker for its log directories: the bytes of each replica."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import Described
 
-_DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # understood by every broker since 2.0
+_DESCRIBE_LOG_DIRS, _VERSION = 35, 1  # Every broker since 2.0 has this version.
 _LEADER_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """What one replica of a partition takes."""
+    """The size of one replica of a partition."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class ReplicaSize:
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """A copy that is on its way into this directory."""
+    """Whether it is a copy that is moving into this directory."""
 
     def row(self) -> dict[str, object]:
         return {
@@ -46,7 +46,7 @@ class ReplicaSize:
 def sizes(
     admin: Admin, connection: KafkaConnection, topics: Sequence[str] | None
 ) -> list[ReplicaSize]:
-    """Every replica that the cluster's brokers hold; of all topics when none are named."""
+    """Return the size of every replica on the cluster's brokers; of all topics if none are named."""
     with admin.asking("asking for the brokers") as client:
         found = client.list_topics(timeout=admin.timeout_s)
     partitions = {
@@ -64,7 +64,7 @@ def sizes(
 def sizes_at_leaders(
     connection: KafkaConnection, topics: Mapping[str, Described]
 ) -> dict[str, dict[int, int]]:
-    """Bytes of each partition, as its leader has it; of none at all where one of them does not tell."""
+    """Return the size of each partition at its leader; of none if one leader does not answer."""
     led: dict[tuple[int, str], dict[str, list[int]]] = {}
     for topic, described in topics.items():
         for partition, leader in described.leaders.items():
@@ -76,7 +76,7 @@ def sizes_at_leaders(
             for each in _read(answer, number):
                 if not each.is_future:
                     found[each.topic][each.partition] = each.size_bytes
-    except PlayheadError:  # whatever it is, nobody needs to know the sizes
+    except PlayheadError:  # Any error: the sizes are not essential.
         return {topic: {} for topic in topics}
     return found
 
@@ -87,7 +87,7 @@ def _answer(connection: KafkaConnection, address: str, body: bytes, timeout_s: f
 
 
 def _request(partitions: dict[str, list[int]] | None) -> bytes:
-    """A null array asks for everything."""
+    """Return the request; a null array asks for all partitions."""
     if partitions is None:
         return struct.pack(">i", -1)
     topics = (
@@ -99,10 +99,10 @@ def _request(partitions: dict[str, list[int]] | None) -> bytes:
 
 def _read(answer: bytes, broker: int) -> Iterator[ReplicaSize]:
     fields = Fields(answer)
-    fields.int32()  # for how long the broker holds us back
+    fields.int32()  # The broker's throttle time.
     directories = fields.int32()
     if not directories:
-        # Nobody's directories: this is how version 1 says that we may not see them.
+        # No directories: version 1 reports missing authorization in this way.
         error = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
         raise refused(error, f"asking broker {broker} for its log directories")
     for _ in range(directories):

@@ -1,4 +1,4 @@
-"""Asks a cluster for topics and offsets: which partitions there are, what they hold, what stood there when."""
+"""Asks a cluster for topics and offsets: the partitions, their bounds, and the offsets of times."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +22,12 @@ from playhead.source import Bounds, TopicPartition
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
-# A topic that is deleted and made again between two questions is asked once more.
+# A topic that is deleted and created again between two requests is asked once more.
 _LOOKS = 3
 
 
 class NoSuchTopic(PlayheadError):
-    """A topic that is not there; names the nearest that are."""
+    """There is no topic of this name; the hint names similar ones."""
 
     def __init__(self, wanted: str, *, existing: Collection[str]) -> None:
         self.wanted = wanted
@@ -37,12 +37,12 @@ class NoSuchTopic(PlayheadError):
 
 
 class NoTopicMatches(PlayheadError):
-    """A pattern that fits no topic."""
+    """A pattern matches no topic."""
 
     def __init__(self, pattern: str, *, existing: Collection[str]) -> None:
         self.pattern = pattern
         super().__init__(
-            f"no topic on this cluster fits the pattern /{pattern}/", hint=_listing(existing)
+            f"no topic on this cluster matches the pattern /{pattern}/", hint=_listing(existing)
         )
 
 
@@ -53,11 +53,11 @@ class Described:
     topic_id: str
     partitions: tuple[int, ...]
     leaders: Mapping[int, tuple[int, str]] = field(default_factory=dict)
-    """The broker that leads a partition, and its `host:port`; one without a leader is missing."""
+    """The broker that leads each partition, with its `host:port`; partitions without a leader are missing."""
 
 
 def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
-    """The topics in whose name the pattern is found; Kafka's own internal ones are left out."""
+    """Return the topics whose name contains the pattern, without Kafka's internal ones."""
     existing = _existing(admin)
     found = tuple(name for name in existing if re.search(pattern, name))
     if not found:
@@ -66,19 +66,19 @@ def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
 
 
 class LogChanged(Unavailable):
-    """A partition's log became a shorter one between two questions, time and again."""
+    """A partition's log became shorter between requests, again and again."""
 
     def __init__(self, place: TopicPartition, *, start: int, stable: int, end: int) -> None:
         self.place = place
         super().__init__(
-            f"the bounds of {place[0]}:{place[1]} cannot be told: it began at {start:,}, could be read up "
-            f"to {stable:,}, and then ended at {end:,}",
-            hint="the topic was deleted and made again, or lost records, while it was asked; try again",
+            f"found contradictory bounds of {place[0]}:{place[1]}: start {start:,}, stable "
+            f"end {stable:,}, then end {end:,}",
+            hint="the topic was deleted and created again, or lost records, during the requests; try again",
         )
 
 
 def describe(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
-    """Ids and partitions of topics; one that is missing is an error."""
+    """Return ids and partitions of topics; a missing topic is an error."""
     found = describe_those(admin, topics)
     for topic in topics:
         if topic not in found:
@@ -87,7 +87,7 @@ def describe(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
 
 
 def describe_those(admin: Admin, topics: Sequence[str]) -> dict[str, Described]:
-    """The same of those that exist."""
+    """Return ids and partitions of the topics that exist."""
     for topic in topics:
         check_topic(topic)
     found: dict[str, Described] = {}
@@ -114,16 +114,16 @@ def _description(said: TopicDescription) -> Described:
 
 
 def places_of(described: Mapping[str, Described]) -> list[TopicPartition]:
-    """Every partition of topics."""
+    """Return every partition of the topics."""
     return [
         (topic, number) for topic in sorted(described) for number in described[topic].partitions
     ]
 
 
 def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """What partitions hold, asked in the order in which a live log keeps the numbers in order."""
+    """Return the partitions' bounds, asked in the order that keeps them ascending while the log changes."""
     for _ in range(_LOOKS):
-        # The log start only grows too, so it may overtake a stable end of before; never one of after.
+        # The log start only grows, so it may pass an earlier stable end, but never a later one.
         earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
         stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
@@ -139,22 +139,23 @@ def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicParti
 
 
 def stable_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where the open transactions of each partition begin, or its end."""
+    """Return the last stable offset of each partition."""
     return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
 def log_starts(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """The first offset that each partition still holds."""
+    """Return the log start of each partition."""
     return _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
 
 
 def entries_at(
     admin: Admin, places: Sequence[TopicPartition], instant_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first entry that is not before the instant, by Kafka's index of times, where there is one.
+    """Return the first entry that is not before the time, by Kafka's time index, where there is
+    one.
 
-    An entry is a record, aborted or not, or a transaction's marker. Kafka cannot be asked for
-    instants before 1970; the answer to those is the log start, which no record stands before.
+    An entry is a record, aborted or not, or a transaction marker. Kafka accepts no times before 1970; for
+    those, the answer is the log start.
     """
     if instant_ms < _FIRST_INSTANT_MS:
         return log_starts(admin, places)
@@ -187,4 +188,4 @@ def _existing(admin: Admin) -> list[str]:
 def _listing(existing: Collection[str]) -> str | None:
     if not existing:
         return "the cluster has no topics"
-    return f"there are {', '.join(sorted(existing))}" if len(existing) <= 12 else None
+    return f"the cluster's topics: {', '.join(sorted(existing))}" if len(existing) <= 12 else None

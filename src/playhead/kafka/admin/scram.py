@@ -1,4 +1,4 @@
-"""SCRAM as RFC 5802 has it, the client's side; a peer that breaks a rule of it is not logged in to."""
+"""The client's side of SCRAM (RFC 5802); a peer that breaks a rule is refused."""
 
 import base64
 import binascii
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# RFC 7677 asks for 4096 at least: with fewer, who listens could try out passwords. Kafka's own most is
-# 16,384; a peer that asks for millions wants the processor, not a login.
+# RFC 7677 requires at least 4096: with fewer, an eavesdropper could try passwords. Kafka's maximum
+# is 16,384; a peer that asks for millions wants to waste the processor.
 LEAST_ITERATIONS, MOST_ITERATIONS = 4_096, 1_000_000
 _HEADER: Final = "n,,"
 _NONCE_BYTES: Final = 24
@@ -18,12 +18,12 @@ _LONGEST: Final = 8_192
 
 
 class NotScram(Exception):
-    """The peer breaks a rule; the reason says which."""
+    """The peer breaks a rule of SCRAM."""
 
 
 @dataclass(slots=True)
 class Scram:
-    """One login: `first` is sent, `last` answers the challenge, `confirm` checks that the peer knows the password."""
+    """One login: send `first`, answer the challenge with `last`, check the peer's proof with `confirm`."""
 
     mechanism: str
     user: str
@@ -40,12 +40,12 @@ class Scram:
         return f"n={name},r={self.nonce}"
 
     def last(self, challenge: bytes) -> bytes:
-        """What proves the password to who sent the challenge, without giving it away."""
+        """Return the proof of the password for this challenge, which does not reveal the password."""
         name = HASHES[self.mechanism]
         text, said = _attributes(challenge, "r", "s", "i")
         nonce, salt, iterations = said["r"], _base64(said["s"], "salt"), _count(said["i"])
         if not nonce.startswith(self.nonce) or len(nonce) == len(self.nonce):
-            raise NotScram("its nonce does not go on from ours")
+            raise NotScram("its nonce does not begin with ours")
         if not salt:
             raise NotScram("its salt is empty")
         salted = hashlib.pbkdf2_hmac(name, self.password.encode(), salt, iterations)
@@ -59,29 +59,29 @@ class Scram:
         return f"{final},p={base64.b64encode(proof).decode()}".encode()
 
     def confirm(self, final: bytes) -> None:
-        """Return when the peer has shown that it knows the password, too."""
+        """Return if the peer has proved that it knows the password too."""
         _, said = _attributes(final, "v")
         if not self._signature or not hmac.compare_digest(
             _base64(said["v"], "signature"), self._signature
         ):
-            raise NotScram("the broker does not know the password either")
+            raise NotScram("the broker does not prove that it knows the password")
 
 
 def _attributes(said: bytes, *wanted: str) -> tuple[str, dict[str, str]]:
-    """The text, and its attributes: those that are wanted first and in their order; extensions may follow."""
+    """Split a text into its attributes: the wanted ones first and in order; extensions may follow."""
     if len(said) > _LONGEST:
-        raise NotScram(f"it says {len(said):,} bytes")
+        raise NotScram(f"its text has {len(said):,} bytes")
     try:
         text = said.decode("utf-8")
     except UnicodeDecodeError:
-        raise NotScram("what it says is no text") from None
+        raise NotScram("its answer is not text") from None
     parts = [part.partition("=") for part in text.split(",")]
     if parts[0][0] == "e":
-        raise NotScram(f"it says {parts[0][2][:100]!r}")
+        raise NotScram(f"it reports the error {parts[0][2][:100]!r}")
     if any(name == "m" for name, _, _ in parts):
-        raise NotScram("it asks for an extension that is not known here")
+        raise NotScram("it requires an unknown extension")
     if tuple(name for name, _, _ in parts[: len(wanted)]) != wanted:
-        raise NotScram(f"what it says does not begin with {', '.join(wanted)}")
+        raise NotScram(f"its text does not begin with {', '.join(wanted)}")
     return text, {name: value for name, _, value in parts[: len(wanted)]}
 
 
@@ -89,15 +89,15 @@ def _base64(text: str, what: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise NotScram(f"its {what} is no base64") from None
+        raise NotScram(f"its {what} is not base64") from None
 
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise NotScram("its number of iterations is no number")
+        raise NotScram("its number of iterations is not a number")
     count = int(text)
     if not LEAST_ITERATIONS <= count <= MOST_ITERATIONS:
         raise NotScram(
-            f"it asks for {count:,} iterations; from {LEAST_ITERATIONS:,} to {MOST_ITERATIONS:,} are taken"
+            f"it requires {count:,} iterations, needed {LEAST_ITERATIONS:,} to {MOST_ITERATIONS:,}"
         )
     return count

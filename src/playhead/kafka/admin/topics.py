@@ -35,30 +35,31 @@ _BROKERS_CHOICE = -1
 
 
 class TopicExists(PlayheadError):
-    """A topic that was to be made is there already."""
+    """The topic to create already exists."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic!r} is there already; nothing was changed",
-            hint=f"--if-not-exists takes it as it is; playhead topics describe {topic}",
+            f"topic {topic!r} already exists; nothing was changed",
+            hint=f"--if-not-exists accepts it unchanged; see playhead topics describe {topic}",
         )
 
 
 class StillThere(PlayheadError):
-    """A topic whose deletion was accepted, and has not happened in time."""
+    """A topic still exists after its deletion was accepted."""
 
     def __init__(self, topic: str, *, waited_s: float) -> None:
         self.topic, self.waited_s = topic, waited_s
         super().__init__(
-            f"the cluster accepted the deletion of topic {topic!r}, and it is there after {waited_s:g} s",
-            hint="`playhead topics list` shows when it is gone",
+            f"the cluster accepted the deletion of topic {topic!r}, but the topic still "
+            f"exists after {waited_s:g} s",
+            hint="check with `playhead topics list`",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A topic as the cluster's metadata has it."""
+    """A topic in the cluster's metadata."""
 
     name: str
     partitions: int
@@ -68,7 +69,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition; no leader is None."""
+    """A partition's leader and replicas; without a leader, None."""
 
     partition: int
     leader: int | None
@@ -87,7 +88,7 @@ class TopicSetting:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """All that the cluster says of a topic; settings are None where they may not be read."""
+    """The description of a topic; its settings are None without authorization."""
 
     name: str
     topic_id: str
@@ -102,7 +103,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class NewShape:
-    """A topic that is to be made; None is left to the brokers."""
+    """The properties of a new topic; the brokers decide those that are None."""
 
     name: str
     partitions: int | None = None
@@ -113,7 +114,7 @@ class NewShape:
 def list_topics(
     admin: Admin, *, pattern: str | None = None, internal: bool = False
 ) -> list[Listed]:
-    """The topics in whose name the pattern is found, by name; Kafka's own only when asked for."""
+    """Return the topics whose name contains the pattern, sorted; Kafka's own topics only on request."""
     with admin.asking("listing topics") as client:
         found = client.list_topics(timeout=admin.timeout_s).topics
     return [
@@ -129,7 +130,7 @@ def list_topics(
 
 
 def describe_topics(admin: Admin, names: Sequence[str]) -> list[TopicState]:
-    """Topics with their partitions and settings, in the order asked for; a missing one is an error."""
+    """Return topics with their partitions and settings, in the given order; a missing one is an error."""
     found: dict[str, Any] = {}
     for name, answer in _ask_for(admin, names).items():
         with needing(Need("Describe", "topic", name)), admin.asking(f"describing topic {name}"):
@@ -161,7 +162,7 @@ def _state(said: Any, settings: tuple[TopicSetting, ...] | None) -> TopicState:
         )
         for each in sorted(said.partitions, key=lambda each: each.id)
     ]
-    # As Kafka's tools write it; the client's text of an id has '+' and '/' where they have '-' and '_'.
+    # Kafka's tools write '-' and '_' where the client's text of an id has '+' and '/'.
     topic_id = str(said.topic_id).translate(str.maketrans("+/", "-_"))
     return TopicState(said.name, topic_id, said.is_internal, tuple(partitions), settings)
 
@@ -178,7 +179,7 @@ _SOURCES = {
 def settings_with_source(
     admin: Admin, names: Collection[str]
 ) -> dict[str, tuple[TopicSetting, ...] | None]:
-    """Every setting of topics and who set it; None for a topic whose settings we may not read."""
+    """Return every setting of the topics with its origin; None without authorization."""
     wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in dict.fromkeys(names)]
     found: dict[str, tuple[TopicSetting, ...] | None] = {}
     if not wanted:
@@ -202,11 +203,11 @@ def settings_with_source(
     return found
 
 
-# --- making, altering, deleting -----------------------------------------------------------------
+# --- create, alter, delete ----------------------------------------------------------------------
 
 
 def create(admin: Admin, shape: NewShape, guard: Guard, *, only_check: bool = False) -> None:
-    """Make a topic and return when it can be used; `only_check` has the brokers look at it and makes nothing."""
+    """Create a topic and return when it can be used; `only_check` lets the brokers validate it only."""
     wanted = NewTopic(
         shape.name,
         _BROKERS_CHOICE if shape.partitions is None else shape.partitions,
@@ -234,7 +235,7 @@ def create(admin: Admin, shape: NewShape, guard: Guard, *, only_check: bool = Fa
 
 
 def _await_use(admin: Admin, name: str) -> None:
-    """A topic is made before its partitions have leaders."""
+    """Wait until the partitions have leaders, which happens after the topic's creation."""
 
     def can_be_used() -> bool:
         try:
@@ -250,7 +251,7 @@ def _await_use(admin: Admin, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What is to change of a topic: more partitions, settings to say and settings to leave to the brokers."""
+    """Changes of a topic: more partitions, settings to set, and settings to reset."""
 
     name: str
     partitions: int | None = None
@@ -258,7 +259,7 @@ class Alteration:
     reset: tuple[str, ...] = ()
 
     def rows(self, now: TopicState) -> list[dict[str, object]]:
-        """What it changes: before and after; what is so already is no change."""
+        """Return what changes, before and after; equal values are no change."""
         held = {each.name: each for each in now.settings or ()}
         rows: list[dict[str, object]] = []
         if self.partitions is not None and self.partitions != len(now.partitions):
@@ -276,12 +277,12 @@ class Alteration:
         return rows
 
     def check(self, now: TopicState) -> None:
-        """Refuse what the brokers would refuse with less to say."""
+        """Refuse what the brokers would refuse with less explanation."""
         if self.partitions is not None and self.partitions < len(now.partitions):
             raise BadValue(
                 "--partitions",
                 found=self.partitions,
-                needed=f"{len(now.partitions)} or more, for Kafka cannot take partitions away",
+                needed=f"{len(now.partitions)} or more, because Kafka cannot remove partitions",
                 where=f"topic {now.name}",
             )
         known = [each.name for each in now.settings or ()]
@@ -291,12 +292,12 @@ class Alteration:
 
 
 def check_alteration(admin: Admin, wanted: Alteration, now: TopicState) -> None:
-    """Have the brokers look at a change; nothing is changed."""
+    """Let the brokers validate a change without making it."""
     _alter(admin, wanted, now, only_check=True)
 
 
 def alter(admin: Admin, wanted: Alteration, now: TopicState, guard: Guard) -> None:
-    """Change a topic; both parts are looked at by the brokers before either is done."""
+    """Change a topic; the brokers validate both parts before either is changed."""
     guard.need(f"altering topic {wanted.name}", wanted.name)
     for only_check in (True, False):
         _alter(admin, wanted, now, only_check=only_check)

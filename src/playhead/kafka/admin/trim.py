@@ -1,4 +1,4 @@
-"""Deletes the oldest records of a topic: what would go, and then exactly that."""
+"""Deletes the oldest records of a topic, exactly those that were shown before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from playhead.span import OffsetSpan
 
 
 class NotTrimmed(PlayheadError):
-    """The cluster said yes, and the log does not begin where it should."""
+    """The log does not start at the expected offset after the trim."""
 
     def __init__(self, place: TopicPartition, *, expected: int, found: int) -> None:
         self.place, self.expected, self.found = place, expected, found
         super().__init__(
-            f"{place[0]}:{place[1]} begins at offset {found} after the trim, and not at {expected}",
-            hint="look again: playhead topics describe --offsets",
+            f"{place[0]}:{place[1]} starts at offset {found} after the trim, expected {expected}",
+            hint="check with playhead topics describe --offsets",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What goes of one partition: the offsets before `to_offset`."""
+    """The offsets of one partition to delete: those before `to_offset`."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Trim:
 
     @property
     def deleted(self) -> int:
-        """How many offsets go; some of them may hold no record."""
+        """How many offsets are deleted; some of them may hold no record."""
         return self.to_offset - self.earliest
 
     def row(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class Trim:
 
 
 def by_offsets(spans: Sequence[OffsetSpan], held: Mapping[TopicPartition, Bounds]) -> list[Trim]:
-    """Everything before the end of each span, which begins at the log's start."""
+    """Trim each partition to the end of its span, which must begin at the log's start."""
     topics = {topic for topic, _ in held}
     found: dict[TopicPartition, Trim] = {}
     for span in spans:
@@ -76,13 +76,14 @@ def _wrong(
 ) -> str | None:
     if place not in held:
         there = ", ".join(str(number) for topic, number in sorted(held) if topic == place[0])
-        return f"a partition of the topic: {there}" if there else "the topic that is trimmed"
+        return f"a partition of the topic: {there}" if there else "the topic to trim"
     if place in found:
         return "each partition once"
     bounds = held[place]
     if span.from_offset not in (None, bounds.earliest):
         return (
-            f"a span from the log's start, {span.partition}:-{span.to_offset}, as only that can go"
+            f"a span from the log's start, {span.partition}:-{span.to_offset}: only the "
+            "oldest records can be deleted"
         )
     if span.to_offset is not None and span.to_offset > bounds.high_watermark:
         return f"an offset up to the end, which is {bounds.high_watermark}"
@@ -92,7 +93,7 @@ def _wrong(
 def before(
     firsts: Mapping[TopicPartition, int], held: Mapping[TopicPartition, Bounds]
 ) -> list[Trim]:
-    """Everything before these offsets, in every partition."""
+    """Trim every partition to these offsets."""
     return [_trim(place, held[place], firsts[place]) for place in sorted(held)]
 
 
@@ -102,7 +103,7 @@ def _trim(place: TopicPartition, bounds: Bounds, to_offset: int) -> Trim:
 
 
 def carry_out(admin: Admin, trims: Sequence[Trim], guard: Guard) -> None:
-    """Delete, read back, and compare."""
+    """Delete the records, read the log starts back, and compare."""
     due = [each for each in trims if each.deleted]
     if not due:
         return
@@ -120,6 +121,6 @@ def carry_out(admin: Admin, trims: Sequence[Trim], guard: Guard) -> None:
     starts = log_starts(admin, [(each.topic, each.partition) for each in due])
     for each in due:
         place = (each.topic, each.partition)
-        # Retention may have taken more meanwhile.
+        # Retention may have deleted more meanwhile.
         if starts[place] < each.to_offset:
             raise NotTrimmed(place, expected=each.to_offset, found=starts[place])

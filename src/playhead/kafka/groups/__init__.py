@@ -1,1 +1,1 @@
-"""Consumer groups: who reads, how far behind, and the safe reset."""
+"""Consumer groups: members, lag, and safe changes of offsets."""

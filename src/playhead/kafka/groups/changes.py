@@ -1,4 +1,4 @@
-"""Plans and carries out changes of groups' offsets: reset, clone, undo, deletion; always with a snapshot."""
+"""Plans and makes changes of groups' offsets: reset, clone, undo, deletion; always with a snapshot."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset of one group was asked to do."""
+    """The request for a reset of one group."""
 
     group: str
     mode: Position
@@ -43,9 +43,9 @@ class Reset:
 
 
 class GroupAdmin:
-    """The groups of one cluster, for whoever changes them.
+    """The groups of one cluster, for commands that change them.
 
-    A read-only context lets nothing be changed; one marked production wants the group named.
+    A read-only context allows no change; one marked production requires the group's name.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GroupAdmin:
     # --- plans
 
     def plan_reset(self, asked: Reset) -> GroupPlan:
-        """Where the group will go on, partition by partition."""
+        """Return the new offset of each partition."""
         held = committed(self._admin, asked.group)
         before = held if asked.target == asked.group else committed(self._admin, asked.target)
         meant = partitions_meant(self._admin, asked.scope, asked.mode, held)
@@ -85,7 +85,7 @@ class GroupAdmin:
         *,
         does: str,
     ) -> GroupPlan:
-        """Exactly these offsets for the other group; a clone makes the group when it has to."""
+        """Return a plan for exactly these offsets; a clone creates the group if necessary."""
         before = committed(self._admin, other)
         there, gone = split(self._admin, offsets)
         self._tell_gone(group, gone)
@@ -95,14 +95,14 @@ class GroupAdmin:
         return self._timed(GroupPlan(other, does, is_there, moves))
 
     def plan_forget(self, group: str, scope: Scope | None) -> GroupPlan:
-        """No offset any more, for what is meant, or for all."""
+        """Return a plan that deletes the committed offsets in scope, or all."""
         before = committed(self._admin, group)
         self._need_there(group, before, create=False)
         places = sorted(p for p in before if scope is None or scope.holds(p))
         if not places and scope is not None:
             raise UsageError(
-                f"group {group} has no committed offsets for what --topic names",
-                hint=f"`playhead groups describe {group}` shows those it has",
+                f"group {group} has no committed offsets for the topics of --topic",
+                hint=f"`playhead groups describe {group}` shows its offsets",
             )
         there, _ = split(self._admin, dict.fromkeys(places))
         bounds = bounds_of(self._admin, there)
@@ -110,7 +110,7 @@ class GroupAdmin:
         return GroupPlan(group, "delete" if scope is None else "delete offsets", True, moves)
 
     def plan_undo(self, snapshot: Snapshot) -> GroupPlan:
-        """As it was before the snapshot's change, also where nothing was committed."""
+        """Return a plan for the state before the snapshot's change, including missing offsets."""
         before = committed(self._admin, snapshot.group)
         kept = {each.place: each for each in snapshot.kept}
         there, gone = split(self._admin, kept)
@@ -126,10 +126,10 @@ class GroupAdmin:
         does = f"undo of: {snapshot.does}"
         return self._timed(GroupPlan(snapshot.group, does, is_there, tuple(moves)))
 
-    # --- deeds
+    # --- changes
 
     def need_idle(self, group: str, *, wait_s: float) -> None:
-        """Return when nobody reads for the group."""
+        """Return when the group has no members."""
         found = self._group(group)
         need_idle(self._admin, self._connection, found, wait_s=wait_s, say=self._say)
 
@@ -137,7 +137,7 @@ class GroupAdmin:
         return self._group(group).is_idle
 
     def write(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
-        """Save what is there, write, read back, compare."""
+        """Save the present offsets, write, read back, compare."""
         self._need_consent(plan)
         if any(move.before and not move.after for move in plan.moves):
             need_login(self._connection, needed_for=f"deleting offsets of group {plan.group}")
@@ -153,7 +153,7 @@ class GroupAdmin:
         return snapshot
 
     def delete(self, plan: GroupPlan) -> Snapshot:
-        """Delete a group; its offsets are saved first, and can be brought back."""
+        """Delete a group after saving its offsets, which can be restored."""
         self._need_consent(plan)
         snapshots = self.snapshots()
         snapshot = snapshots.take(plan)
@@ -165,11 +165,11 @@ class GroupAdmin:
         return snapshot
 
     def undo(self, plan: GroupPlan, snapshot: Snapshot) -> None:
-        """Carry out the plan of an undo; a group that the change had made goes again."""
+        """Carry out an undo; delete a group that the change had created."""
         self.write(plan, is_undo=True)
         abort_point("groups.put_back")
         if not snapshot.was_there and not committed(self._admin, plan.group):
-            # With its last offset the cluster may have dropped it already.
+            # The cluster may have deleted it with its last offset.
             with suppress(KafkaRefused):
                 delete(self._admin, plan.group)
         self.snapshots().note_undone(snapshot)
@@ -178,15 +178,15 @@ class GroupAdmin:
         self.guard.need(f"{plan.does} of group {plan.group}", plan.group)
 
     def names(self) -> list[str]:
-        """Every group of the cluster."""
+        """Return every group of the cluster."""
         return [each.group for each in listed(self._admin)]
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Everything that a group has committed."""
+        """Return everything that a group has committed."""
         return committed(self._admin, group)
 
     def snapshots(self) -> Snapshots:
-        """This cluster's."""
+        """The snapshots of this cluster."""
         return Snapshots(self._admin.cluster().cluster_id)
 
     # --- parts
@@ -197,12 +197,12 @@ class GroupAdmin:
     def _need_there(
         self, group: str, held: Mapping[TopicPartition, CommittedOffset], *, create: bool
     ) -> bool:
-        """Whether the group is there; one that is not is refused, unless it may be made."""
+        """Return whether the group exists; refuse a missing one unless it may be created."""
         if held or self._group(group).state != "dead":
             return True
         if not create:
             names = self.names()
-            raise NoSuchGroup(group, existing=names, hint="--create makes it")
+            raise NoSuchGroup(group, existing=names, hint="create it with --create")
         return False
 
     def _timed(self, plan: GroupPlan) -> GroupPlan:
@@ -211,7 +211,7 @@ class GroupAdmin:
     def _tell_gone(self, group: str, gone: Collection[TopicPartition]) -> None:
         for topic, number in gone:
             self._say(
-                f"{topic}:{number} is no more, and left out; group {group} has an offset for it"
+                f"skipping {topic}:{number}, which no longer exists (group {group} still has an offset for it)"
             )
 
     def _nothing_meant(
@@ -220,8 +220,8 @@ class GroupAdmin:
         if not held and self._group(asked.group).state == "dead":
             return NoSuchGroup(asked.group, existing=self.names())
         return UsageError(
-            f"group {asked.group} has committed no offsets, so there are no topics to reset",
-            hint="name them: --topic TOPIC",
+            f"group {asked.group} has committed no offsets, so its topics are unknown",
+            hint="name the topics: --topic TOPIC",
         )
 
     def _is_untouched(self, plan: GroupPlan) -> bool:

@@ -1,4 +1,4 @@
-"""Writes a group's offsets: only while nobody reads for it, and reads them back."""
+"""Writes a group's offsets, only while it has no members, and reads them back."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ _AGAIN_AFTER_S = 0.1
 
 
 class JoinedMeanwhile(KafkaRefused):
-    """Somebody began to read for the group after it was looked at."""
+    """A member joined the group after it was checked."""
 
     def __init__(self, group: str, *, reason: str) -> None:
         self.group = group
@@ -29,12 +29,13 @@ class JoinedMeanwhile(KafkaRefused):
             f"writing the offsets of group {group}", reason=f"it has members now ({reason})"
         )
         self.hint = (
-            f"stop them, see `playhead groups describe {group} --members`; then do the same again"
+            f"stop its members (`playhead groups describe {group} --members` shows them), "
+            "then run the command again"
         )
 
 
 class NotAsWritten(PlayheadError):
-    """What the cluster has after the write is not what was written."""
+    """The cluster has other offsets after the write than those written."""
 
     exit_code = EXIT_DIFFERENT
 
@@ -47,13 +48,14 @@ class NotAsWritten(PlayheadError):
             for (topic, number), (wanted, found) in list(different.items())[:5]
         )
         super().__init__(
-            f"group {group} read back is not as written in {len(different)} partitions: {shown}",
-            hint=f"somebody else commits for it; `playhead groups undo {group}` goes back to before",
+            f"group {group} has other offsets than written in {len(different)} partitions: {shown}",
+            hint=f"another client commits for the group; `playhead groups undo {group}` "
+            "restores the earlier offsets",
         )
 
 
 def carry_out(admin: Admin, connection: KafkaConnection, plan: GroupPlan) -> None:
-    """Write what the plan says, read it back, compare."""
+    """Write the plan's offsets, read them back, and compare."""
     wanted = {move.place: move.after for move in plan.moves}
     commit(admin, plan.group, {place: at for place, at in wanted.items() if at is not None})
     gone = [place for place, at in wanted.items() if at is None]
@@ -72,7 +74,7 @@ def carry_out(admin: Admin, connection: KafkaConnection, plan: GroupPlan) -> Non
 def forget_offsets(
     admin: Admin, connection: KafkaConnection, group: str, places: Collection[TopicPartition]
 ) -> None:
-    """Delete what the group has committed for these; what is not there is no error."""
+    """Delete the group's committed offsets for these partitions; missing ones are no error."""
     there = sorted(set(places) & committed(admin, group).keys()) if places else []
     if not there:
         return
@@ -88,7 +90,7 @@ def forget_offsets(
 
 
 def commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Write these offsets, trying again while the group's coordinator is on its way."""
+    """Write these offsets, retrying while the group's coordinator moves."""
     if not offsets:
         return
     deadline = time.monotonic() + admin.timeout_s
@@ -112,7 +114,7 @@ def commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedO
 def _ask(
     admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, KafkaError]:
-    """Partitions that were refused."""
+    """Send the request; return the partitions that were refused."""
     check_group(group)
     wanted = ConsumerGroupTopicPartitions(group, [_partition(*each) for each in offsets.items()])
     with (

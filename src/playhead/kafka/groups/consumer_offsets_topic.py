@@ -1,7 +1,8 @@
-"""Reads what only the groups' own topic knows: when a group last committed, and how long its sessions last.
+"""Reads Kafka's own topic of groups for what only it knows: the time of the last commit, and
+session lengths.
 
-The newest records of the group's partition are read, within a bound of offsets and of time; where they
-do not say it, or may not be read, it is not known.
+Only the newest records of the group's partition are read, within limits of offsets and time; if they do
+not contain a value or may not be read, it is unknown.
 """
 
 import struct
@@ -29,16 +30,16 @@ _PURPOSE = "reading the groups' own topic"
 
 @dataclass(slots=True)
 class GroupLog:
-    """What was found of one group; empty where nothing was, with the reason."""
+    """What was found about one group; empty if nothing was, with the reason."""
 
     committed_ms: dict[TopicPartition, int] = field(default_factory=dict)
     session_ms: dict[str, int] = field(default_factory=dict)
-    """Member to its session's length; of the classic protocol only."""
+    """The session length of each member; only in the classic protocol."""
     reason: str | None = None
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """Where Kafka keeps a group: by Java's hash of its name."""
+    """Return the partition of a group: Java's hash of its name."""
     code = 0
     units = group.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -48,7 +49,7 @@ def partition_of(group: str, partitions: int) -> int:
 
 
 def read_log(admin: Admin, connection: KafkaConnection, group: str) -> GroupLog:
-    """The newest that the log says of the group."""
+    """Return the newest values in the log for the group."""
     found = GroupLog()
     try:
         topic = describe_those(admin, [TOPIC]).get(TOPIC)
@@ -63,7 +64,7 @@ def read_log(admin: Admin, connection: KafkaConnection, group: str) -> GroupLog:
     except PlayheadError as exc:
         found.reason = str(exc)
     except (struct.error, IndexError, UnicodeDecodeError):
-        found.reason = f"{TOPIC} holds records of a form that is not known here"
+        found.reason = f"{TOPIC} holds records of an unknown form"
     return found
 
 
@@ -103,7 +104,7 @@ def _take(
 
 
 def _sessions(value: bytes) -> Iterator[tuple[str, int]]:
-    """Members of a classic group's record, with their sessions' length."""
+    """Return the members of a classic group's record, with their session lengths."""
     reading = _Reading(value)
     version = reading.number(">h")
     reading.is_compact = version >= _FLEXIBLE_SINCE
@@ -112,7 +113,7 @@ def _sessions(value: bytes) -> Iterator[tuple[str, int]]:
     reading.text()  # protocol
     reading.text()  # leader
     if version >= 2:
-        reading.number(">q")  # since when it is in this state
+        reading.number(">q")  # The time of the present state.
     for _ in range(reading.count()):
         member = reading.text() or ""
         if version >= 3:
@@ -128,7 +129,7 @@ def _sessions(value: bytes) -> Iterator[tuple[str, int]]:
 
 
 class _Reading:
-    """Kafka's own encoding, from left to right."""
+    """Decodes Kafka's fields from left to right."""
 
     def __init__(self, held: bytes) -> None:
         self._held, self._at = held, 0
@@ -178,14 +179,14 @@ class _Reading:
 def session_of(
     admin: Admin, log: Mapping[str, int], member_id: str, kind: str, coordinator_id: int | None
 ) -> int | None:
-    """How long the coordinator waits for a member that is silent, in ms; None when it is not known."""
+    """Return how long the coordinator waits for a silent member, in ms; None if unknown."""
     if kind != "consumer":
         return log.get(member_id)
     return None if coordinator_id is None else _broker_session_ms(admin, coordinator_id)
 
 
 def _broker_session_ms(admin: Admin, broker: int) -> int | None:
-    """The new protocol has one length for all, in the broker's settings."""
+    """Return the session length of the new protocol, a broker setting for all groups."""
     from confluent_kafka.admin import ConfigResource
 
     wanted = ConfigResource(ConfigResource.Type.BROKER, str(broker))

@@ -1,4 +1,4 @@
-"""Deletes committed offsets by a request of its own, which librdkafka's Python client does not have."""
+"""Deletes committed offsets with a request that librdkafka's Python client lacks."""
 
 import struct
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from playhead.kafka.admin.errors import Meaning, meaning_of
 from playhead.kafka.groups.describe import described
 from playhead.source import TopicPartition
 
-_OFFSET_DELETE, _VERSION = 47, 0  # every broker since 2.4 has it
+_OFFSET_DELETE, _VERSION = 47, 0  # Every broker since 2.4 has this request.
 _AGAIN_AFTER_S = 0.1
 
 
 def forget(
     admin: Admin, connection: KafkaConnection, group: str, places: Sequence[TopicPartition]
 ) -> dict[TopicPartition, KafkaError]:
-    """Delete what the group has committed for these partitions; return those that were refused."""
+    """Delete the group's committed offsets for these partitions; return those that were refused."""
     request = _request(group, places)
 
     def ask() -> tuple[int, dict[TopicPartition, int]] | None:
@@ -56,9 +56,9 @@ def _request(group: str, places: Sequence[TopicPartition]) -> bytes:
 
 
 def _answer(fields: Fields) -> tuple[int, dict[TopicPartition, int]]:
-    """Return the error of the whole request, and the one of each partition."""
+    """Return the error of the whole request, and that of each partition."""
     code = fields.int16()
-    fields.int32()  # throttle time
+    fields.int32()  # The throttle time.
     codes: dict[TopicPartition, int] = {}
     for _ in range(fields.int32()):
         topic = fields.text()

@@ -21,7 +21,7 @@ _AGAIN_AFTER_S = 0.1
 
 
 class NoSuchGroup(UsageError):
-    """A group that the cluster does not know."""
+    """The cluster has no group of this name."""
 
     def __init__(self, group: str, *, existing: Collection[str], hint: str | None = None) -> None:
         self.group = group
@@ -29,7 +29,7 @@ class NoSuchGroup(UsageError):
         near = f"did you mean {' or '.join(self.nearest)}?" if self.nearest else None
         super().__init__(
             f"there is no consumer group {group!r} on this cluster",
-            hint="; ".join(filter(None, (near, hint))) or "`playhead groups list` names them",
+            hint="; ".join(filter(None, (near, hint))) or "`playhead groups list` lists the groups",
         )
 
 
@@ -45,7 +45,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who reads for a group now."""
+    """A member of a group now."""
 
     member_id: str
     instance_id: str | None
@@ -56,7 +56,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its coordinator describes it; one that nobody knows is dead."""
+    """A group as its coordinator describes it; an unknown one is dead."""
 
     group: str
     kind: str
@@ -72,7 +72,7 @@ class Group:
 
 
 def listed(admin: Admin) -> list[Listed]:
-    """Every group that we may see; a broker that did not answer is an error, not a shorter list."""
+    """Return every visible group; a broker without an answer is an error, not a shorter list."""
     with (
         needing(Need("Describe", "cluster")),
         admin.asking("listing consumer groups") as client,
@@ -86,7 +86,7 @@ def listed(admin: Admin) -> list[Listed]:
 
 
 def described(admin: Admin, groups: Sequence[str]) -> dict[str, Group]:
-    """The groups by name; a missing one is dead, and has no members."""
+    """Return the groups by name; a missing one is dead, and has no members."""
     for group in groups:
         check_group(group)
     deadline = time.monotonic() + admin.timeout_s
@@ -123,9 +123,10 @@ def _describe(admin: Admin, groups: Sequence[str]) -> dict[str, Group | KafkaExc
 
 
 def committed(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
-    """Everything that the group has committed."""
-    # Asked before the coordinator knows the group, as on a new cluster, librdkafka makes our process
-    # die (its issue 5040); a description waits for the coordinator, and is answered with an error.
+    """Return everything that the group has committed."""
+    # Before the coordinator knows the group, as on a new cluster, this request makes librdkafka
+    # abort the process (its issue 5040); a description waits for the coordinator, or fails with an
+    # error.
     described(admin, [group])
     with (
         needing(Need("Describe", "group", group)),
@@ -150,7 +151,7 @@ def committed(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]
 
 
 def delete(admin: Admin, group: str) -> None:
-    """Delete a group with all it has committed."""
+    """Delete a group with everything it has committed."""
     check_group(group)
     with (
         needing(Need("Delete", "group", group)),
@@ -161,7 +162,7 @@ def delete(admin: Admin, group: str) -> None:
 
 
 def need_groups(admin: Admin, groups: Iterable[str]) -> None:
-    """Return when the cluster has all of these."""
+    """Return if the cluster has all of these groups."""
     names = [each.group for each in listed(admin)]
     for group in groups:
         if group not in names:
@@ -187,14 +188,14 @@ def _member(found: Any) -> Member:
         found.member_id,
         found.group_instance_id or None,
         found.client_id,
-        # The broker shows a socket's address as Java does: /127.0.0.1
+        # The broker formats a socket's address like Java: /127.0.0.1
         found.host.removeprefix("/"),
         tuple(sorted((place.topic, place.partition) for place in places)),
     )
 
 
 def _word(name: Any) -> str:
-    """As Kafka says it; the states of a new group that rebalances, librdkafka does not know."""
+    """Return Kafka's own word; librdkafka does not know the rebalancing states of new groups."""
     if name is None:
         return "unknown"
     return str(name.name).lower().replace("rebalancing", "rebalance").replace("_", "")

@@ -1,4 +1,4 @@
-"""Makes sure that nobody reads for a group before its offsets are written, or says who does."""
+"""Checks that a group has no members before its offsets are written, or reports them."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _SHOWN = 8
 
 
 class GroupActive(Refused):
-    """A group whose members would overwrite what is written, or be lost; names them."""
+    """The group has members, which would overwrite the written offsets."""
 
     def __init__(self, group: Group, *, sessions_ms: dict[str, int | None], now_ms: int) -> None:
         self.group, self.sessions_ms = group, sessions_ms
@@ -28,8 +28,8 @@ class GroupActive(Refused):
         )
         more = f"\n    and {count - _SHOWN} more" if count > _SHOWN else ""
         super().__init__(
-            f"group {group.group} is {group.state}, with {count} members; offsets can be written "
-            f"only while nobody reads for it{who}{more}",
+            f"group {group.group} is {group.state} with {count} members; offsets can be "
+            f"written only without members{who}{more}",
             hint=_way_out(sessions_ms, now_ms),
         )
 
@@ -42,14 +42,14 @@ def need_idle(
     wait_s: float,
     say: Callable[[str], None],
 ) -> None:
-    """Return when nobody reads for the group any more, which may be waited for."""
+    """Return when the group has no members; wait for that if asked to."""
     if group.is_idle:
         return
     refusal = _refusal(admin, connection, group)
     if wait_s <= 0:
         raise refusal
     say(str(refusal))
-    say(f"waiting up to {wait_s:g} s until they are gone")
+    say(f"waiting up to {wait_s:g} s until they have left")
     clock: Clock = SystemClock()
 
     def look() -> bool:
@@ -60,7 +60,7 @@ def need_idle(
 
 
 def sessions(admin: Admin, connection: KafkaConnection, group: Group) -> dict[str, int | None]:
-    """How long the coordinator waits for each member when it is silent; None where it is not known."""
+    """Return how long the coordinator waits for each silent member; None if unknown."""
     if not group.members:
         return {}
     log = read_log(admin, connection, group.group).session_ms if group.kind != "consumer" else {}
@@ -85,17 +85,17 @@ def _member(member: Member, session_ms: int | None) -> str:
 def _way_out(sessions_ms: dict[str, int | None], now_ms: int) -> str:
     known = [ms for ms in sessions_ms.values() if ms is not None]
     if not known:
-        return "stop them, then do the same again; --wait 45s waits until they are gone"
+        return "stop them, then run the command again; --wait 45s waits until they have left"
     longest = max(known)
     return (
-        "stop them, then do the same again; one that was killed is dropped when its session ends, at "
-        f"the latest {show_duration_ms(longest)} after its last sign of life: by "
+        "stop them, then run the command again; a killed one is removed when its session "
+        f"ends, at most {show_duration_ms(longest)} after its last heartbeat: by "
         f"{show_ms(now_ms + longest)}; --wait {show_duration_ms(longest)} waits for that"
     )
 
 
 def shown_places(places: tuple[TopicPartition, ...]) -> str:
-    """As Kafka's tool writes an assignment: `orders:0,1;payments:2`."""
+    """Format an assignment like Kafka's tool: `orders:0,1;payments:2`."""
     by_topic: dict[str, list[str]] = {}
     for topic, number in places:
         by_topic.setdefault(topic, []).append(str(number))

@@ -1,4 +1,4 @@
-"""How far a group is behind, partition by partition: in records and in time."""
+"""The lag of a group, partition by partition: in records and in time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,39 +18,39 @@ from playhead.source import Bounds, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition of a group; None where nothing is committed, or it is not known."""
+    """One partition of a group; values are None if nothing is committed or they are unknown."""
 
     place: TopicPartition
     committed: CommittedOffset | None
     bounds: Bounds | None
     next_ms: int | None
-    """Time of the record at the committed offset: the first that the group has not done with."""
+    """The time of the record at the committed offset, the next one to process."""
     committed_ms: int | None
     member: Member | None
 
     @property
     def lag(self) -> int | None:
-        """Offsets from the committed one to the end; None, never 0, where that says nothing."""
+        """The offsets from the committed one to the end; None, never 0, if that has no meaning."""
         if self.committed is None or self.bounds is None or self.is_beyond:
             return None
         return self.bounds.high_watermark - self.committed.offset
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the offset is of another log than this: the topic was made anew, or cut."""
+        """Whether the offset belongs to another log: the topic was created again, or cut."""
         if self.committed is None or self.bounds is None:
             return False
         return self.committed.offset > self.bounds.high_watermark
 
     @property
     def expired(self) -> int:
-        """Records that were removed before the group came to them."""
+        """Records that were deleted before the group read them."""
         if self.committed is None or self.bounds is None:
             return 0
         return max(0, self.bounds.earliest - self.committed.offset)
 
     def lag_ms(self, now_ms: int) -> int | None:
-        """For how long the next record has been waiting."""
+        """How long the next record has been waiting."""
         if self.lag == 0:
             return 0
         return None if self.next_ms is None else max(0, now_ms - self.next_ms)
@@ -58,7 +58,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """All partitions of a group, and what could not be found out."""
+    """All partitions of a group, and notes on what is unknown."""
 
     behind: tuple[PartitionLag, ...]
     remarks: tuple[str, ...]
@@ -72,20 +72,20 @@ def lags(
     *,
     with_times: bool,
 ) -> GroupLag:
-    """Of what is committed, and of what somebody reads now."""
+    """Return the lag of all committed and assigned partitions."""
     held = {place: member for member in group.members for place in member.places}
     there, gone = split(admin, dict.fromkeys([*committed, *held]))
     with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in there}))):
         bounds = bounds_of(admin, there)
-    remarks = [f"{topic}:{number} is no more, its offset is" for topic, number in gone]
+    remarks = [f"{topic}:{number} no longer exists, but its offset does" for topic, number in gone]
     next_ms: Mapping[TopicPartition, int] = {}
     committed_ms: Mapping[TopicPartition, int] = {}
     if with_times and committed:
         next_ms, reason = _next_times(connection, bounds, committed)
         log = read_log(admin, connection, group.group)
         committed_ms = log.committed_ms
-        remarks += [f"times of records are not known: {reason}"] if reason else []
-        remarks += [f"times of commits are not known: {log.reason}"] if log.reason else []
+        remarks += [f"the times of records are unknown: {reason}"] if reason else []
+        remarks += [f"the times of commits are unknown: {log.reason}"] if log.reason else []
     behind = tuple(
         PartitionLag(
             place,
@@ -98,7 +98,8 @@ def lags(
         for place in sorted([*there, *gone])
     )
     remarks += [
-        f"{each.place[0]}:{each.place[1]}: the committed offset is beyond the end; was the topic made anew?"
+        f"{each.place[0]}:{each.place[1]}: the committed offset is beyond the end; the topic "
+        "may have been created again"
         for each in behind
         if each.is_beyond
     ]

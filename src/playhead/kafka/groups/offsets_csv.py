@@ -1,4 +1,4 @@
-"""The CSV files of Kafka's own tool: `topic,partition,offset`, or with the group in front."""
+"""The CSV format of Kafka's own tool: `topic,partition,offset`, or with the group first."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from playhead.errors import UsageError
 from playhead.source import TopicPartition
 
 ByGroup = Mapping[str, Mapping[TopicPartition, int]]
-# Its writer quotes what is longer than this without looking at it.
+# Kafka's writer quotes longer values without checking them.
 _QUOTED_OVER = 24
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _MOST_DIGITS = 19
@@ -17,7 +17,7 @@ _FORM = "needed topic,partition,offset, or group,topic,partition,offset"
 
 
 class BadOffsetsFile(UsageError):
-    """A line of an offsets file that cannot be meant."""
+    """An invalid line of an offsets file."""
 
     def __init__(self, file: str, line: int, *, reason: str) -> None:
         self.file, self.line, self.reason = file, line, reason
@@ -25,18 +25,18 @@ class BadOffsetsFile(UsageError):
 
 
 class NoPlanInFile(UsageError):
-    """A file that says nothing of a group."""
+    """The file has no offsets for the group."""
 
     def __init__(self, file: str, group: str, *, found: Sequence[str]) -> None:
         self.file, self.group = file, group
         shown = ", ".join(found[:5]) + (" and others" if len(found) > 5 else "")
         super().__init__(
-            f"{file} has no offsets for group {group}; it has some for {shown or 'nobody'}"
+            f"{file} has no offsets for group {group}; it has some for {shown or 'no group'}"
         )
 
 
 def write(offsets: ByGroup, *, with_group: bool) -> str:
-    """Lines in the order of group, topic and partition, each ended."""
+    """Return the lines in the order of group, topic and partition."""
     rows = [
         (*((group,) if with_group else ()), topic, partition, offset)
         for group in sorted(offsets)
@@ -53,30 +53,30 @@ def _cell(value: str | int) -> str:
 
 
 def read_file(file: Path, groups: Sequence[str]) -> ByGroup:
-    """The file's offsets by group; a file without groups is about the one group that is named."""
+    """Read a file's offsets by group; a file without groups belongs to the one named group."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as exc:
         raise UsageError(f"cannot read {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise UsageError(f"{file} is no text in UTF-8: {exc.reason}") from exc
+        raise UsageError(f"{file} is not UTF-8 text: {exc.reason}") from exc
     return read(text, groups, where=str(file))
 
 
 def read(text: str, groups: Sequence[str], *, where: str) -> ByGroup:
-    """The same of a text."""
+    """Parse a text of such lines."""
     found: dict[str, dict[TopicPartition, int]] = {}
     lines: dict[tuple[str, TopicPartition], int] = {}
     columns = 0
     for line, cells in _rows(text, where):
         columns = columns or _columns(cells, groups, where, line)
         if len(cells) != columns:
-            shown = f"found {len(cells)} values where the first line has {columns}"
+            shown = f"found {len(cells)} values, but the first line has {columns}"
             raise BadOffsetsFile(where, line, reason=shown)
         group = cells[0] if columns == 4 else groups[0]
         place = _text(cells[-3], "topic", where, line), _partition(cells[-2], where, line)
         if (earlier := lines.get((group, place))) is not None:
-            reason = f"{place[0]}:{place[1]} of group {group} stands in line {earlier} already"
+            reason = f"{place[0]}:{place[1]} of group {group} is already in line {earlier}"
             raise BadOffsetsFile(where, line, reason=reason)
         lines[group, place] = line
         offset = _number(cells[-1], "an offset", where, line)
@@ -87,7 +87,7 @@ def read(text: str, groups: Sequence[str], *, where: str) -> ByGroup:
 
 
 def _rows(text: str, where: str) -> Iterable[tuple[int, list[str]]]:
-    """Number and values of every line that is not empty."""
+    """Yield number and values of every line that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for cells in reader:
@@ -100,7 +100,7 @@ def _rows(text: str, where: str) -> Iterable[tuple[int, list[str]]]:
 
 def _columns(cells: Sequence[str], groups: Sequence[str], where: str, line: int) -> int:
     if len(cells) == 3 and len(groups) != 1:
-        reason = "it names no group, and not exactly one group was named for it"
+        reason = "it has no group column, and the command does not name exactly one group"
         raise BadOffsetsFile(where, line, reason=reason)
     if len(cells) not in (3, 4):
         raise BadOffsetsFile(where, line, reason=f"found {len(cells)} values")
@@ -116,7 +116,7 @@ def _text(cell: str, name: str, where: str, line: int) -> str:
 def _partition(cell: str, where: str, line: int) -> int:
     number = _number(cell, "a partition", where, line)
     if not 0 <= number < 2**31:
-        raise BadOffsetsFile(where, line, reason=f"{cell:.60} is no partition's number")
+        raise BadOffsetsFile(where, line, reason=f"{cell:.60} is not a partition number")
     return number
 
 

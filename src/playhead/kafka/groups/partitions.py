@@ -1,4 +1,4 @@
-"""Finds out what a reset has to know: the partitions that are meant, what they hold, what is committed."""
+"""Collects what a reset needs: the partitions in scope, their bounds, and the committed offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _CLOCKS_DIFFER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class SelectedPartitions:
-    """The partitions that are meant, and those of them that are no more."""
+    """The partitions in scope, and those of them that no longer exist."""
 
     places: tuple[TopicPartition, ...]
     gone: tuple[TopicPartition, ...]
@@ -31,7 +31,7 @@ class SelectedPartitions:
 def partitions_meant(
     admin: Admin, scope: Scope, mode: Position, committed: Mapping[TopicPartition, CommittedOffset]
 ) -> SelectedPartitions:
-    """By name, by what is committed, or by a file."""
+    """Return the partitions by name, by committed offsets, or from a file."""
     if isinstance(mode, ByPartition):
         return SelectedPartitions(_of_file(admin, mode), ())
     if not scope.all_topics:
@@ -44,7 +44,7 @@ def partitions_meant(
 def split(
     admin: Admin, places: Mapping[TopicPartition, object]
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Partitions that are there, and those that are gone with their topic."""
+    """Split partitions into existing ones and those that are gone with their topic."""
     topics = sorted({topic for topic, _ in places})
     if not topics:
         return [], []
@@ -56,7 +56,7 @@ def split(
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a partition holds, the first record not before the mode's instant, and one that is misplaced."""
+    """A partition's bounds, the first record not before the given time, and one that is out of order."""
 
     bounds: Bounds
     at_instant: int | None = None
@@ -69,7 +69,7 @@ def gather(
     mode: Position,
     places: Sequence[TopicPartition],
 ) -> dict[TopicPartition, Gathered]:
-    """What each partition holds, and what there is to say of the mode's instant."""
+    """Return each partition's bounds, and what is known about the given time."""
     with needing(*(Need("Describe", "topic", topic) for topic in sorted({t for t, _ in places}))):
         bounds = bounds_of(admin, places)
         if mode.instant_ms is None:
@@ -88,7 +88,7 @@ def gather(
 
 
 def _at(found: int, held: Bounds) -> int | None:
-    """None when all records are before the instant; an open transaction may hold others, and is not skipped."""
+    """Return None if all records are before the time; an open transaction may hold others, and is not skipped."""
     if found < held.stable_end or held.stable_end < held.high_watermark:
         return found
     return None
@@ -100,7 +100,7 @@ def _earlier(
     ends: Mapping[TopicPartition, int],
     instant_ms: int,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Records that stand behind an answer, and were written long before the instant: then it is too early."""
+    """Return records after an answer that are much older than the time: then the answer is too early."""
     latest_ms = instant_ms - _CLOCKS_DIFFER_MS
     sought = SearchedEnd(None, latest_ms, 0, reached_ms=latest_ms)
     tails = [
@@ -124,7 +124,7 @@ def facts(
     gathered: Mapping[TopicPartition, Gathered],
     committed: Mapping[TopicPartition, CommittedOffset],
 ) -> list[Facts]:
-    """The same for the mode to decide on."""
+    """Return the facts of each partition for the decision."""
     found = []
     for place, each in gathered.items():
         held = committed.get(place)
@@ -134,7 +134,7 @@ def facts(
 
 
 def with_times(connection: KafkaConnection, plan: GroupPlan) -> GroupPlan:
-    """The plan with the times of what comes again or is skipped."""
+    """Return the plan with the times of records that are repeated or skipped."""
     reaches = {move.place: move.reach for move in plan.moves if move.reach is not None}
     topics = sorted({topic for topic, _ in reaches})
     with needing(*(Need("Read", "topic", topic) for topic in topics)):

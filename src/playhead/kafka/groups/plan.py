@@ -1,4 +1,4 @@
-"""What a change of a group's offsets will do: before and after of each partition, and its blast radius."""
+"""A planned change of a group's offsets: before and after for each partition, and its blast radius."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +11,7 @@ from playhead.source import Bounds, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for one partition: where it goes on, and what it noted beside that."""
+    """A group's committed offset for one partition, with its metadata."""
 
     offset: int
     metadata: str | None = None
@@ -27,21 +27,21 @@ class AffectedOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition of the plan; None as after is no committed offset at all."""
+    """One partition of the plan; None as after means no committed offset."""
 
     place: TopicPartition
     before: CommittedOffset | None
     after: CommittedOffset | None
     bounds: Bounds | None
-    """What the partition holds; None for one that is gone."""
+    """The partition's bounds; None if it no longer exists."""
     note: str | None = None
     first_ms: int | None = None
-    """Time of the first record that comes again, or is skipped."""
+    """The time of the first record that is repeated or skipped."""
     last_ms: int | None = None
 
     @property
     def again(self) -> int | None:
-        """How many offsets will be delivered again; None where the group stood nowhere, or will not."""
+        """How many offsets will be delivered again; None without an offset before or after."""
         reach = self._between()
         return None if reach is None else max(0, reach[0] - reach[1])
 
@@ -53,14 +53,14 @@ class Move:
 
     @property
     def reach(self) -> AffectedOffsets | None:
-        """The offsets that come again or are skipped, if there are any."""
+        """The offsets that are repeated or skipped, if there are any."""
         between = self._between()
         if between is None or between[0] == between[1]:
             return None
         return AffectedOffsets(min(between), max(between))
 
     def _between(self) -> tuple[int, int] | None:
-        """Before and after, as far as the log still holds what lies between."""
+        """Return the offsets between before and after that the log still holds."""
         if self.before is None or self.after is None or self.bounds is None:
             return None
         low, high = self.bounds.earliest, self.bounds.high_watermark
@@ -68,7 +68,7 @@ class Move:
         return before, after
 
     def row(self) -> dict[str, Any]:
-        """As people and programs get it."""
+        """Return the row for people and programs."""
         return {
             "topic": self.place[0],
             "partition": self.place[1],
@@ -84,13 +84,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """All that will be written for one group."""
+    """All changes of one group."""
 
     group: str
     does: str
-    """What is done, for people and for the snapshot: `reset to the start of the log`."""
+    """The description for people and for the snapshot: `reset to the start of the log`."""
     is_there: bool
-    """False when the plan makes the group."""
+    """False if the plan creates the group."""
     moves: tuple[Move, ...]
 
     @property
@@ -110,13 +110,13 @@ class GroupPlan:
         return max((m.last_ms for m in self.moves if m.last_ms is not None), default=None)
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """What will be committed."""
+        """The offsets to commit."""
         return {move.place: move.after.offset for move in self.moves if move.after is not None}
 
     def with_times(
         self, times: Mapping[TopicPartition, tuple[int | None, int | None]]
     ) -> "GroupPlan":
-        """The plan with the times of what comes again or is skipped."""
+        """Return the plan with the times of records that are repeated or skipped."""
         moves = []
         for move in self.moves:
             first_ms, last_ms = times.get(move.place, (None, None))
@@ -133,10 +133,10 @@ class GroupPlan:
         gone = sum(move.after is None for move in self.moves)
         if gone:
             parts.append(
-                f"{gone} partitions lose their offset: auto.offset.reset says where to begin"
+                f"{gone} partitions lose their offset: auto.offset.reset decides where to start"
             )
         if not parts:
-            parts.append("no record comes again, and none is skipped")
+            parts.append("no record is repeated, and none is skipped")
         nowhere = sum(move.before is None and move.after is not None for move in self.moves)
         if nowhere:
             parts.append(f"{nowhere} partitions had no committed offset")
@@ -166,7 +166,7 @@ def decide(
     facts: Iterable[Facts],
     before: Mapping[TopicPartition, CommittedOffset],
 ) -> tuple[Move, ...]:
-    """The moves that a mode means; `before` is of the group that is written."""
+    """Return the moves of a mode; `before` belongs to the group that is written."""
     moves = []
     for each in sorted(facts, key=lambda one: one.place):
         offset, note = mode.answer(each)

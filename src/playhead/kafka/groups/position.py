@@ -1,4 +1,4 @@
-"""The ways of saying where a group shall go on, and the offset that each means for one partition."""
+"""The ways to choose a group's new position, and the offset that each gives in one partition."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,51 +25,51 @@ MODES: Final = (
 _EPOCH_UNITS: Final = {10: "seconds", 13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
 _EPOCH_MS: Final = {10: 1_000.0, 13: 1.0, 16: 1e-3, 19: 1e-6}
 _MOST_OFFSET = 2**63 - 1
-_TOO_MANY_DIGITS = 20  # of which nobody has to be asked for the number
+_TOO_MANY_DIGITS = 20  # Kinds whose value needs no request.
 
 
 class NothingToShift(UsageError):
-    """A partition from whose offset there is nothing to count."""
+    """A partition without an offset from which to shift."""
 
     def __init__(self, group: str, place: TopicPartition) -> None:
         self.group, self.place = group, place
         super().__init__(
             f"--shift-by: group {group} has no committed offset for {place[0]}:{place[1]}",
-            hint="leave that partition out with --topic TOPIC:PARTITION, or say where to: --to, --to-offset",
+            hint="leave that partition out with --topic TOPIC:PARTITION, or use --to or --to-offset",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one partition when its offset is decided."""
+    """What is known about one partition when its offset is chosen."""
 
     group: str
     place: TopicPartition
     bounds: Bounds
     committed: int | None
     at_instant: int | None = None
-    """The first record not before the mode's instant; None when all are before it."""
+    """The first record not before the given time; None if all are before it."""
     earlier: tuple[int, int] | None = None
-    """Offset and time of a record that stands behind that one, and was written long before the instant."""
+    """Offset and time of a later record that is much older than the given time."""
 
 
 class Answer(NamedTuple):
-    """An offset, and what a person should know of it."""
+    """An offset, with a note for people."""
 
     offset: int
     note: str | None = None
 
 
 class Position(Protocol):
-    """One way of saying it."""
+    """One way to choose the position."""
 
     @property
     def instant_ms(self) -> int | None:
-        """The instant to look up in every partition, if it is by time."""
+        """The time to look up in every partition, if the choice is by time."""
         ...
 
     def answer(self, facts: Facts, /) -> Answer:
-        """Where the group goes on in this partition; never outside of what it holds."""
+        """Return the new offset in this partition; always within its bounds."""
         ...
 
     def __str__(self) -> str: ...
@@ -77,7 +77,7 @@ class Position(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """The first record there is."""
+    """The first record."""
 
     instant_ms: int | None = None
 
@@ -90,7 +90,7 @@ class Earliest:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The end, as Kafka's own tool takes it: the high watermark, open transactions included."""
+    """The end as in Kafka's own tool: the high watermark, including open transactions."""
 
     instant_ms: int | None = None
 
@@ -106,7 +106,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """Where it stands already; the end where it stands nowhere."""
+    """The committed offset; the end where nothing is committed."""
 
     instant_ms: int | None = None
 
@@ -116,7 +116,7 @@ class Current:
         return Answer(facts.committed)
 
     def __str__(self) -> str:
-        return "where it stands"
+        return "the committed offset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many offsets on from where it stands, or back."""
+    """A number of offsets after the committed one, or before it if negative."""
 
     count: int
     instant_ms: int | None = None
@@ -146,12 +146,12 @@ class ShiftBy:
         return _clamped(facts.committed + self.count, facts.bounds)
 
     def __str__(self) -> str:
-        return f"{self.count:+} offsets from where it stands"
+        return f"{self.count:+} offsets from the committed one"
 
 
 @dataclass(frozen=True, slots=True)
 class AtInstant:
-    """The first record that is not before an instant."""
+    """The first record that is not before a time."""
 
     instant_ms: int
     written: str
@@ -160,16 +160,16 @@ class AtInstant:
         if facts.at_instant is None:
             return Answer(
                 facts.bounds.high_watermark,
-                "no record is so late: the end"
+                "no record is that late: the end"
                 if facts.bounds.high_watermark > facts.bounds.earliest
                 else "empty: the end",
             )
         if facts.earlier is not None:
             offset, time_ms = facts.earlier
-            note = f"early, for clocks disagree: offset {offset} behind it is of {show_ms(time_ms)}"
+            note = f"early, because clocks disagree: offset {offset} after it is from {show_ms(time_ms)}"
             return Answer(facts.at_instant, note)
         is_first = facts.at_instant == facts.bounds.earliest
-        return Answer(facts.at_instant, "the first record there is" if is_first else None)
+        return Answer(facts.at_instant, "the first record" if is_first else None)
 
     def __str__(self) -> str:
         return self.written
@@ -177,7 +177,7 @@ class AtInstant:
 
 @dataclass(frozen=True, slots=True)
 class ByPartition:
-    """An offset for each partition, as a file has them."""
+    """One offset for each partition, from a file."""
 
     offsets: Mapping[TopicPartition, int]
     written: str
@@ -199,7 +199,7 @@ def _clamped(wanted: int, bounds: Bounds) -> Answer:
 
 
 def _like_a_time(offset: int) -> str:
-    """Whoever wrote a time where an offset is wanted should hear of it."""
+    """Return a hint if the offset looks like a time."""
     unit = _EPOCH_UNITS.get(len(str(offset)))
     if unit is None or offset < 0:
         return ""
@@ -213,21 +213,21 @@ def _like_a_time(offset: int) -> str:
 def read_mode(
     given: Mapping[str, str | int | bool | None], *, timezone: str, now_ns: int
 ) -> Position:
-    """The one mode among the options that were given; `--from-file` is read elsewhere."""
+    """Parse the one position option; `--from-file` is read elsewhere."""
     named = need_one_mode(given)
     return _READERS[named](given[named], zone_name(timezone, where="timezone"), now_ns)
 
 
 def need_one_mode(given: Mapping[str, object]) -> str:
-    """The option that says where to; none, or two of them, are refused."""
+    """Return the option with the position; refuse none or two."""
     named = [name for name, value in given.items() if value not in (None, False)]
     if not named:
         raise UsageError(
-            "it is not said where the group shall go on",
-            hint=f"one of {', '.join(MODES)}; such as --to now-2h",
+            "no new position was given",
+            hint=f"use one of {', '.join(MODES)}; such as --to now-2h",
         )
     if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} contradict each other", hint="give one of them")
+        raise UsageError(f"{' and '.join(named)} contradict each other", hint="use one of them")
     return named[0]
 
 
@@ -250,7 +250,7 @@ def _instant(phrase: Cursor, zone: str, now_ns: int) -> Position:
         point = read_point(phrase, zone).point
     except NotUnderstood as exc:
         if text.isdigit() and len(text) < 8:
-            hint = f"an offset is given as --to-offset {text}"
+            hint = f"write an offset as --to-offset {text}"
             raise phrase.refuse(exc.reason, hint=hint) from exc
         raise
     at_ms = -(-point.at_ns(now_ns) // MS)
@@ -261,7 +261,7 @@ def _instant(phrase: Cursor, zone: str, now_ns: int) -> Position:
 
 def _by_duration(text: object, _zone: str, now_ns: int) -> Position:
     length_ns = duration_ns(Cursor.of(str(text), "--by-duration"))
-    # Kafka's own tool counts in whole milliseconds of now, too.
+    # Kafka's own tool also uses whole milliseconds.
     at_ms = now_ns // MS - -(-length_ns // MS)
     return AtInstant(at_ms, f"{show_ms(at_ms)} (now-{text})")
 

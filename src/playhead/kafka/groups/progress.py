@@ -1,4 +1,4 @@
-"""Moves a consumer group along with what is written, several times a second and for as long as that goes on."""
+"""Commits the progress of a pipeline for a consumer group, several times a second."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from playhead.source import TopicPartition
 
 
 class GroupMover:
-    """A consumer that is no member of its group and reads nothing; it only commits.
+    """A consumer that is not a member of its group and reads nothing; it only commits.
 
-    Not by an admin client, which commits as well: a coordinator that goes away while it waits for one
-    makes librdkafka end our process (`rd_kafka_enq_once_del_source_return: Assertion failed`).
+    An admin client could commit too, but a coordinator that disappears during its request makes librdkafka
+    abort the process (`rd_kafka_enq_once_del_source_return: Assertion failed`).
     """
 
     def __init__(self, connection: KafkaConnection, group: str) -> None:
@@ -31,7 +31,7 @@ class GroupMover:
         self._consumer = clients.consumer(connection.for_librdkafka("consumer") | own)
 
     def move(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these; waits for the group's coordinator, for as long as that takes."""
+        """Commit these offsets; wait for the group's coordinator as long as necessary."""
         wanted = [ClientPartition(*place, offset) for place, offset in offsets.items()]
         try:
             found = self._consumer.commit(offsets=wanted, asynchronous=False)

@@ -1,4 +1,4 @@
-"""Looks up when records were written: at an offset, or before one, in many partitions at once."""
+"""Looks up record times at or before offsets, in many partitions at once."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -12,13 +12,13 @@ from playhead.source import TopicPartition
 
 _PURPOSE = "looking up the times of records"
 _TUNING = {
-    # One record of each partition is all that is looked at.
+    # One record of each partition is enough.
     "max.partition.fetch.bytes": 1 << 14,
     "fetch.max.bytes": 8 << 20,
     "message.max.bytes": 8 << 20,
     "queued.max.messages.kbytes": 16 << 10,
 }
-# How many offsets before an end are looked at for a record: the last ones may be markers.
+# How many offsets before an end are searched for a record: the last ones may be markers.
 _BACK = 16
 
 Times = tuple[int | None, int | None]
@@ -30,7 +30,7 @@ def times_of(
     *,
     patience_s: float,
 ) -> dict[TopicPartition, Times]:
-    """Of each reach the times of its first and of its last record; None where there is none to see."""
+    """Return for each range of offsets the times of its first and last record; None without one."""
     if not reaches:
         return {}
     with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
@@ -50,7 +50,7 @@ def first_times(
     *,
     patience_s: float,
 ) -> dict[TopicPartition, int]:
-    """Of each reach the time of its first record; those without one are left out."""
+    """Return for each range the time of its first record, if there is one."""
     if not reaches:
         return {}
     with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
@@ -90,7 +90,7 @@ def _look(
     reaches: Mapping[TopicPartition, AffectedOffsets],
     take: Callable[[TopicPartition, Message], bool],
 ) -> None:
-    """Give each record from the reaches' firsts on to `take`, until it has enough of a partition."""
+    """Pass each record of the offsets to `take` until it has enough of a partition."""
     pending = set(reaches)
     intake.stand({place: reach.first for place, reach in reaches.items()})
     while pending:
@@ -113,7 +113,7 @@ def _is_settled(
     error = each.error()
     if error is None:
         return take(place, each)
-    # At the end, or the records were removed meanwhile: then there is no time to tell.
+    # At the end, or the records were deleted meanwhile: there is no time.
     if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
         return True
     intake.judge(error, _PURPOSE)

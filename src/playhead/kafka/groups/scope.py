@@ -1,4 +1,4 @@
-"""Which partitions of which topics are meant: `orders`, or `orders:0,2`."""
+"""Which partitions of which topics are in scope: `orders`, or `orders:0,2`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from playhead.errors import UsageError
 from playhead.grammar.cursor import Cursor
 from playhead.source import TopicPartition
 
-_FORM = "written TOPIC, or TOPIC:PARTITION,PARTITION as in orders:0,2"
+_FORM = "write TOPIC, or TOPIC:PARTITION,PARTITION as in orders:0,2"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _MOST_PARTITION = 2**31 - 1
 
 
 class NoSuchPartition(UsageError):
-    """A topic without a partition of this number."""
+    """A topic has no partition of this number."""
 
     def __init__(self, topic: str, partition: int, *, known: Sequence[int], where: str) -> None:
         self.topic, self.partition, self.known = topic, partition, tuple(known)
@@ -24,9 +24,9 @@ class NoSuchPartition(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topics with the partitions that are meant; None is all of them.
+    """Topics with the partitions in scope; None is all of them.
 
-    With `all_topics` it is every topic for which the group has committed an offset.
+    With `all_topics`, it is every topic for which the group has committed an offset.
     """
 
     topics: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Scope:
 
     @classmethod
     def of(cls, written: Sequence[str], *, all_topics: bool = False) -> "Scope":
-        """What `--topic`, given any number of times, and `--all-topics` say."""
+        """Parse repeated `--topic` options and `--all-topics`."""
         if written and all_topics:
             raise UsageError("--topic and --all-topics contradict each other")
         topics: dict[str, frozenset[int] | None] = {}
@@ -50,7 +50,7 @@ class Scope:
         return not self.topics and not self.all_topics
 
     def places(self, known: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
-        """The partitions of the topics named, which are all in `known`."""
+        """Return the partitions of the named topics, which are all in `known`."""
         found: list[TopicPartition] = []
         for topic, partitions in self.topics.items():
             for missing in sorted((partitions or frozenset()) - set(known[topic])):
@@ -60,7 +60,7 @@ class Scope:
         return sorted(found)
 
     def holds(self, place: TopicPartition) -> bool:
-        """Whether a partition that is known to be there is meant."""
+        """Return whether an existing partition is in scope."""
         if self.all_topics:
             return True
         if place[0] not in self.topics:
@@ -72,7 +72,7 @@ class Scope:
 def _read(phrase: Cursor) -> tuple[str, frozenset[int] | None]:
     topic, colon, numbers = phrase.text.partition(":")
     if not _TOPIC.fullmatch(topic):
-        raise phrase.refuse(f"{topic!r} is no topic's name", hint=_FORM)
+        raise phrase.refuse(f"{topic!r} is not a topic name", hint=_FORM)
     if not colon:
         return topic, None
     found, at = set(), len(topic) + 1
@@ -85,7 +85,7 @@ def _read(phrase: Cursor) -> tuple[str, frozenset[int] | None]:
             and int(number) <= _MOST_PARTITION
         ):
             shown = f"{number!r:.60}" if number else "nothing"
-            raise phrase.refuse(f"found {shown}, needed a partition's number", at=at, hint=_FORM)
+            raise phrase.refuse(f"found {shown}, needed a partition number", at=at, hint=_FORM)
         found.add(int(number))
         at += len(text) + 1
     return topic, frozenset(found)

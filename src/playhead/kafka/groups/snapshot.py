@@ -1,4 +1,4 @@
-"""Offsets as they were before a change, kept on this machine, so that it can be taken back exactly."""
+"""Snapshots of offsets before a change, stored on this machine, so that the change can be undone exactly."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _LONGEST_NAME = 100
 
 
 class SnapshotUnreadable(PlayheadError):
-    """A snapshot's file that holds something else."""
+    """A snapshot's file has other content."""
 
     def __init__(self, file: Path, *, reason: str) -> None:
         self.file, self.reason = file, reason
@@ -28,20 +28,20 @@ class SnapshotUnreadable(PlayheadError):
 
 
 class NothingToUndo(UsageError):
-    """No snapshot of this machine fits."""
+    """This machine has no such snapshot."""
 
     def __init__(self, group: str, *, wanted: str | None = None) -> None:
         self.group, self.wanted = group, wanted
         what = f"no snapshot {wanted}" if wanted else "no change that could be taken back"
         super().__init__(
             f"there is {what} of group {group} on this machine",
-            hint=f"`playhead groups undo {group} --list` shows those there are",
+            hint=f"`playhead groups undo {group} --list` lists the snapshots",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """One partition: what was committed before, and what was written then."""
+    """One partition: the committed offset before, and the written one."""
 
     place: TopicPartition
     before: CommittedOffset | None
@@ -50,14 +50,14 @@ class SavedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a group had committed before one change."""
+    """The committed offsets of a group before one change."""
 
     snapshot_id: str
     group: str
     made_at_ms: int
     does: str
     was_there: bool
-    """False when the change made the group."""
+    """False if the change created the group."""
     kept: tuple[SavedGroup, ...]
     undone_at_ms: int | None = None
     is_undo: bool = False
@@ -79,10 +79,10 @@ class Snapshot:
 
     @classmethod
     def from_document(cls, document: Any) -> "Snapshot":
-        """What `as_document` gave."""
+        """Read a document of `as_document`."""
         if document["version"] != VERSION:
             raise ValueError(
-                f"it is of version {document['version']}, this Playhead knows {VERSION}"
+                f"it is of version {document['version']}; this Playhead knows {VERSION}"
             )
         kept = tuple(
             SavedGroup(
@@ -107,13 +107,13 @@ _PLAIN = (
 
 
 class Snapshots:
-    """Those of one cluster; a file for each, readable by its owner alone."""
+    """The snapshots of one cluster; one file each, readable only by its owner."""
 
     def __init__(self, cluster_id: str, folder: Path | None = None) -> None:
         self._folder = (folder or paths.state_dir() / "groups") / _file_name(cluster_id)
 
     def take(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
-        """Write down what the plan will change, before it does."""
+        """Store what the plan will change, before it does."""
         now_ns = time.time_ns()
         name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9))
         kept = tuple(
@@ -133,22 +133,22 @@ class Snapshots:
         return snapshot
 
     def note_undone(self, snapshot: Snapshot) -> None:
-        """It has been taken back, and is not again."""
+        """Note that the change was undone, so that it is not undone again."""
         document = snapshot.as_document() | {"undone_at_ms": time.time_ns() // 1_000_000}
         self._write(Snapshot.from_document(document))
 
     def drop(self, snapshot: Snapshot) -> None:
-        """Nothing was written after all."""
+        """Delete the snapshot, because nothing was written."""
         self._file(snapshot).unlink(missing_ok=True)
 
     def of(self, group: str) -> list[Snapshot]:
-        """A group's snapshots, the latest first."""
+        """Return a group's snapshots, latest first."""
         folder = self._folder / _file_name(group)
         files: Iterable[Path] = sorted(folder.glob("*.json"), reverse=True)
         return [_read(file) for file in files]
 
     def latest(self, group: str) -> Snapshot:
-        """The last change that was not taken back."""
+        """Return the last change that was not undone."""
         for snapshot in self.of(group):
             if snapshot.undone_at_ms is None and not snapshot.is_undo:
                 return snapshot
@@ -172,12 +172,12 @@ class Snapshots:
         except OSError as exc:
             raise PlayheadError(
                 f"the offsets of group {snapshot.group} could not be saved to {file}: {exc.strerror}",
-                hint="nothing was changed: without a snapshot there is no way back",
+                hint="nothing was changed, because it could not be undone without a snapshot",
             ) from exc
 
 
 def _file_name(name: str) -> str:
-    """A group may be called `..`, or by a text that is longer than a file's name may be."""
+    """Return a safe file name: a group may be called `..`, or have a very long name."""
     quoted = "g-" + quote(name, safe="")
     if len(quoted) <= _LONGEST_NAME:
         return quoted

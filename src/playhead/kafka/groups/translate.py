@@ -1,4 +1,4 @@
-"""Carries a group's offsets over to the copy that a replay made of its topics, by the replay's own offset map."""
+"""Translates a group's offsets to the copy that a replay made, with the replay's offset map."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from playhead.source import TopicPartition
 
 
 class NothingCopied(UsageError):
-    """A replay whose ledger has no offset map for what the group has committed."""
+    """The replay's ledger has no offset map for what the group has committed."""
 
     def __init__(self, replay_id: str, group: str, *, reason: str) -> None:
         self.replay_id, self.group = replay_id, group
         super().__init__(
-            f"the offsets of group {group} cannot go through replay {replay_id}: {reason}",
+            f"cannot translate the offsets of group {group} through replay {replay_id}: {reason}",
             hint=f"`playhead runs {replay_id}` shows what it has copied",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """Offsets in the copy, and what holds of them."""
+    """The offsets in the copy, with notes."""
 
     offsets: Mapping[TopicPartition, CommittedOffset]
     remarks: tuple[str, ...]
@@ -31,7 +31,7 @@ class Translated:
 
 @dataclass(slots=True)
 class _Copied:
-    """What the ledger says of one source partition, slice by slice in their order."""
+    """What the ledger has of one source partition, slice by slice in order."""
 
     first: int | None = None
     end: int = 0
@@ -47,16 +47,16 @@ def translate(
     entries: Iterable[Entry],
     committed: Mapping[TopicPartition, CommittedOffset],
 ) -> Translated:
-    """Where the group goes on in the copy: at the first record that it has not done with.
+    """Return the offset of the first record in the copy that the group has not processed.
 
-    Where the map is not whole, or several partitions were copied into one, it is the last offset before
-    which nothing is left undone: records may come again there, and none is skipped.
+    If the map has gaps, or several partitions were copied into one, it is the last offset before which
+    everything is processed: records may be repeated, and none is skipped.
     """
     copied = _by_source(entries)
     if not any(each.maps for each in copied.values()):
         raise NothingCopied(replay_id, group, reason="its ledger has no offset map")
     if not copied.keys() & committed.keys():
-        reason = f"it copied {_shown(copied)}, and the group has committed for {_shown(committed)}"
+        reason = f"it copied {_shown(copied)}, but the group has committed {_shown(committed)}"
         raise NothingCopied(replay_id, group, reason=reason)
     remarks = _remarks(copied, committed)
     found: dict[TopicPartition, CommittedOffset] = {}
@@ -64,7 +64,9 @@ def translate(
         sources = [place for place, each in copied.items() if target in each.targets()]
         stands = [place for place in sources if place in committed]
         if not stands:
-            remarks.append(f"{_name(target)} gets no offset: the group has none for its source")
+            remarks.append(
+                f"{_name(target)} gets no offset, because the group has none for its source"
+            )
             continue
         offset, is_exact = _first_left(target, sources, copied, committed)
         found[target] = CommittedOffset(offset, committed[stands[0]].metadata)
@@ -93,7 +95,7 @@ def _first_left(
     copied: Mapping[TopicPartition, _Copied],
     committed: Mapping[TopicPartition, CommittedOffset],
 ) -> tuple[int, bool]:
-    """The least of what the sources leave; exact when there is only one, or all agree."""
+    """Return the smallest offset of all sources; exact if there is only one, or all agree."""
     found = []
     for place in sources:
         at = committed[place].offset if place in committed else 0
@@ -103,7 +105,7 @@ def _first_left(
 
 
 def _first_from(target: TopicPartition, copied: _Copied, at: int) -> tuple[int, bool]:
-    """Where the first record of this source from `at` on stands in the target, or the place after the last."""
+    """Return the position of the first record from `at` on in the target, or the one after the last."""
     after = 0
     for entry, map_ in copied.maps:
         ends = [end for end in map_.ends if (end.topic, end.partition) == target]
@@ -121,13 +123,13 @@ def _first_from(target: TopicPartition, copied: _Copied, at: int) -> tuple[int, 
 def _in_slice(
     runs: Sequence[OffsetRun], at: int, first: int, *, is_whole: bool
 ) -> tuple[int, bool] | None:
-    """None when every record of the slice stands before `at`."""
+    """Return None if every record of the slice is before `at`."""
     before = first
     for run in sorted(runs):
         if run.source_offset <= at < run.source_offset + run.length:
             return run.target_offset + at - run.source_offset, True
         if run.source_offset > at:
-            # Between two runs: of a whole map there is nothing there, else there may be records.
+            # Between two runs: a complete map has no records there, an incomplete one may.
             return (run.target_offset, True) if is_whole else (before, False)
         before = run.target_offset + run.length
     return None if is_whole else (before, False)
@@ -140,14 +142,16 @@ def _remarks(
     for place, at in sorted(committed.items()):
         each = copied.get(place)
         if each is None or each.first is None:
-            remarks.append(f"{_name(place)} was not copied; its offset {at.offset} stays behind")
+            remarks.append(
+                f"{_name(place)} was not copied; its offset {at.offset} is not translated"
+            )
         elif at.offset < each.first:
             remarks.append(
-                f"{_name(place)} stands at {at.offset}, and the copy begins with offset {each.first}"
+                f"{_name(place)} is at {at.offset}, but the copy begins with offset {each.first}"
             )
         elif at.offset > each.end:
             remarks.append(
-                f"{_name(place)} stands at {at.offset}, and the copy ends before offset {each.end}"
+                f"{_name(place)} is at {at.offset}, but the copy ends before offset {each.end}"
             )
     return remarks
 

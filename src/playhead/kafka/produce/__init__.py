@@ -1,1 +1,1 @@
-"""Records sent as they come, each one acknowledged."""
+"""Producers for single records, each acknowledged."""

@@ -1,4 +1,4 @@
-"""Lines as Kafka's console tools read and write them: headers, key and value with separators between."""
+"""Lines in the format of Kafka's console tools: headers, key and value with separators between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from playhead.record import Headers, TimestampType
 from playhead.records import Records
 
 FIELDS = ("topic", "timestamp", "time", "partition", "offset", "headers", "key", "value")
-"""What can be shown of a record, in the order in which Kafka's consumer prints it; topic and time are ours."""
+"""The fields of a record that can be printed, in the order of Kafka's consumer; topic and time are ours."""
 BEFORE_THE_VALUE = ("timestamp", "partition", "headers", "key")
-"""What a line to be produced may begin with, in this order."""
+"""The fields before the value in a line to produce, in this order."""
 _STAMPS = {
     TimestampType.CREATE_TIME.value: b"CreateTime:",
     TimestampType.LOG_APPEND_TIME.value: b"LogAppendTime:",
@@ -19,7 +19,7 @@ _STAMPS = {
 
 
 class BadLine(PlayheadError):
-    """A line, or a JSON document, that is no record."""
+    """A line or a JSON document that is not a valid record."""
 
     def __init__(self, number: int, *, reason: str, hint: str | None = None) -> None:
         self.number, self.reason = number, reason
@@ -28,7 +28,7 @@ class BadLine(PlayheadError):
 
 @dataclass(frozen=True, slots=True)
 class Separators:
-    """What stands between the parts; `null` is the text that means null, if any does."""
+    """The separators between the parts; `null` is the text for null, if there is one."""
 
     key: bytes = b"\t"
     headers: bytes = b","
@@ -38,9 +38,10 @@ class Separators:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A record on its way; `number` is where it was found, None leaves partition and time to Kafka."""
+    """A record to send; `number` is its line; None leaves partition or time to Kafka."""
 
-    # Not frozen, nor are the parts: there is one of each for every line, and frozen ones cost thrice as much.
+    # Not frozen, like its parts: there is one for each line, and frozen ones take three times as
+    # long.
     number: int
     key: bytes | None
     value: bytes | None
@@ -51,7 +52,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Parts:
-    """A line taken apart, as bytes; None where the line has no such part, or says null."""
+    """The parts of a line as bytes; None if the part is missing or null."""
 
     value: bytes | None
     key: bytes | None = None
@@ -62,13 +63,13 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """Takes lines apart: the fields, and then the value, which is all the rest."""
+    """Splits lines: the fields first, and then the value, which is the whole rest."""
 
     fields: Sequence[str] = ()
     separators: Separators = Separators()
 
     def read(self, line: bytes, number: int) -> Parts:
-        """The first separator after each field counts; the value may hold more of them."""
+        """Split a line at the first separator after each field; the value may contain more of them."""
         found: dict[str, bytes] = {}
         rest = line
         for field in self.fields:
@@ -77,7 +78,7 @@ class LineReader:
                 raise BadLine(
                     number,
                     reason=f"no separator {_shown(self.separators.key)} after the {field}",
-                    hint="--separator says another one",
+                    hint="set the separator with --separator",
                 )
             found[field] = part
         headers = self._headers(found.get("headers"), number)
@@ -118,7 +119,7 @@ def _shown(part: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """Records as lines; the bytes of keys and values as they are."""
+    """Formats records as lines, with the unchanged bytes of keys and values."""
 
     fields: Sequence[str] = ("value",)
     separators: Separators = Separators(null=b"null")
@@ -130,7 +131,7 @@ class LineWriter:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
     ) -> list[bytes]:
-        """A line of each, its end included; keys and values may be those of the records decoded."""
+        """Return a line with its end for each record; keys and values may be decoded."""
         null = self.separators.null or b""
         columns: dict[str, Sequence[bytes]] = {}
         for field in self.fields:

@@ -1,4 +1,4 @@
-"""Hands records to a topic without ever waiting: what finds the memory full is dropped, and counted."""
+"""Sends records to a topic without waiting; records that do not fit into the memory are dropped and counted."""
 
 import time
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from playhead.kafka.produce.sender import Acks, Delivery, producer_settings, rea
 from playhead.record import Headers
 
 FOR_EVER_S = 0.0
-"""librdkafka's word for records that wait for their broker however long it stays away."""
+"""librdkafka's value for no time limit, however long the broker is away."""
 _LINGER_MS = 5
-# What the client keeps beside the bytes of a record: measured 220 to 230, and the allocator rounds up.
+# The client's overhead for a record: measured 220 to 230, and the allocator rounds up.
 _RECORD_BYTES, _HEADER_BYTES = 256, 192
 _MOST_REASONS = 10
 _AFTER_THE_END_S = 5.0
@@ -24,13 +24,13 @@ _AFTER_THE_END_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """What records may take that wait for the broker."""
+    """The memory for records that wait for the broker."""
 
     most_bytes: int
     with_headers: bool = False
 
     def as_settings(self) -> Mapping[str, int]:
-        """A half for the records' bytes, a half for what the client keeps beside them: never more than all."""
+        """Return settings that give half to the records' bytes, half to the client's overhead."""
         half = self.most_bytes // 2
         each = _RECORD_BYTES + (_HEADER_BYTES if self.with_headers else 0)
         return {
@@ -40,12 +40,12 @@ class QueueLimits:
 
     @property
     def most_records(self) -> int:
-        """So many wait, and not one more, however small they are."""
+        """The maximum number of waiting records, however small they are."""
         return self.as_settings()["queue.buffering.max.messages"]
 
 
 class NonBlockingSender:
-    """One topic. Not for two threads at once."""
+    """A sender for one topic; not for two threads at once."""
 
     def __init__(
         self,
@@ -63,25 +63,25 @@ class NonBlockingSender:
         self._settings: dict[str, Any] = settings | dict(memory.as_settings())
         self.topic = topic
         self.offered = self.delivered = self.dropped = self.failed = 0
-        """Records; delivered are those whose delivery was reported, as far as the acks tell."""
+        """Counts of records; delivered as far as the acks guarantee."""
         self.ends = 0
-        """How often the client had to be thrown away, and was made anew."""
+        """How often a client ended and was replaced."""
         self._noted: Any = None
         self._trouble: KafkaError | None = None
         self._over = False
         self._settings["error_cb"] = self._hear
         self._producer: Any = clients.producer(self._settings, logger=silent())
-        """None when it is closed."""
+        """None after close."""
 
     @property
     def waiting(self) -> int:
-        """Records whose fate is not known yet."""
+        """Records whose outcome is not known yet."""
         return self.offered - self.delivered - self.dropped - self.failed
 
     def offer(
         self, value: bytes, key: bytes | None, timestamp_ms: int, headers: Headers = ()
     ) -> None:
-        """Hand over one record, or drop it."""
+        """Send one record, or drop it."""
         self.offered += 1
         try:
             self._producer.produce(
@@ -95,23 +95,23 @@ class NonBlockingSender:
         except BufferError:
             self.dropped += 1
         except KafkaException as exc:
-            # Told at once, and told to nobody else: the client has ended, or knows that the topic is gone.
+            # Reported only here: the client has ended, or the topic was deleted.
             self._note_failed(exc.args[0])
             self._over |= exc.args[0].fatal()
 
     def serve(self) -> None:
-        """Take what the client has to say; one that has ended for good is replaced."""
+        """Run the client's callbacks; replace a client that has ended."""
         try:
             self._producer.poll(0)
         except (KafkaException, SystemError) as exc:
-            # What ends the client for good is raised in whatever is called next, once.
+            # A fatal error is raised by the next call, once.
             client_error(exc)
             self._over = True
         if self._over or (self._trouble is not None and self._trouble.fatal()):
             self._begin_again()
 
     def close(self, within_s: float) -> None:
-        """Wait for what is on its way; what is not confirmed by then has failed."""
+        """Wait for unconfirmed records; those not confirmed in time have failed."""
         deadline = time.monotonic() + within_s
         while self.waiting and (left_s := deadline - time.monotonic()) > 0:
             try:
@@ -129,7 +129,7 @@ class NonBlockingSender:
         self._producer = clients.producer(self._settings, logger=silent())
 
     def _give_up(self) -> None:
-        """Whatever waits has failed, each once: by the client's word for it, or by ours."""
+        """Count every waiting record as failed, once, by the client's report or by ours."""
         if self.waiting:
             self._producer.purge()
             try:
@@ -148,8 +148,8 @@ class NonBlockingSender:
             self._note_failed(error)
 
     def _note_failed(self, error: KafkaError | None) -> None:
-        # The client may come here with an error of its own raised already, and then nothing works that is
-        # written in C. What was noted is understood later.
+        # The client may call this with an error already set, and then nothing written in C works.
+        # The notes are evaluated later.
         self.failed += 1
         if self.failed <= _MOST_REASONS:
             self._noted = (error, self._noted)
@@ -159,12 +159,12 @@ class NonBlockingSender:
 
     @property
     def trouble(self) -> str | None:
-        """What the client last said of its brokers."""
+        """The client's last report about its brokers."""
         return None if self._trouble is None else str(self._trouble.str())
 
     @property
     def reasons(self) -> list[str]:
-        """Why the first of those that failed did, each reason once."""
+        """Why the first failed records failed, each reason once."""
         found: dict[str, None] = {}
         noted = self._noted
         while noted is not None:

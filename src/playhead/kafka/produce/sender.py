@@ -1,4 +1,4 @@
-"""Sends records of whatever origin into one topic, and counts which of them arrived."""
+"""Sends records to one topic, and counts which of them were delivered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,58 +26,61 @@ from playhead.kafka.write.headers import unsendable
 
 Acks = Literal["0", "1", "all"]
 ACKS: Mapping[str, str] = {
-    "0": "a record counts when it is handed to the network; nobody says whether it arrived",
-    "1": "a record counts when its partition's leader has it; lost, should that fail at once",
-    "all": "a record counts when every in-sync replica has it; each is written once, in order",
+    "0": "a record counts as delivered when it is handed to the network; there is no confirmation",
+    "1": (
+        "a record counts as delivered when its partition's leader has it; it is lost if "
+        "that broker fails at once"
+    ),
+    "all": "a record counts as delivered when every in-sync replica has it; each is written once, in order",
 }
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SERVE_EVERY = 1_000
 _FULL_QUEUE_WAIT_S = 0.2
 _AFTER_THE_END_S = 5.0
-_MOST_BYTES = 1_000_000_000  # the broker's limit is the one that counts
+_MOST_BYTES = 1_000_000_000  # The broker's limit applies.
 _MOST_FAILURES = 10
 _NOW = 0
 
 
 class NotSendable(PlayheadError):
-    """A record that Kafka's client cannot send as it is."""
+    """A record that Kafka's client cannot send unchanged."""
 
 
 class TransactionFailed(PlayheadError):
-    """A transaction was given up; nothing of it is in the topic."""
+    """A transaction was aborted; none of its records are visible."""
 
     def __init__(self, transactional_id: str, *, reason: str, committed: int) -> None:
         self.transactional_id, self.reason, self.committed = transactional_id, reason, committed
         super().__init__(
-            f"transaction of {transactional_id} was given up: {reason}",
-            hint=f"{committed:,} records of earlier transactions are in the topic, and none of this one",
+            f"the transaction of {transactional_id} was aborted: {reason}",
+            hint=f"{committed:,} records of earlier transactions are in the topic, none of this one",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How records are sent: who has to have them, squeezed how, in transactions or not."""
+    """How records are sent: acks, compression, transactions."""
 
     acks: Acks = "all"
     compression: str = "none"
     transactional_id: str | None = None
     records_in_transaction: int | None = None
-    """A new transaction after so many; None is one for all."""
+    """Start a new transaction after this many records; None for a single one."""
     timeout_s: float = 60.0
     linger_ms: int = 20
-    """How long a record waits for others to travel with."""
+    """How long a record waits for others in the same request."""
 
 
 @dataclass(slots=True)
 class Sender:
-    """A producer for one topic; `finish` returns when the fate of every record is known."""
+    """A producer for one topic; `finish` returns when the outcome of every record is known."""
 
     connection: KafkaConnection
     topic: str
     guard: Guard
     delivery: Delivery = Delivery()
     set_bytes: int | None = None
-    """How large a set of records the topic takes."""
+    """The maximum size of a record set that the topic accepts."""
     sent: int = 0
     failed: int = 0
     transactions: int = 0
@@ -92,7 +95,8 @@ class Sender:
         self._producer = clients.producer(
             producer_settings(self.connection, self.delivery, self.set_bytes), logger=silent()
         )
-        # Else the client asks for its number before it has a connection, and again after half a second.
+        # Otherwise the client asks for its producer id before it has a connection, and retries
+        # after half a second.
         self._call(lambda: self._producer.list_topics(self.topic, self.delivery.timeout_s))
         if self.delivery.transactional_id is not None:
             with needing(Need("Write", "transactional-id", self.delivery.transactional_id)):
@@ -100,13 +104,13 @@ class Sender:
 
     @property
     def delivered(self) -> int:
-        """Records that arrived, as far as the acks tell; those of an open transaction did not."""
+        """Records delivered, as far as the acks guarantee, without those of an open transaction."""
         if self.delivery.transactional_id is not None:
             return self._committed
         return self.sent - self.failed
 
     def send(self, record: Outgoing) -> None:
-        """Hand over one record; waits while the client's queue is full."""
+        """Send one record; wait while the client's queue is full."""
         _need_sendable(record)
         if self.delivery.transactional_id is not None and not self._in_transaction:
             self._call(self._producer.begin_transaction)
@@ -135,7 +139,7 @@ class Sender:
             except BufferError:
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
             except (KafkaException, SystemError) as exc:
-                # Told at once: it is larger than anything can be, or the client has ended for good.
+                # Fails at once: the record is too large, or the client has ended.
                 if isinstance(exc, SystemError):
                     self._fatal = client_error(exc)
                     continue
@@ -145,7 +149,7 @@ class Sender:
                 return
 
     def finish(self) -> None:
-        """Return when each record is delivered or has failed; commits what is open."""
+        """Return when every record is delivered or failed; commit the open transaction."""
         if self._in_transaction:
             self._commit()
         left = self._serve(self.delivery.timeout_s + 5)
@@ -153,7 +157,7 @@ class Sender:
             self._note(0, None, None)
 
     def abandon(self) -> None:
-        """Give an open transaction up; without one, wait shortly for what is on its way."""
+        """Abort the open transaction; without one, wait briefly for unconfirmed records."""
         if self._in_transaction:
             self._in_transaction = 0
             self._call(lambda: self._producer.abort_transaction(self.delivery.timeout_s))
@@ -181,26 +185,26 @@ class Sender:
             call()
 
     def _serve(self, wait_s: float | None) -> int:
-        """Poll, or flush for so long: how many are on their way still."""
+        """Poll, or flush for this long; return how many records are unconfirmed."""
         try:
             if wait_s is None:
                 return int(self._producer.poll(0))
             return int(self._producer.flush(wait_s))
         except (KafkaException, SystemError) as exc:
-            # What ends the client for good is raised in whatever is called next, once.
+            # A fatal error is raised by the next call, once.
             self._fatal = client_error(exc)
             return int(self._producer.flush(_AFTER_THE_END_S))
 
     def _note(self, number: int, error: KafkaError | None, _: object) -> None:
-        # The client may come here with an error of its own raised already, and then nothing works that
-        # is written in C: no list, no text, no len. What was noted is understood later.
+        # The client may call this with an error already set, and then nothing written in C works:
+        # no list, no text, no len. The notes are evaluated later.
         self.failed += 1
         if self.failed <= _MOST_FAILURES:
             self._noted = (number, error, self._noted)
 
     @property
     def failures(self) -> list[tuple[int, str]]:
-        """The first of those that failed: their numbers, and why."""
+        """The numbers of the first failed records, with the reasons."""
         found: list[tuple[int, str]] = []
         noted = self._noted
         while noted is not None:
@@ -217,7 +221,7 @@ class Sender:
 def producer_settings(
     connection: KafkaConnection, delivery: Delivery, set_bytes: int | None
 ) -> dict[str, Any]:
-    """What librdkafka is told; the person's own properties count more than our tuning."""
+    """Return librdkafka's settings; the user's own properties override our tuning."""
     said: dict[str, Any] = dict(connection.for_librdkafka("producer"))
     tuning = {
         "linger.ms": delivery.linger_ms,
@@ -226,7 +230,7 @@ def producer_settings(
     own = {
         "acks": delivery.acks,
         "enable.idempotence": delivery.acks == "all",
-        # As Java's producer does it, so that a key's records stay together whoever writes them.
+        # Like Java's producer, so that a key's records stay together whoever writes them.
         "partitioner": "murmur2_random",
         "delivery.timeout.ms": round(delivery.timeout_s * 1000),
         "delivery.report.only.error": True,
@@ -240,8 +244,9 @@ def producer_settings(
 
 
 def reason_of(error: KafkaError, topic: str) -> str:
-    """Why a record did not get into a topic."""
-    # Without Write on any topic an idempotent producer is not even given its number: an error of the cluster.
+    """Return why a record was not written to a topic."""
+    # Without Write on any topic, an idempotent producer gets no producer id: an error of the
+    # cluster.
     if meaning_of(error) is Meaning.NOT_AUTHORIZED:
         return f"{text_of(error)}; {missing_acls(Need('Write', 'topic', topic))}"
     return text_of(error)

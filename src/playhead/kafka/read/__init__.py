@@ -1,1 +1,1 @@
-"""Records of a log: reading, looking up times, explaining absent offsets."""
+"""Reads a log: records, times, absent offsets."""

@@ -1,4 +1,4 @@
-"""Why offsets of a topic gave no record: looked for in the log itself, past the client that read it."""
+"""Finds out why offsets of a topic gave no record, from the log itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -21,29 +21,29 @@ MARKER = "markers of transactions"
 ABORTED = "records of aborted transactions"
 COMPACTED = "compacted away"
 NOT_SHOWN = "shown by no client, as markers are"
-"""The log could not be looked into, because only the client can log in."""
+"""The reason if the log cannot be read directly, because only the client can log in."""
 
 _ONE_PACKAGE = 1
 _MANY_BYTES = 1 << 20
-# Blanks that stand closer than this are looked for together, with what lies between them.
+# Blanks closer than this are looked up together, with what lies between them.
 _CLOSE_OFFSETS = 200
 _EMPTY_ANSWERS = 3
 
 
 class RecordsNotGiven(Unavailable):
-    """The log holds records that the client has not given; to read them again may well work."""
+    """The log holds records that the client did not return; reading them again may succeed."""
 
     def __init__(self, place: TopicPartition, blank: Blank) -> None:
         self.place, self.blank = place, blank
         super().__init__(
-            f"{place[0]}:{place[1]}: the client gave no record at offsets {blank[0]} to {blank[1] - 1}, "
-            "where the log holds some",
-            hint="nothing of that slice is committed, and it is read again",
+            f"{place[0]}:{place[1]}: the client returned no record at offsets {blank[0]} to "
+            f"{blank[1] - 1}, but the log holds some",
+            hint="nothing of that slice was committed; it is read again",
         )
 
 
 class LogExplainer:
-    """Looks at the log's own packages where a reader found nothing; see `playhead.absence.Explainer`."""
+    """Reads the log's record batches at blanks; see `playhead.absence.Explainer`."""
 
     def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
         self._connection, self._timeout_s = connection, timeout_s
@@ -54,14 +54,14 @@ class LogExplainer:
         self._heads.close()
 
     def explain(self, place: TopicPartition, blanks: Sequence[Blank], /) -> Explained:
-        """Look into the log; where only the client knows how to log in, ask two further clients."""
+        """Read the log; if only the client can log in, use two further clients instead."""
         try:
             return self._looked(place, blanks)
         except MissingPiece:
             return self._asked(place, blanks)
 
     def _looked(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
-        """One package for a blank that stands alone, as a marker mostly does; else all from the first on."""
+        """Read one record batch for a single blank, mostly a marker; else everything from the first blank on."""
         search = _Search(place, blanks)
         stretches = list(_stretches(blanks))
         for most_bytes in (_ONE_PACKAGE, _MANY_BYTES):
@@ -73,7 +73,7 @@ class LogExplainer:
         return self._explained(search)
 
     def _follow(self, search: "_Search", start: int, end: int, answer: Heads) -> None:
-        """Go on from answer to answer until all up to the end is known."""
+        """Continue from answer to answer until the end is reached."""
         at, empty = start, 0
         while True:
             if answer.is_gone:
@@ -96,7 +96,7 @@ class LogExplainer:
         return Explained(absences, tuple(sorted(search.nothing)))
 
     def _asked(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
-        """A record that is shown now was not given; one that only is shown uncommitted was aborted."""
+        """Compare two clients: a record shown now was not returned; one shown only uncommitted was aborted."""
         absences: dict[str, int] = {}
         for stretch in _stretches(blanks):
             blank = {at for start, end in stretch for at in range(start, end)}
@@ -110,7 +110,7 @@ class LogExplainer:
         return Explained({reason: count for reason, count in absences.items() if count})
 
     def _shown(self, place: TopicPartition, blank: Blank, isolation: str) -> set[int]:
-        """The offsets at which a client of its own gives a record."""
+        """Return the offsets at which a separate client returns a record."""
         intake = PartitionConsumer(
             self._connection, patience_s=self._timeout_s, isolation=isolation
         )
@@ -146,18 +146,18 @@ class LogExplainer:
 
 @dataclass(slots=True)
 class _Search:
-    """What the packages say of the blanks of one slice."""
+    """What the record batches say about the blanks of one slice."""
 
     place: TopicPartition
     blanks: Sequence[Blank]
     absences: dict[str, int] = field(default_factory=dict)
     nothing: list[Blank] = field(default_factory=list)
-    """Where there is no package at all."""
+    """The blanks without any record batch."""
     shows_compaction: bool = False
-    """Whether the log holds a package that has lost records."""
+    """Whether the log holds a record batch that has lost records."""
 
     def note(self, start: int, end: int, answer: Heads) -> int:
-        """Count the blanks from start to end as far as the answer goes; says how far that is."""
+        """Count the blanks from start to end as far as the answer goes; return how far that is."""
         at = start
         for head, is_aborted in answer.with_fate():
             if head.end <= at:
@@ -171,7 +171,7 @@ class _Search:
         return at
 
     def note_nothing(self, start: int, end: int) -> None:
-        """No package holds these offsets."""
+        """Note that no record batch holds these offsets."""
         self.nothing += within(self.blanks, start, end)
 
     def _note_package(self, start: int, end: int, head: Head, is_aborted: bool) -> None:
@@ -191,13 +191,13 @@ class _Search:
         self.absences[reason] = self.absences.get(reason, 0) + total(found)
 
     def _lacks_no_more(self, head: Head) -> bool:
-        """Whether the reader found no fewer records in a package than compaction has left."""
+        """Return whether the reader found as many records in a record batch as compaction has left."""
         absent = total(within(self.blanks, head.first, head.end))
         return absent <= head.end - head.first - head.count
 
 
 def _stretches(blanks: Iterable[Blank]) -> Iterator[list[Blank]]:
-    """Blanks that stand close to each other, together."""
+    """Join blanks that are close to each other."""
     stretch: list[Blank] = []
     for blank in blanks:
         if stretch and blank[0] - stretch[-1][1] >= _CLOSE_OFFSETS:

@@ -1,4 +1,4 @@
-"""A consumer without a group: what arrives of the partitions it stands in, and the reason when nothing does."""
+"""A consumer without a group: what arrives from its partitions, and the reason if nothing does."""
 
 import contextlib
 import json
@@ -17,23 +17,23 @@ from playhead.kafka.admin.errors import Meaning, meaning_of, refused
 from playhead.source import TopicPartition
 
 AT_ONCE = 5_000
-"""Taken from the client in one call: with more, Python's objects outgrow the caches, and it is slower."""
+"""Records per call of the client: with more, Python's objects outgrow the caches, and it is slower."""
 _WAIT_S = 0.1
 _INTRODUCED_WITHIN_S = 1.0
 _BACKOFF = "reconnect.backoff.ms"
 _TUNING: dict[str, Any] = {
-    # The end of a partition is told by an answer without records, which the broker holds back so long.
+    # The end of a partition is reported by an empty answer, which the broker delays by this time.
     "fetch.wait.max.ms": 20,
-    # How long the client stops fetching when its queue is full; its own default is a whole second.
+    # How long the client stops fetching when its queue is full; its default is a whole second.
     "fetch.queue.backoff.ms": 2,
     "fetch.error.backoff.ms": 100,
     "max.partition.fetch.bytes": 4 << 20,
     "queued.min.messages": 500_000,
-    # A record takes more than its bytes there: of 130 B each, these are some 70 MB.
+    # A record takes more memory than its bytes: for 130 B each, this is some 70 MB.
     "queued.max.messages.kbytes": 16 << 10,
     _BACKOFF: 50,
     "reconnect.backoff.max.ms": 1_000,
-    # Costs next to nothing, and a proof speaks of every byte.
+    # Costs almost nothing, and a proof covers every byte.
     "check.crcs": True,
 }
 _FIXED: dict[str, Any] = {
@@ -42,16 +42,16 @@ _FIXED: dict[str, Any] = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    # A record may be larger than any fetch; the broker's own limit is the one that counts.
+    # A record may be larger than any fetch; the broker's limit applies.
     "receive.message.max.bytes": 2_147_483_647,
     "log_level": 0,
 }
 
 
 class PartitionConsumer:
-    """What is committed in some partitions, from given offsets on; belongs to one thread.
+    """Reads committed records of some partitions from given offsets; belongs to one thread.
 
-    Nothing that waits does so for longer than the patience while nothing moves.
+    Nothing waits longer than the patience without progress.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PartitionConsumer:
         self._statistics = ""
         self._introduced: set[str] = set()
         told = connection.for_librdkafka("consumer")
-        # A statistic that nobody fetches stays in memory, and a paced replay may rest for hours.
+        # A statistic that is not fetched stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
         own = {
             "group.id": f"playhead-{uuid4().hex}",
@@ -83,42 +83,42 @@ class PartitionConsumer:
         self._consumer = clients.consumer(both | _FIXED | own)
 
     def close(self) -> None:
-        """Let the consumer go; there is no group to leave."""
+        """Close the consumer; it has no group to leave."""
         self._consumer.close()
 
     def stand(self, places: Mapping[TopicPartition, int]) -> None:
-        """Go on from these offsets; what was on its way from elsewhere is forgotten."""
+        """Continue from these offsets; records under way from other ones are dropped."""
         self._consumer.assign([ClientPartition(*place, at) for place, at in places.items()])
         self._introduce({topic for topic, _ in places})
 
     def _introduce(self, topics: Collection[str]) -> None:
-        """Have the client learn where the topics are; by itself it looks for new ones once a second."""
+        """Have the client learn the topics now; by itself it looks for new ones once a second."""
         for topic in set(topics) - self._introduced:
-            # Whatever is wrong comes again with the records, and is judged there.
+            # The same error comes again with the records, and is handled there.
             with contextlib.suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=_INTRODUCED_WITHIN_S)
             self._introduced.add(topic)
 
     def leave(self, places: Collection[TopicPartition]) -> None:
-        """Take nothing more of these."""
+        """Stop reading these partitions."""
         self._consumer.incremental_unassign([ClientPartition(*place) for place in places])
 
     def at_hand(self) -> list[Message]:
-        """What has arrived already; not more than the client's own queue holds."""
+        """Return what has already arrived, at most the client's queue."""
         found: list[Message] = self._consumer.consume(AT_ONCE, 0)
         return found
 
     def look(self, wait_s: float) -> list[Message]:
-        """What has arrived, or the first to come within the time; that nothing comes is no trouble here."""
+        """Return what has arrived, or the first to arrive in time; nothing is not an error here."""
         return self.at_hand() or self._consumer.consume(1, wait_s)
 
     @property
     def said(self) -> str | None:
-        """The last trouble that the client spoke of."""
+        """The client's last error."""
         return self._said
 
     def wait(self, purpose: str) -> list[Message]:
-        """What has arrived, or the first to come."""
+        """Return what has arrived, or the first to arrive; raise if nothing does."""
         began = moved = time.monotonic()
         position = self._position()
         while True:
@@ -126,7 +126,7 @@ class PartitionConsumer:
                 return found
             now = time.monotonic()
             if (stands := self._position()) != position:
-                # Long runs of markers and aborted records arrive, and give nothing.
+                # Long runs of markers and aborted records arrive without giving a record.
                 position, moved = stands, now
             if now - moved > self._patience_s:
                 raise BrokerUnavailable(
@@ -136,7 +136,7 @@ class PartitionConsumer:
                 )
 
     def judge(self, error: KafkaError, purpose: str) -> None:
-        """Raise what waiting does not mend; the rest is the reason, should nothing come."""
+        """Raise permanent errors; remember others as the reason if nothing arrives."""
         if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
             raise refused(error, purpose)
         self._said = error.str()
@@ -146,11 +146,11 @@ class PartitionConsumer:
             self._said = error.str()
 
     def _keep(self, statistics: str) -> None:
-        # Understood only when nothing comes, which is seldom.
+        # Evaluated only if nothing arrives, which is rare.
         self._statistics = statistics
 
     def _position(self) -> list[int]:
-        """What will be fetched next, which moves on where there are no records, too."""
+        """Return the next offset to fetch, which also advances over offsets without records."""
         if not self._statistics:
             return []
         topics = json.loads(self._statistics).get("topics", {})

@@ -1,4 +1,4 @@
-"""What a plan has to know of a cluster's topics beside their offsets, and what people should hear of them."""
+"""What a plan needs to know about a cluster's topics beside their offsets, with notes for people."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from playhead.source import TopicFacts
 
 _WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
 Settings = Mapping[str, str]
-# What decides whether a copy of a topic takes the same records and keeps them as long, with the values
-# that need not be said: not every broker knows the later ones.
+# The settings that decide whether a copy accepts the same records and keeps them as long, with
+# their default values: not every broker knows the later ones.
 _TAKEN_OVER: Mapping[str, str | None] = {
     "cleanup.policy": None,
     "retention.ms": None,
@@ -30,7 +30,7 @@ _TAKEN_OVER: Mapping[str, str | None] = {
 
 
 def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | None]:
-    """The settings of topics; None for one whose settings we may not read."""
+    """Return the settings of topics; None for a topic without authorization."""
     return {
         topic: None
         if settings is None
@@ -42,7 +42,7 @@ def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | N
 def topic_facts(
     described: Described, settings: Settings | None, sizes: Mapping[int, int]
 ) -> TopicFacts:
-    """A topic's id, settings and bytes, as far as they are known."""
+    """Return a topic's id, settings and size, as far as they are known."""
     told = settings or {}
     retention_ms = int(told.get("retention.ms", -1))
     policies = told.get("cleanup.policy", "delete").split(",")
@@ -61,24 +61,29 @@ def topic_facts(
 
 
 def notes_on_settings(topic: str, settings: Settings | None) -> list[Note]:
-    """What the settings of a topic mean for a replay of it."""
+    """Return notes on what the settings of a topic mean for a replay of it."""
     if settings is None:
-        text = f"the settings of {topic} may not be read here: retention and compaction are unknown"
+        text = (
+            f"not authorized to describe the config of {topic} (DescribeConfigs): "
+            "retention and compaction are unknown"
+        )
         return [Note("settings-unknown", text)]
     notes = []
     policies = settings.get("cleanup.policy", "delete").split(",")
     if "compact" in policies:
-        text = f"{topic} is compacted: records may be gone already, and counts are upper bounds"
+        text = (
+            f"{topic} is compacted: some records may already be gone, and counts are upper limits"
+        )
         notes.append(Note("compacted", text, "info"))
     keeps_bytes = int(settings.get("retention.bytes", -1))
     if keeps_bytes >= 0 and "delete" in policies:
-        text = f"{topic} keeps at most {keeps_bytes} bytes of each partition: old records go as new come"
+        text = f"{topic} keeps at most {keeps_bytes} bytes of each partition: new records push out old ones"
         notes.append(Note("retention-bytes", text, "info"))
     return notes
 
 
 def notes_on_groups(admin: Admin, topics: Collection[str]) -> list[Note]:
-    """Consumer groups that are reading the topics now; a replay leaves them alone."""
+    """Return notes on consumer groups that read the topics now; a replay does not affect them."""
     notes = []
     for group, held in sorted(_live_groups(admin).items()):
         for topic in sorted(held.keys() & set(topics)):
@@ -88,7 +93,7 @@ def notes_on_groups(admin: Admin, topics: Collection[str]) -> list[Note]:
 
 
 def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
-    """Group to the topics that its members are assigned, and to how many of them."""
+    """Return the topics assigned to each group, with the number of members."""
     with admin.asking("asking for consumer groups") as client:
         listed = client.list_consumer_groups(request_timeout=admin.timeout_s)
         groups = listed.result(admin.timeout_s).valid
@@ -98,8 +103,8 @@ def _live_groups(admin: Admin) -> dict[str, dict[str, int]]:
         asked = client.describe_consumer_groups(names, request_timeout=admin.timeout_s)
         found = {}
         for name, answer in asked.items():
-            # Gone meanwhile, of a kind that the client does not know, or not ours to see:
-            # this is only said to people, and no reason to fail.
+            # Gone meanwhile, of an unknown kind, or not visible: this is only a note, and no reason
+            # to fail.
             group = admin.answer(answer, none_if=lambda e: meaning_of(e) is not Meaning.AWAY)
             if group is not None:
                 found[name] = group.members

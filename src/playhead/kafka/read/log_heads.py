@@ -1,4 +1,4 @@
-"""Reads the heads of a log's packages over a connection of our own: what a log holds, whatever a client gives."""
+"""Reads the headers of a log's record batches directly, independent of what a client returns."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +14,12 @@ from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import describe
 from playhead.source import TopicPartition
 
-_FETCH, _VERSION = 1, 10  # understood by every broker since 2.1
+_FETCH, _VERSION = 1, 10  # Every broker since 2.1 has this version.
 _WAIT_MS = 500
 _READ_COMMITTED = 1
 _NO_SESSION = struct.pack(">ii", 0, -1)
 _OUT_OF_BOUNDS = 1
-# Another broker leads the partition now, or will soon.
+# Another broker leads the partition now, or soon.
 _MOVED = {3, 5, 6, 9, 56, 74, 75, 78, 100}
 _AT_ONCE = 32
 
@@ -31,32 +31,32 @@ _ABORT = b"\0\0"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One package of a log, as producers send records: its offsets, and what kind of records it holds."""
+    """The header of one record batch: its offsets, and the kind of its records."""
 
     first: int
     end: int
-    """The offset after its last one."""
+    """The offset after the last one."""
     count: int
     """How many records it holds; compaction leaves fewer than it has offsets."""
     producer: int = -1
     is_transactional: bool = False
     is_marker: bool = False
-    """The end of a transaction."""
+    """Whether it is a transaction marker."""
     is_abort: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What the log holds from an offset on, as far as one answer goes."""
+    """The record batches from an offset on, as far as one answer goes."""
 
     heads: tuple[Head, ...]
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer and first offset of the aborted transactions among them."""
     is_gone: bool = False
-    """The offset is below the log start by now."""
+    """Whether the offset is below the log start now."""
 
     def with_fate(self) -> Iterator[tuple[Head, bool]]:
-        """Each head, and whether its records were aborted; a producer has one transaction at a time."""
+        """Return each record batch, and whether it was aborted; a producer has one transaction at a time."""
         waiting = sorted(self.aborted, key=lambda each: each[1], reverse=True)
         open_: set[int] = set()
         for head in self.heads:
@@ -83,7 +83,7 @@ class LogHeads:
     def look(
         self, place: TopicPartition, offsets: Sequence[int], *, most_bytes: int
     ) -> list[Heads]:
-        """The heads from each of the offsets on; of the first package all, however large it is."""
+        """Return the record batches from each of the offsets on; the first is complete, however large it is."""
         found: list[Heads] = []
         for start in range(0, len(offsets), _AT_ONCE):
             bodies = [_request(place, at, most_bytes) for at in offsets[start : start + _AT_ONCE]]
@@ -97,7 +97,7 @@ class LogHeads:
             try:
                 return wire.ask_all(_FETCH, _VERSION, bodies)
             except BrokerUnavailable:
-                # A connection that rested may have been closed; a new one says more.
+                # An idle connection may have been closed; try a new one.
                 self._let_go(address)
         try:
             wire = Wire(self._connection, address, timeout_s=self._timeout_s)
@@ -129,7 +129,7 @@ class LogHeads:
             return Heads((), is_gone=True)
         if code in _MOVED:
             self._leaders.clear()
-            raise self._away(place, f"its leader said error {code}")
+            raise self._away(place, f"its leader answered error {code}")
         if code:
             with needing(Need("Read", "topic", place[0])):
                 raise refused(KafkaError(code), f"reading the log of {place[0]}:{place[1]}")
@@ -141,11 +141,11 @@ class LogHeads:
 
 
 make_heads: Callable[..., LogHeads] = LogHeads
-"""A simulation of the cluster puts its own here: an object with `look` and `close`."""
+"""The simulation replaces this with an object that has `look` and `close`."""
 
 
 def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:
-    """A look into the logs of a cluster."""
+    """Open a connection to the logs of a cluster."""
     return make_heads(connection, timeout_s=timeout_s)
 
 
@@ -163,9 +163,9 @@ def _request(place: TopicPartition, offset: int, most_bytes: int) -> bytes:
 
 
 def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
-    """The error, the aborted transactions and the packages of an answer about one partition."""
+    """Parse an answer about one partition: error, aborted transactions, record batches."""
     fields = Fields(answer)
-    fields.int32()  # for how long the broker holds us back
+    fields.int32()  # The broker's throttle time.
     code = fields.int16()
     fields.int32()
     if code or fields.int32() != 1:
@@ -176,14 +176,14 @@ def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
     fields.int32()
     code = fields.int16()
     for _ in range(3):
-        fields.int64()  # the partition's bounds
+        fields.int64()  # The partition's bounds.
     count = max(0, fields.int32())
     aborted = tuple((fields.int64(), fields.int64()) for _ in range(count))
     return code, aborted, fields.bytes_()
 
 
 def heads_in(data: bytes) -> Iterator[Head]:
-    """The packages that are whole; a broker cuts the last one where its answer is full."""
+    """Return the complete record batches; a broker cuts the last one if its answer is full."""
     at = 0
     while len(data) - at > _MAGIC_AT:
         first, length = struct.unpack_from(">qi", data, at)
@@ -191,7 +191,7 @@ def heads_in(data: bytes) -> Iterator[Head]:
         if length <= 0 or end > len(data):
             return
         if data[at + _MAGIC_AT] != _CURRENT:
-            # Of before 0.11: one record, or several of which only the last offset can be seen.
+            # From before 0.11: one record, or several of which only the last offset is visible.
             yield Head(first, first + 1, 1)
         else:
             yield _head(data, at)
@@ -208,7 +208,7 @@ def _head(data: bytes, at: int) -> Head:
 
 
 def _is_abort(data: bytes, at: int) -> bool:
-    """A marker's kind is in the key of its one record, behind its length, attributes, deltas and key's length."""
+    """Return whether a marker aborts: its kind is in the key of its one record."""
     at = _after_number(data, at) + 1
     for _ in range(3):
         at = _after_number(data, at)

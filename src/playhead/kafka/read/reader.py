@@ -1,4 +1,4 @@
-"""Reads slices of partitions as columns of records, and never fewer than the log holds."""
+"""Reads slices of partitions as columns of records, and never returns too few."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, TopicPartition
 
 _RUN = 20_000
-"""Records that are given together, so that the topic's id is asked for at a bounded cost."""
+"""Records returned together, so that the topic's id is checked at a limited cost."""
 _RUN_BYTES = 16 << 20
 _ASK_WITHIN_S = 10.0
 _GONE = {
@@ -27,31 +27,31 @@ _GONE = {
 
 
 class TopicReplaced(PlayheadError):
-    """A topic was deleted, and perhaps made again: the offsets of before mean nothing any more."""
+    """A topic was deleted, and perhaps created again: its old offsets have no meaning."""
 
     def __init__(self, topic: str, *, expected_id: str, found_id: str | None) -> None:
         self.topic, self.expected_id, self.found_id = topic, expected_id, found_id
         now = f"its id was {expected_id} and is {found_id}" if found_id else "it is gone"
         super().__init__(
-            f"topic {topic} is not the one that this was planned for: {now}",
-            hint="its offsets mean other records now; plan again",
+            f"topic {topic} is not the planned one: {now}",
+            hint="its offsets belong to other records now; make a new plan",
         )
 
 
 class UnreadableHeader(PlayheadError):
-    """A record with a header whose name is not UTF-8, which Kafka's protocol says it must be."""
+    """A record has a header whose name is not UTF-8, which Kafka's protocol requires."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.topic, self.partition, self.offset = topic, partition, offset
         super().__init__(
-            f"{topic}:{partition} offset {offset}: a header's name is not UTF-8, and cannot be kept as it is",
-            hint="replay what stands before it and what stands after it: "
-            f"--offsets {topic}:{partition}:FROM-TO without this offset",
+            f"{topic}:{partition} offset {offset}: a header's name is not UTF-8 and cannot be copied unchanged",
+            hint="replay the records before and after it: --offsets "
+            f"{topic}:{partition}:FROM-TO without this offset",
         )
 
 
 class KafkaReader:
-    """One consumer that stands in one partition at a time, and keeps what arrived beyond a slice's end."""
+    """A consumer of one partition at a time, which keeps records that arrived beyond a slice's end."""
 
     def __init__(
         self, connection: KafkaConnection, *, topic_ids: Mapping[str, str], patience_s: float
@@ -67,12 +67,12 @@ class KafkaReader:
         self._intake = PartitionConsumer(connection, patience_s=patience_s)
 
     def close(self) -> None:
-        """Let both clients go."""
+        """Close both clients."""
         self._intake.close()
         self._admin.close()
 
     def read(self, slice_: Slice) -> Iterator[Records]:
-        """The records of the slice; see `playhead.source.Reader`."""
+        """Read the records of the slice; see `playhead.source.Reader`."""
         self._go_to(slice_)
         whole_to = slice_.from_offset
         while self._at < slice_.to_offset:
@@ -80,14 +80,14 @@ class KafkaReader:
             if run.offsets:
                 whole_to = _whole_to(whole_to, run.offsets)
             if whole_to < self._at:
-                # At once: what stands before it may be gone before the slice is at its end.
+                # Check at once: earlier records may be deleted before the slice is read to its end.
                 self._confirm_absent(slice_, whole_to)
                 whole_to = self._at
             if run.offsets:
                 yield run
 
     def confirm_topics(self) -> None:
-        """Make sure that the topics are still those that were planned for."""
+        """Check that the topics are still the planned ones."""
         if self._topic_ids:
             found = describe_those(self._admin, list(self._topic_ids))
             for topic in self._topic_ids:
@@ -100,17 +100,17 @@ class KafkaReader:
 
     def _is_expected(self, topic: str, found: Described | None) -> None:
         found_id = found.topic_id if found else None
-        # One that no plan gave an id for must at least stay the same while it is read.
+        # Without a planned id, the topic must at least stay the same during the read.
         expected_id = (
             self._topic_ids.setdefault(topic, found_id) if found_id else self._topic_ids.get(topic)
         )
         if found_id != expected_id and expected_id is not None:
             raise TopicReplaced(topic, expected_id=expected_id, found_id=found_id)
 
-    # --- where it stands ----------------------------------------------------------------------
+    # --- position -----------------------------------------------------------------------------
 
     def _go_to(self, slice_: Slice) -> None:
-        """Stand at the slice's start, which is where one that follows the last one begins anyway."""
+        """Move to the slice's start, where a following slice already is."""
         place = (slice_.topic, slice_.partition)
         stands = (place, slice_.from_offset) == (self._place, self._at)
         if not stands:
@@ -128,7 +128,7 @@ class KafkaReader:
         if described is None or slice_.partition not in described.partitions:
             raise OutOfBounds(slice_, None)
         bounds = self._ask_bounds(slice_)
-        # What was read already and is needed no more may be gone.
+        # Records that were already returned may be deleted now.
         needed_from = max(slice_.from_offset, self._seen if self._place else 0)
         if needed_from < bounds.earliest or slice_.to_offset > bounds.stable_end:
             raise OutOfBounds(slice_, bounds)
@@ -139,16 +139,16 @@ class KafkaReader:
         return bounds_of(self._admin, [place])[place]
 
     def _confirm_absent(self, slice_: Slice, whole_to: int) -> None:
-        """Offsets that were not there must have been absent, and not removed before we came to them."""
+        """Check that offsets without a record were absent, and not deleted before they were read."""
         place = (slice_.topic, slice_.partition)
         if log_starts(self._admin, [place])[place] > whole_to:
             raise OutOfBounds(slice_, self._ask_bounds(slice_))
 
-    # --- what arrives -------------------------------------------------------------------------
+    # --- arriving records ----------------------------------------------------------------------
 
     def _take(self, slice_: Slice) -> Records:
-        """The next records of the slice, or none, with `_at` moved on past what is absent."""
-        # Nowhere until this has worked: what is lost in a failure must not count as read.
+        """Return the next records of the slice, or none, and advance over absent offsets."""
+        # Unknown until this succeeds: records lost in a failure must not count as read.
         place, self._place = self._place, None
         held, self._rest = self._rest or Records(slice_.topic, slice_.partition), None
         if self._seen <= self._at:
@@ -170,12 +170,12 @@ class KafkaReader:
                 break
             self._judge_troubles(slice_)
             found = self._intake.at_hand()
-        # Asked after they came: ids never come back, so what came was the expected topic's.
+        # Asked after the records came: ids are never reused, so they came from the expected topic.
         self._confirm(slice_.topic)
         return run
 
     def _add(self, run: Records, found: list[Message]) -> int:
-        """Put what arrived into columns; says how many bytes that were."""
+        """Add what arrived to the columns; return their bytes."""
         end = 0
         if any(map(Message.error, found)) or not self._is_next(run, found[0]):
             found = [each for each in found if self._is_next(run, each)]
@@ -194,10 +194,10 @@ class KafkaReader:
         return size
 
     def _is_believed(self, run: Records, end: int) -> bool:
-        """Whether nothing more is there up to the end that was told.
+        """Return whether the reported end can be believed.
 
-        A marker may be the last of a log. More than one offset without a record is read a second
-        time: were the client wrong, records would count as absent, and the proof would add up.
+        A single marker may be the end of a log. More than one offset without a record is read a second time: if
+        the client were wrong, records would count as absent, and the proof would still add up.
         """
         if end - self._seen == 1 or self._doubted == self._seen:
             return True
@@ -206,13 +206,13 @@ class KafkaReader:
         return False
 
     def _is_next(self, run: Records, found: Message) -> bool:
-        """Not what was on its way when we went elsewhere; troubles may name no place at all."""
+        """Return whether it is the next record; an older one may still arrive, and errors may name no partition."""
         if found.topic() not in (run.topic, None) or found.partition() not in (run.partition, None):
             return False
         return _is_trouble(found) or found.offset() >= self._seen
 
     def _heed(self, others: Iterable[Message]) -> int:
-        """Take in what is no record; the offset up to which the partition has nothing more now."""
+        """Process what arrived beside records; return the offset up to which the partition has no more."""
         end = 0
         for each in others:
             if _is_trouble(each):
@@ -222,7 +222,7 @@ class KafkaReader:
         return end
 
     def _judge_troubles(self, slice_: Slice) -> None:
-        """Raise what waiting does not mend. A slice that is whole already has none of these troubles."""
+        """Raise permanent errors. A slice that is already complete has none of them."""
         while self._troubles:
             error = self._troubles.pop(0)
             if isinstance(error, UnreadableHeader):
@@ -241,7 +241,7 @@ def _is_trouble(found: Message) -> bool:
 
 
 def _add_columns(run: Records, found: list[Message]) -> int:
-    # The client's ids of the types are Kafka's, plus one.
+    # The client's ids of timestamp types are Kafka's plus one.
     kinds, instants = zip(*map(Message.timestamp, found), strict=True) if found else ((), ())
     values = list(map(Message.value, found))
     run.offsets += map(Message.offset, found)
@@ -253,12 +253,12 @@ def _add_columns(run: Records, found: list[Message]) -> int:
 
 
 def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | None]:
-    """The headers of all, or of those before the first whose headers cannot be had."""
+    """Return the headers of all, or of those before the first with invalid headers."""
     held: list[list[tuple[str, bytes | None]] | None] = []
     failure = None
     try:
-        # One after the other, so that the first without an answer is the one that failed; to ask it
-        # a second time would give a list of nothing.
+        # One after the other, so that the first missing result is the failure; asking again would
+        # return an empty list.
         held.extend(map(Message.headers, found))
     except (SystemError, UnicodeDecodeError):
         bad = found[len(held)]
@@ -267,7 +267,7 @@ def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | No
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:
-    """How far the offsets have no gap, when they had none up to `whole_to`."""
+    """Return how far the offsets have no gap, if they had none up to `whole_to`."""
     if offsets[0] != whole_to:
         return whole_to
     if offsets[-1] - offsets[0] + 1 == len(offsets):

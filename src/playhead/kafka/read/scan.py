@@ -1,4 +1,4 @@
-"""Reads spans of many partitions as they come, and knows at every moment how far each of them is."""
+"""Reads spans of many partitions as records arrive, and knows the position in each at any moment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,30 +22,30 @@ _LOOK_S = 0.2
 
 
 class NoSuchOffsets(PlayheadError):
-    """A span names a partition, or offsets, that a topic does not have."""
+    """A span names a partition or offsets that a topic does not have."""
 
 
 class LogMovedOn(PlayheadError):
-    """Records that were to be read are not there any more."""
+    """Records to be read are no longer in the log."""
 
     def __init__(self, place: TopicPartition, *, offset: int) -> None:
         self.place, self.offset = place, offset
         super().__init__(
-            f"{place[0]}:{place[1]} does not hold offset {offset} any more: retention, or a trim, was faster",
-            hint="`playhead topics describe --offsets` shows what is there; begin there",
+            f"{place[0]}:{place[1]} no longer holds offset {offset}: it was deleted by retention or a trim",
+            hint="`playhead topics describe --offsets` shows the existing offsets; start there",
         )
 
 
 @dataclass(slots=True)
 class Stretch:
-    """The offsets `[start, end)` of one partition; without an end it goes on as records come."""
+    """The offsets `[start, end)` of one partition; without an end, it continues as records arrive."""
 
     topic: str
     partition: int
     start: int
     end: int | None
     at: int = field(init=False)
-    """What will be read next; all before it, from the start, was scanned."""
+    """The next offset to read; all before it, from the start, were scanned."""
 
     def __post_init__(self) -> None:
         self.at = self.start
@@ -70,7 +70,7 @@ def stretches(
     read_on: ReadOn | None = None,
     is_open: bool = False,
 ) -> tuple[list[Stretch], tuple[Note, ...]]:
-    """What a span means in offsets now, and what has to be said of it; with `is_open` no partition has an end."""
+    """Return the span's offsets now, with notes; with `is_open`, no partition has an end."""
     bounds = source.bounds()
     if resolved.offsets:
         return [_by_offsets(each, bounds, is_open) for each in resolved.offsets], ()
@@ -83,14 +83,14 @@ def stretches(
 
 
 def from_now(source: Source) -> list[Stretch]:
-    """What will come, and nothing that is there."""
+    """Return stretches that contain only future records."""
     return [
         Stretch(*place, held.stable_end, None) for place, held in sorted(source.bounds().items())
     ]
 
 
 def from_tail(source: Source, count: int, *, is_open: bool) -> list[Stretch]:
-    """So many offsets before the end of each partition."""
+    """Return stretches of `count` offsets before the end of each partition."""
     return [
         _from(place, held, held.stable_end - count, is_open)
         for place, held in sorted(source.bounds().items())
@@ -100,12 +100,14 @@ def from_tail(source: Source, count: int, *, is_open: bool) -> list[Stretch]:
 def from_offsets(
     source: Source, offsets: Mapping[TopicPartition, int], *, group: str, is_open: bool
 ) -> tuple[list[Stretch], tuple[Note, ...]]:
-    """From what a group has committed, and what has to be said of partitions in which that is not there."""
+    """Return stretches from a group's committed offsets, with notes on partitions that lack them."""
     found, notes = [], []
     for place, held in sorted(source.bounds().items()):
         offset = offsets.get(place)
         if offset is None:
-            text = f"group {group} has committed nothing for {place[0]}:{place[1]}: all is read"
+            text = (
+                f"group {group} has committed nothing for {place[0]}:{place[1]}: reading all of it"
+            )
             notes.append(Note("consume-uncommitted", text, "info"))
         elif offset < held.earliest:
             gone = f"{offset:,} to {held.earliest - 1:,} are gone from the log"
@@ -113,8 +115,8 @@ def from_offsets(
             notes.append(Note("consume-expired", text))
         elif offset > held.stable_end:
             text = (
-                f"group {group} has committed offset {offset:,} of {place[0]}:{place[1]}, which ends "
-                f"at {held.stable_end:,}: the topic may have been made again"
+                f"group {group} has committed offset {offset:,} of {place[0]}:{place[1]}, "
+                f"which ends at {held.stable_end:,}: the topic may have been created again"
             )
             notes.append(Note("consume-beyond", text))
         found.append(_from(place, held, held.earliest if offset is None else offset, is_open))
@@ -132,7 +134,7 @@ def _by_offsets(
     topics = sorted({topic for topic, _ in bounds})
     if span.topic is None and len(topics) != 1:
         raise NoSuchOffsets(
-            f"the span {span} names no topic, and there are {len(topics)}",
+            f"the span {span} names no topic, but there are {len(topics)}",
             hint="write TOPIC:PARTITION:FROM-TO",
         )
     place = (span.topic or topics[0], span.partition)
@@ -145,39 +147,39 @@ def _by_offsets(
     end = held.stable_end if span.to_offset is None else span.to_offset
     if start < held.earliest or max(start, end) > held.stable_end:
         raise NoSuchOffsets(
-            f"{place[0]}:{place[1]} offsets {start}-{end} were asked for; "
-            f"the partition holds {held.earliest}-{held.stable_end}",
-            hint=f"what is there: --offsets {place[0]}:{place[1]}:"
-            f"{max(start, held.earliest)}-{min(max(end, held.earliest), held.stable_end)}",
+            f"{place[0]}:{place[1]} offsets {start}-{end} do not exist; the partition holds "
+            f"{held.earliest}-{held.stable_end}",
+            hint="use existing offsets: --offsets "
+            f"{place[0]}:{place[1]}:{max(start, held.earliest)}-{min(max(end, held.earliest), held.stable_end)}",
         )
     return Stretch(*place, start, None if is_open and span.to_offset is None else end)
 
 
 @dataclass(slots=True)
 class Scan:
-    """Stretches read in the order in which their records come; what is asked of it may stop at any time."""
+    """Reads stretches in the order in which their records arrive; the caller may stop at any time."""
 
     connection: KafkaConnection
     stretches: Sequence[Stretch]
     patience_s: float
     trouble: str | None = None
-    """While it follows: why nothing can come now."""
+    """While following: why nothing can arrive now."""
 
     @property
     def scanned(self) -> int:
-        """How many offsets were passed, whether or not there was a record."""
+        """How many offsets were passed, with or without a record."""
         return sum(each.at - each.start for each in self.stretches)
 
     @property
     def planned(self) -> int | None:
-        """How many there are in all; None when there is no end."""
+        """How many offsets there are in all; None without an end."""
         ends = [each.end for each in self.stretches]
         if any(end is None for end in ends):
             return None
         return sum((each.end or 0) - each.start for each in self.stretches)
 
     def run(self) -> Iterator[Records]:
-        """Runs of records, each of one partition in order. Empty ones come while it follows and waits."""
+        """Yield runs of records, each of one partition in order; empty runs while following and waiting."""
         left = {each.place: each for each in self.stretches if not each.is_done}
         if not left:
             return
@@ -223,7 +225,7 @@ class Scan:
         if stretch is None:
             return
         if good:
-            # Where the caller stops in the middle of a run, this is how far it has come.
+            # If the caller stops in the middle of a run, this is the position.
             stretch.move(good[-1].offset() + 1)
             yield _columns(place, good)
         stretch.move(position)
@@ -235,7 +237,7 @@ def _columns(place: TopicPartition, found: list[Message]) -> Records:
         *place,
         [each.offset() for each in found],
         [instant for _, instant in stamps],
-        # The client's ids of the types are Kafka's, plus one.
+        # The client's ids of timestamp types are Kafka's plus one.
         [kind - 1 for kind, _ in stamps],
         [each.key() for each in found],
         [each.value() for each in found],

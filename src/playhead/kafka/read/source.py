@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster as a source: what they hold, and slices of them."""
+"""Topics of a Kafka cluster as a source."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -41,10 +41,10 @@ _HEARD_OF_WITHIN_S = 3.0
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Named topics, or those in whose name a pattern is found when somebody asks.
+    """Named topics, or those whose names match a pattern at the time of the call.
 
-    Only what is committed is read. With `expect_topic_ids`, a topic that was deleted and made again
-    since is refused. `patience_s` is how long a reader waits for a broker that is away or silent.
+    Only committed records are read. With `expect_topic_ids`, a topic that was deleted and created again is
+    refused. `patience_s` is how long a reader waits for a broker that does not answer.
     """
 
     connection: KafkaConnection
@@ -67,12 +67,12 @@ class KafkaSource:
             ) from exc
 
     def bounds(self) -> Mapping[TopicPartition, Bounds]:
-        """The bounds of every partition of the topics."""
+        """Return the bounds of every partition of the topics."""
         with self._asking() as admin:
             return bounds_of(admin, places_of(self._described(admin)))
 
     def facts(self) -> SourceFacts:
-        """The cluster's id, the topics' ids and settings, and what is going on in them."""
+        """Return the cluster's id, the topics' ids and settings, and notes on their activity."""
         with self._asking() as admin:
             described = self._described(admin)
             settings = settings_of(admin, described)
@@ -88,10 +88,10 @@ class KafkaSource:
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
 
     def offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
-        """By Kafka's index of times, and past the markers of transactions that it stops at."""
+        """Use Kafka's time index, and read past the markers at which it stops."""
         with self._asking() as admin:
             places = places_of(self._described(admin))
-            # The ends first: what arrives after is not what this answer speaks of.
+            # The ends first: records that arrive later are not part of the answer.
             ends = stable_ends(admin, places)
             found = entries_at(admin, places, instant_ms)
         return first_records_at(
@@ -101,7 +101,7 @@ class KafkaSource:
     def glance(
         self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
     ) -> Iterable[tuple[Slice, Times]]:
-        """The times of records in short probes, of all partitions at the same time."""
+        """Return the times of records in short probes, in all partitions at the same time."""
         return glance(
             self.connection,
             probes,
@@ -112,14 +112,14 @@ class KafkaSource:
 
     @contextmanager
     def absences(self) -> Iterator[LogExplainer]:
-        """A look into the log itself, past the client that reads it."""
+        """Open the log itself, independent of the client that reads it."""
         timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
         with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as explainer:
             yield explainer
 
     @contextmanager
     def topic_ids(self) -> Iterator[Callable[[str], str | None]]:
-        """Says which id a topic has now; None when it is gone, and not only unknown to a broker as yet."""
+        """Yield a function that returns a topic's id; None if it is gone and not only unknown to one broker."""
         with self._asking() as admin:
 
             def found(topic: str) -> str | None:
@@ -138,13 +138,13 @@ class KafkaSource:
             return open_transactions(admin, self.connection, bounds)
 
     def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
-        """With just these topics, and their ids."""
+        """Return the source with these topics only, bound to their ids."""
         ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
         return replace(self, topics=tuple(facts.topics), pattern=None, expect_topic_ids=ids)
 
     @contextmanager
     def open(self) -> Iterator[KafkaReader]:
-        """A consumer without a group; it commits nothing and disturbs nobody."""
+        """Open a consumer without a group, which commits nothing."""
         topic_ids = self.expect_topic_ids or {}
         reader = KafkaReader(self.connection, topic_ids=topic_ids, patience_s=self.patience_s)
         with closing(reader):

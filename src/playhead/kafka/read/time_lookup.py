@@ -1,8 +1,9 @@
-"""Finds the first record that is not before an instant, which Kafka's own index of times does not always do.
+"""Finds the first record that is not before a time, which Kafka's own time index does not always
+do.
 
-Kafka answers with the first entry of the log, and a transaction's marker is one: it carries the time
-at which the transaction ended. Where records are older than that, as in a topic that was restored,
-every instant between leads to the first marker. So what stands there is looked at, and read on from.
+Kafka answers with the first entry of the log, which may be a transaction marker with the time of the
+transaction's end. If records are older than that, as in a restored topic, every time between leads to
+the first marker. Therefore the lookup reads on from there.
 """
 
 from collections.abc import Mapping
@@ -16,11 +17,11 @@ from playhead.kafka.read.consumer import PartitionConsumer
 from playhead.source import TopicPartition
 
 _PURPOSE = "looking up a time"
-# Where an end is told, markers and aborted records are all that is left. Were that not so, records would
-# be left out of a plan: it is believed when two clients are told so behind the same record.
+# After a reported end, only markers and aborted records follow. If that were wrong, a plan would
+# lack records: it is accepted when two clients report the end after the same record.
 _MOST_LOOKS = 6
 _TUNING = {
-    # Mostly one record of each partition is all that is looked at.
+    # Usually one record of each partition is enough.
     "max.partition.fetch.bytes": 1 << 20,
     "fetch.max.bytes": 8 << 20,
     "queued.max.messages.kbytes": 16 << 10,
@@ -28,13 +29,13 @@ _TUNING = {
 
 
 class LogMoved(Unavailable):
-    """The first record was removed while it was looked for."""
+    """The first record was deleted while it was looked up."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
         super().__init__(
             f"{topic}:{partition} lost its oldest records while a time was looked up in it",
-            hint="ask again",
+            hint="run the command again",
         )
 
 
@@ -46,9 +47,9 @@ def first_records_at(
     instant_ms: int,
     patience_s: float,
 ) -> dict[TopicPartition, int]:
-    """From each offset on, that of the first record not before the instant, or else the end.
+    """Return, from each offset on, that of the first record not before the time, or else the end.
 
-    No record before the offset `found` may be at or after the instant.
+    No record before the offset `found` may be at or after the time.
     """
     answers, doubted = dict(ends), dict[TopicPartition, int]()
     pending = {place: at for place, at in found.items() if at < ends[place]}
@@ -59,7 +60,7 @@ def first_records_at(
             again = {it: at for it, at in search.ended.items() if doubted.get(it) != at}
             pending = search.cut | again
             doubted |= search.ended
-    # To begin there reads some records too many, and leaves none out.
+    # Starting there reads too many records, but misses none.
     return answers | pending
 
 
@@ -91,9 +92,9 @@ class _Search:
         self.pending = set(starts)
         self.answers: dict[TopicPartition, int] = {}
         self.ended: dict[TopicPartition, int] = {}
-        """Of those whose end was told: up to where there had been records."""
+        """The partitions whose end was reported, with the end of their records so far."""
         self.cut: dict[TopicPartition, int] = {}
-        """The same of those that were told an end where there is none."""
+        """The same for partitions whose end was reported too early."""
 
     def look_at(self, arrived: list[Message]) -> None:
         settled = []

@@ -1,4 +1,4 @@
-"""Shows the times of records in many short probes of a log, in all partitions at the same time."""
+"""Returns the times of records in many short probes of a log, in all partitions at the same time."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from playhead.time_span_tail import Times, side_by_side
 _PURPOSE = "looking at the times of records"
 _CONSUMERS, _MOST_PARTITIONS = 4, 50
 _TUNING = {
-    # A probe is a few hundred records, and what is fetched beyond it is thrown away.
+    # A probe is a few hundred records; what is fetched beyond it is thrown away.
     "max.partition.fetch.bytes": 1 << 16,
     "fetch.max.bytes": 8 << 20,
     "message.max.bytes": 8 << 20,
@@ -24,7 +24,7 @@ _TUNING = {
     "queued.max.messages.kbytes": 16 << 10,
 }
 Wave = Mapping[TopicPartition, Slice]
-"""A probe of each of some partitions."""
+"""One probe for each of some partitions."""
 
 
 def glance(
@@ -35,7 +35,7 @@ def glance(
     most_bytes: int,
     patience_s: float,
 ) -> list[tuple[Slice, Times]]:
-    """See `playhead.time_span_tail.Glancing`; what ends early is said as far as there were records."""
+    """See `playhead.time_span_tail.Glancing`; a probe that ends early is returned as far as it was read."""
     waves = list(_waves(probes))
     until = time.monotonic() + within_s
     found: list[tuple[Slice, Times]] = []
@@ -54,7 +54,7 @@ def glance(
 
 
 def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
-    """The first probe of every partition, then the second, and so on."""
+    """Yield the first probe of every partition, then the second, and so on."""
     left: dict[TopicPartition, list[Slice]] = {}
     for each in probes:
         left.setdefault((each.topic, each.partition), []).append(each)
@@ -65,7 +65,7 @@ def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
 
 
 class _Look:
-    """One probe of each partition, until every one was seen to its end."""
+    """One probe for each partition, until each was read to its end."""
 
     def __init__(self, intake: PartitionConsumer, wave: Wave, most_bytes: int) -> None:
         self._intake, self._wave, self._most_bytes = intake, wave, most_bytes
@@ -98,11 +98,11 @@ class _Look:
             if error.code() != KafkaError._PARTITION_EOF:
                 self._intake.judge(error, _PURPOSE)
                 return False
-            # What had no record until then does not count as looked at.
+            # The part without a record until then does not count as read.
             return bool(each.offset() >= probe.from_offset)
         offset: int = each.offset()
         if offset < self._ends[place]:
-            return False  # on its way from another probe
+            return False  # A message of an earlier probe.
         if offset >= probe.to_offset:
             self._ends[place] = probe.to_offset
             return True
@@ -110,7 +110,7 @@ class _Look:
         times = self._times[place]
         times.offsets.append(offset)
         times.timestamps_ms.append(instant)
-        # The client's ids of the types are Kafka's, plus one.
+        # The client's ids of timestamp types are Kafka's plus one.
         times.timestamp_types.append(kind - 1)
         self._ends[place] = offset + 1
         self._sizes[place] += len(each.value() or b"") + len(each.key() or b"")

@@ -1,4 +1,4 @@
-"""Asks a cluster where many instants lie in its topics, all at once, and looks at a few records beside it."""
+"""Asks a cluster for the offsets of many times at once, and samples a few records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from playhead.span import Resolved
 from playhead.time_span_tail import probes
 from playhead.timeline.timeline import Disorder, Timeline, edges_between
 
-# On their way at a time: a question is a request to each broker.
+# Requests under way at a time, each to one broker.
 _AT_ONCE = 128
 _NONE = -1
 _STRIDES, _MOST_PROBES = 24, 512
@@ -29,13 +29,13 @@ _LOOK_S, _LOOK_BYTES, _PATIENCE_S = 0.5, 1 << 18, 10.0
 
 
 class NoTimes(PlayheadError):
-    """A topic without records, or whose records have no times, has no timeline."""
+    """A topic without records, or without record times, has no timeline."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"{topic} has no record with a time, so that there is no first and no last of them",
-            hint="name the span: --from T --to T",
+            f"{topic} has no record with a time, so that its first and last time are unknown",
+            hint="give the span: --from T --to T",
         )
 
 
@@ -48,7 +48,7 @@ def timeline(
     now_ms: int,
     pattern: str | None = None,
 ) -> Timeline:
-    """The span in so many buckets; where it has no side, from the first record's time to the last's."""
+    """Return the timeline of a span; an open side is the first or the last record's time."""
     with Admin(connection, timeout_s=DEFAULT_TIMEOUT_S) as admin:
         names = topics if pattern is None else topics_like(admin, pattern)
         places = places_of(describe(admin, names))
@@ -62,7 +62,7 @@ def timeline(
 
 
 def _disorder(connection: KafkaConnection, made: Timeline) -> Disorder | None:
-    """Whether the times of records agree with where they stand, as far as a short look shows it."""
+    """Return how well sampled record times agree with their positions."""
     tails = [
         Slice(*place, made.offsets[place][0], end)
         for place, (_, end) in made.held.items()
@@ -75,7 +75,7 @@ def _disorder(connection: KafkaConnection, made: Timeline) -> Disorder | None:
             connection, wanted, within_s=_LOOK_S, most_bytes=_LOOK_BYTES, patience_s=_PATIENCE_S
         )
     except KafkaRefused:
-        return None  # who may ask for offsets need not be one who may read
+        return None  # A user who may ask for offsets may lack the right to read.
     total, earlier, first = 0, 0, None
     for part, times in sorted(seen, key=lambda each: each[0]):
         found = made.disorder_in((part.topic, part.partition), times.offsets, times.timestamps_ms)
@@ -87,7 +87,7 @@ def _disorder(connection: KafkaConnection, made: Timeline) -> Disorder | None:
 def instants(
     admin: Admin, bounds: Mapping[TopicPartition, Bounds], edges_ms: Sequence[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """For each partition where each of the instants lies: its first entry that is not before it, or its end."""
+    """Return for each partition the first entry that is not before each time, or its end."""
     found: dict[TopicPartition, list[int]] = {place: [] for place in bounds}
     for start in range(0, len(edges_ms), _AT_ONCE):
         specs = [OffsetSpec.for_timestamp(max(0, at)) for at in edges_ms[start : start + _AT_ONCE]]
@@ -96,7 +96,7 @@ def instants(
                 offset = answer[place].offset
                 at = held.stable_end if offset == _NONE else offset
                 least = found[place][-1] if found[place] else held.earliest
-                # The log goes on while it is asked, and may lose its oldest records.
+                # The log grows during the requests, and may lose its oldest records.
                 found[place].append(min(max(at, least), held.stable_end))
     return {place: tuple(at) for place, at in found.items()}
 
@@ -111,12 +111,12 @@ def _sides(
             raise NoTimes(title)
         from_ms = first if from_ms is None else from_ms
         if to_ms is None:
-            # One record from the year 2100 would leave all others in the first bucket.
+            # One record from the year 2100 would put all others into the first bucket.
             to_ms = last + 1 if last <= now_ms or from_ms >= now_ms else now_ms
     if from_ms >= to_ms:
         raise PlayheadError(
             f"the timeline of {title} would begin at {show_ms(from_ms)} and end at {show_ms(to_ms)}",
-            hint="name a span in which something was written: --from T --to T",
+            hint="give a span that contains records: --from T --to T",
         )
     return from_ms, to_ms
 
@@ -124,7 +124,7 @@ def _sides(
 def _first_and_last(
     admin: Admin, places: Sequence[TopicPartition]
 ) -> tuple[int | None, int | None]:
-    """The time of the partitions' first records, and the latest time that any record has."""
+    """Return the times of the first records, and the latest time of any record."""
     specs = [OffsetSpec.for_timestamp(0), OffsetSpec.max_timestamp()]
     first, last = _ask(admin, places, specs)
     firsts = [each.timestamp for each in first.values() if each.offset != _NONE]
@@ -138,7 +138,7 @@ def _first_and_last(
 def _ask(
     admin: Admin, places: Sequence[TopicPartition], specs: Sequence[OffsetSpec]
 ) -> list[dict[TopicPartition, Any]]:
-    """One answer for each question, which are asked before the first is answered."""
+    """Send all requests, and return their answers."""
     if not places:
         return [{} for _ in specs]
     topics = ", ".join(sorted({topic for topic, _ in places}))

@@ -1,1 +1,1 @@
-"""A topic as a target: transactions, the ledger, dead letters, comparison."""
+"""Topics as a target: transactions, the ledger, dead letters, comparison."""

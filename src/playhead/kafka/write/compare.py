@@ -1,4 +1,4 @@
-"""Holds what a slice should have left in the target's topics against what is there now."""
+"""Compares what a slice should have written to the target's topics with what they have now."""
 
 import time
 from bisect import bisect_right
@@ -28,12 +28,12 @@ _DIGEST_BYTES = 8
 _MODULUS = 1 << 8 * _DIGEST_BYTES
 
 Digests = Mapping[int, int]
-"""Offset to a digest of what the record carries."""
+"""Maps an offset to a digest of the record's content."""
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What has been found so far."""
+    """The counts and sums so far."""
 
     slice: Slice
     expected: int = 0
@@ -70,20 +70,20 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One entry, and the way its records took."""
+    """Compares one entry, with the way that its records took."""
 
     connection: KafkaConnection
     entry: Entry
     route: Route
     timeless: frozenset[str]
-    """Topics that put their own time on records, so that there is none to compare."""
+    """Topics that replace record times, which therefore cannot be compared."""
 
     def compare(self, records: Iterable[Records]) -> SliceComparison:
-        """Read the target's topics where the entry's map says, and compare what records carry."""
+        """Read the target's topics at the offsets of the entry's map, and compare the records' content."""
         map_ = OffsetMap.from_details(self.entry.details)
         sums = _Sums(self.entry.slice)
         refused = self._named()
-        # A stand-in for the account of the commit, which refused the same records.
+        # Stands in for the account of the commit, which refused the same records.
         account = Account(self.entry.slice, ErrorRule("skip"))
         expected = self._expected(records, account, sums)
         for place in sorted({*expected, *((end.topic, end.partition) for end in map_.ends)}):
@@ -95,7 +95,7 @@ class Comparison:
         return sums.findings()
 
     def _named(self) -> frozenset[int]:
-        """Offsets of the refused records that the entry names."""
+        """Return the offsets of refused records that the entry lists."""
         spans = self.entry.details.get("refused", [])
         return frozenset(o for first, count in spans for o in range(first, first + count))
 
@@ -119,7 +119,7 @@ class Comparison:
         return expected
 
     def _there(self, map_: OffsetMap, place: TopicPartition) -> Digests:
-        """What stands now where the slice's records were put, others' records between them included."""
+        """Return the records now at the target offsets of the slice, including other records between them."""
         ends = [end for end in map_.ends if (end.topic, end.partition) == place]
         source = KafkaSource(self.connection, (place[0],))
         there: dict[int, int] = {}
@@ -153,12 +153,12 @@ class Comparison:
         return map(_digest, zip(times, keys, values, headers, strict=True))
 
     def _doubt_skipped(self, offsets: Iterable[int], sums: _Sums) -> None:
-        """Records that the cluster refused, and that were let go; a dead letter says of its own record why."""
+        """Report records that the cluster refused and that were skipped; dead letters carry their own reason."""
         if not self.entry.skipped:
             return
         for offset in sorted(offsets):
             sums.expected += 1
-            text = "it was skipped: only the ledger says that the cluster refused it"
+            text = "it was skipped: only the ledger shows that the cluster refused it"
             sums.differs("unknown", offset, text)
 
 
@@ -175,7 +175,7 @@ class _Match:
     _by_digest: dict[int, list[int]] = field(default_factory=dict)
 
     def match(self, expected: Digests) -> None:
-        """Offsets of `expected` are the source's, those of `there` the target's."""
+        """Compare; the offsets of `expected` are the source's, those of `there` the target's."""
         starts = [run.source_offset for run in self.runs]
         after = -1
         for offset, digest in expected.items():
@@ -200,7 +200,7 @@ class _Match:
         return self.runs[at].target_offset if at < len(self.runs) else inf
 
     def _sought(self, digest: int, after: int, before: float) -> int | None:
-        """The copy that the map does not name, behind its forerunner and before the next that it names."""
+        """Return a copy that the map lacks, after the last mapped one and before the next."""
         if not self._by_digest:
             for offset, each in sorted(self.there.items()):
                 self._by_digest.setdefault(each, []).append(offset)
@@ -218,7 +218,7 @@ class _Match:
         else:
             self._count(found)
             if self.there[found] != digest:
-                text = f"its copy, {topic}:{partition} offset {found}, carries something else"
+                text = f"its copy, {topic}:{partition} offset {found}, has different content"
                 self.sums.differs("changed", offset, text)
             else:
                 self.sums.same += 1
@@ -229,31 +229,35 @@ class _Match:
         self.sums.found_sum += self.there[found]
 
     def _count_extra(self) -> None:
-        """Copies, by the map, of records that should not have been written."""
+        """Count copies in the map of records that should not have been written."""
         topic, partition = self.place
         for run in self.runs:
             for distance in range(run.length):
                 found = run.target_offset + distance
                 if found in self.there and found not in self._ours:
                     self._count(found)
-                    text = f"{topic}:{partition} offset {found} is a copy of it, and should not be there"
+                    text = (
+                        f"{topic}:{partition} offset {found} is a copy of it, but should not exist"
+                    )
                     self.sums.differs("extra", run.source_offset + distance, text)
 
 
 def _doubt(sums: _Sums, unnamed: int) -> None:
-    """Of very many refused records the entry names only some: so many that are missing may be others."""
+    """Count missing records as unknown if the entry lists only some of very many refused records."""
     for index, each in enumerate(sums.differences):
         if unnamed > 0 and each.kind == "missing":
-            text = f"{each.text}; perhaps it was refused: the ledger does not name them all"
+            text = (
+                f"{each.text}; perhaps it was refused: the ledger does not list all refused records"
+            )
             sums.differences[index] = replace(each, kind="unknown", text=text)
             unnamed -= 1
 
 
 def _bounds_with(source: KafkaSource, place: TopicPartition, last: int) -> Bounds | None:
-    """What the partition holds, when it can be seen to the last.
+    """Return the partition's bounds when it can be read up to `last`.
 
-    A commit's markers come a little later than its answer, and somebody's open transaction hides what
-    stands behind it: that is not missing.
+    Markers come a little later than a commit's answer, and another open transaction hides what follows it:
+    neither means that records are missing.
     """
     deadline = time.monotonic() + _SEEN_WITHIN_S
     while True:

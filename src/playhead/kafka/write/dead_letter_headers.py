@@ -1,4 +1,4 @@
-"""Headers of dead letters: those that Playhead writes, and where those of others say a record came from."""
+"""The headers of dead letters: those of Playhead, and the original topic in those of other tools."""
 
 import re
 from collections.abc import Mapping
@@ -11,31 +11,31 @@ from playhead.record import Headers, Record
 PREFIX = "__playhead.errors."
 COUNT_HEADER = PREFIX + "count"
 _CONNECT = "__connect.errors."
-# Written by brokers since Kafka 4.4 (KIP-1191) for records that a share group gave up.
+# Written by brokers since Kafka 4.4 (KIP-1191) for records that a share group rejects.
 _SHARE_GROUP = "__dlq.errors."
 _SPRING = "kafka_dlt-"
 _SPRING_ORIGINAL = _SPRING + "original-"
 _SPRING_RETRY = "retry_topic-"
-# The ledger's own topic: who could write there could say what was committed.
+# The ledger's own topic: a record written there could claim any commit.
 _OURS = {"playhead.ledger"}
 _ERROR_PREFIXES = (PREFIX, _CONNECT, _SHARE_GROUP, _SPRING, _SPRING_RETRY)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a record was when it died; partition and timestamp are None where nobody wrote them down."""
+    """The original position of a dead letter; partition and timestamp are None if unknown."""
 
     topic: str
     partition: int | None
     timestamp_ms: int | None
     count: int
-    """How often it has died."""
+    """How often the record has failed."""
     is_empty: bool = False
-    """Whether its headers say where the record was, and it does not have the record."""
+    """Whether the headers name the record, but the dead letter does not contain it."""
 
 
 def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
-    """The record's headers, and behind them why it died; those of an earlier death give way."""
+    """Return the record's headers, followed by the reason; headers of an earlier failure are replaced."""
     record = letter.record
     own = {
         "topic": record.topic,
@@ -55,7 +55,7 @@ def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
 
 
 def record_of_letter(letter: Record, replay_id: str) -> tuple[str, int, int] | None:
-    """Topic, partition and offset of the record that a replay has buried; None when it was another's."""
+    """Return topic, partition and offset of the record if this replay wrote the letter, else None."""
     told = _last(letter.headers)
     topic, replay = (_text(told.get(PREFIX + name)) for name in ("topic", "replay"))
     partition, offset = (_number(told.get(PREFIX + name)) for name in ("partition", "offset"))
@@ -65,7 +65,7 @@ def record_of_letter(letter: Record, replay_id: str) -> tuple[str, int, int] | N
 
 
 def carried(record: Record, *, is_letter: bool) -> int:
-    """A digest of what a record and its dead letter have in common: all but why it died."""
+    """Return a digest of what a record and its dead letter share: everything but the reason."""
     told = _last(record.headers)
     said = _text(told.get(PREFIX + "timestamp")) if is_letter else str(record.timestamp_ms)
     kept = [
@@ -76,7 +76,7 @@ def carried(record: Record, *, is_letter: bool) -> int:
 
 
 def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> Headers:
-    """Why a record died that was meant for a topic and never got there: it has no partition and no offset."""
+    """Return headers for a record that never reached its topic, without partition and offset."""
     own = {
         "topic": topic,
         "timestamp": str(timestamp_ms),
@@ -88,24 +88,24 @@ def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> He
 
 
 def origin_of(record: Record) -> Origin | None:
-    """Where a dead letter came from: by Playhead's headers, Connect's, Spring's or a broker's; None without."""
+    """Return the original position, from the headers of Playhead, Connect, Spring or a broker; None without."""
     told = _last(record.headers)
     for read in (_of_playhead, _of_connect, _of_spring):
         found = read(told)
         if found is not None:
             return found
-    # The last, because a broker copies no headers: those of others beside its own were written later.
+    # Checked last: a broker copies no headers, so those of other tools beside its own are newer.
     return _of_share_group(told, is_empty=record.key is None and record.value is None)
 
 
 def may_return_to(topic: str) -> bool:
-    """Whether a header may lead there: anybody can write headers, and to ask for an odd name is an error."""
+    """Return whether a record may go there: anyone can write headers, and an invalid name is an error."""
     is_name = re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) and topic not in (".", "..")
     return bool(is_name) and not topic.startswith("__") and topic not in _OURS
 
 
 def without_errors(headers: Headers, count: int) -> Headers:
-    """The headers as they were before the record died, and how often it has."""
+    """Return the headers from before the failure, and how often the record has failed."""
     kept = tuple(header for header in headers if not header[0].startswith(_ERROR_PREFIXES))
     return (*kept, (COUNT_HEADER, str(count).encode()))
 
@@ -135,8 +135,8 @@ def _of_share_group(told: _Told, *, is_empty: bool) -> Origin | None:
     topic = _text(told.get(_SHARE_GROUP + "topic"))
     if not topic:
         return None
-    # A broker does not write down the record's timestamp, and copies key and value only with
-    # errors.deadletterqueue.copy.record.enable, as long as the topic still has the record.
+    # A broker does not store the record's timestamp, and copies key and value only with
+    # errors.deadletterqueue.copy.record.enable while the topic still has the record.
     partition = _place(_number(told.get(_SHARE_GROUP + "partition")))
     return Origin(topic, partition, None, _count(told) + 1, is_empty)
 
@@ -151,7 +151,7 @@ def _of_spring(told: _Told) -> Origin | None:
 
 
 def _last(headers: Headers) -> _Told:
-    # Who dies more than once has some headers more than once, and the last death counts.
+    # After several failures some headers repeat, and the last one counts.
     return dict(headers)
 
 
@@ -173,7 +173,7 @@ def _text(value: bytes | None) -> str | None:
 def _number(value: bytes | None) -> int | None:
     text = _text(value)
     try:
-        # Not more digits than a number of Kafka's can have: int() of a long text takes for ever.
+        # At most the digits of Kafka's numbers: int() of a long text takes very long.
         return int(text) if text and len(text) <= 20 else None
     except ValueError:
         return None
@@ -186,5 +186,5 @@ def _binary(value: bytes | None, length: int) -> int | None:
 
 
 def _sayable(name: str) -> str:
-    """A name that no client can send must not keep the record out of the place for such records."""
+    """Replace a name that no client can send, so that the record can still be stored as a dead letter."""
     return name.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

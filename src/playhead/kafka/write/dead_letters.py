@@ -1,4 +1,4 @@
-"""Dead letters: records that could not be written, kept in a topic with the reason, each exactly once."""
+"""Dead letters: records that could not be written, stored in a topic with the reason, each exactly once."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,34 +25,33 @@ from playhead.records import Records
 from playhead.source import TopicPartition
 
 _NO_TIME_MS = -1
-# The client cannot send a 0, and a topic takes no time that is further ahead, unless it is told to.
+# The client cannot send timestamp 0, and topics refuse times that are too far in the future.
 _MOST_AHEAD_MS = 3_600_000
-# Of an earlier one the broker computes that it is far ahead.
+# The broker would compute that an earlier one is too far from now.
 _FIRST_MS = -(1 << 62)
-# They must not expire before somebody looks, and a record too large for the target must fit.
+# Dead letters must not expire before someone reads them, and large records must fit.
 _SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(20 << 20)}
 
 
 @dataclass(frozen=True)
 class DeadLetterTopic:
-    """A topic for dead letters; made, with one partition, when it is not there.
+    """A topic for dead letters; created with one partition if it does not exist.
 
-    Burying is a replay of its own beside the one whose records die, with the same ledger, which says
-    of every record whether it lies there: a slice may die at several moments, in other parts and for
-    other records each time, and each record is buried at the first of them.
+    Writing dead letters is a replay of its own with the same ledger, which lists every letter. A slice may
+    fail several times, in other parts and for other records; each record is written at its first failure.
     """
 
     connection: KafkaConnection
     topic: str
 
     def inspect(self) -> tuple[Note, ...]:
-        """The ledger of its cluster, which says who lies there, must not forget."""
+        """Check the ledger of its cluster, which lists the letters and must not forget them."""
         with Admin(self.connection) as admin:
             return tuple(notes_on_ledger(admin, describe_those(admin, [self.topic])))
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[WriteDeadLetters]:
-        """What buries the dead letters of a slice; each lies there when it returns."""
+        """Return a function that writes a slice's dead letters durably."""
         with Admin(self.connection) as admin:
             make_ledger(admin, beside=[self.topic])
             dig(admin, self.topic)
@@ -63,7 +62,7 @@ class DeadLetterTopic:
             yield _DeadLetterWriter(writer, ledger, replay_id).bury
 
     def letters(self, replay_id: str, /) -> "KafkaLetters":
-        """All that lie there of a replay, read from the topic's start to its end."""
+        """Return all letters of a replay, read from the topic's start to its end."""
         source = KafkaSource(self.connection, (self.topic,))
         found: dict[TopicPartition, dict[int, list[int]]] = {}
         try:
@@ -89,7 +88,7 @@ class DeadLetterTopic:
 
 @dataclass(frozen=True, slots=True)
 class KafkaLetters:
-    """The dead letters of one replay, by digests of what they carry."""
+    """The dead letters of one replay, by digests of their content."""
 
     topic: str
     is_whole: bool
@@ -107,12 +106,12 @@ class KafkaLetters:
 
 
 def dig(admin: Admin, topic: str) -> None:
-    """Return when there is a topic for dead letters of this name."""
+    """Create the dead-letter topic if it does not exist."""
     make_topic(admin, topic, partitions=1, settings=_SETTINGS)
 
 
 class _BurialAccount(Account):
-    """The account of a burial: its entry says which records lie there now."""
+    """The account of a commit of dead letters; its entry lists the letters."""
 
     def __init__(self, slice_: Slice, offsets: Sequence[int]) -> None:
         super().__init__(slice_)
@@ -130,9 +129,9 @@ class _DeadLetterWriter:
     _burials: dict[TopicPartition, Burials] = field(default_factory=dict)
 
     def bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
-        """Commit those of the letters that do not lie there yet.
+        """Commit the letters that are not in the topic yet.
 
-        Says how many others of the slice lie there: they were dead at an earlier moment, and are not.
+        Returns how many other records of the slice are there: they failed earlier, but not now.
         """
         place = slice_.topic, slice_.partition
         burials = self._known(place, is_to_write=bool(letters))
@@ -144,9 +143,9 @@ class _DeadLetterWriter:
         return burials.others(slice_, offsets)
 
     def _known(self, place: TopicPartition, *, is_to_write: bool) -> Burials:
-        """What was buried of a partition, by earlier runs as well."""
+        """Return the letters of a partition, including those of earlier runs."""
         if is_to_write or (place not in self._burials and self.ledger.is_held_up()):
-            # Ends what somebody has left open who died while burying, and reads the ledger after that.
+            # Making the writer ends a dead run's open transaction; the ledger is read after that.
             self.writer.committed(place)
         elif place not in self._burials:
             self.ledger.catch_up()
@@ -165,6 +164,6 @@ def _as_record(letter: DeadLetter, replay_id: str) -> Record:
     timestamp_ms = letter.record.timestamp_ms
     last_ms = time.time_ns() // 1_000_000 + _MOST_AHEAD_MS
     if timestamp_ms == 0 or not _FIRST_MS <= timestamp_ms <= last_ms:
-        timestamp_ms = _NO_TIME_MS  # the header has it
+        timestamp_ms = _NO_TIME_MS  # The header has it.
     headers = letter_headers(letter, replay_id)
     return replace(letter.record, timestamp_ms=timestamp_ms, headers=headers)

@@ -1,4 +1,4 @@
-"""Headers of records that are copied: rules that drop and add some, and where a record came from."""
+"""Headers of copied records: rules to drop and add some, and the origin of a record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ REPLAY_HEADER = "__playhead.source.replay"
 
 @dataclass(frozen=True, slots=True)
 class HeaderRules:
-    """What to leave out of a record's headers and what to put at their end; all else stays, in order."""
+    """Which headers to drop, and which to add at the end; all others stay in order."""
 
     dropped: frozenset[str] = frozenset()
     added: Headers = ()
 
     @classmethod
     def parse(cls, rules: Sequence[str]) -> "HeaderRules":
-        """Understand `keep`, `drop:NAME` and `add:NAME=VALUE`."""
+        """Parse `keep`, `drop:NAME` and `add:NAME=VALUE`."""
         dropped: set[str] = set()
         added: list[tuple[str, bytes | None]] = []
         for rule in rules:
@@ -42,18 +42,18 @@ class HeaderRules:
 
     @property
     def is_identity(self) -> bool:
-        """Whether headers stay exactly as they are."""
+        """Whether headers stay unchanged."""
         return not self.dropped and not self.added
 
     def apply(self, headers: Headers) -> Headers:
-        """These headers by the rules."""
+        """Apply the rules to these headers."""
         if self.dropped:
             headers = tuple(header for header in headers if header[0] not in self.dropped)
         return headers + self.added
 
 
 def provenance(topic: str, partition: int, offset: int, replay_id: str) -> Headers:
-    """Headers that say where a copy was made from."""
+    """Return headers with the origin of a copy."""
     return (
         (TOPIC_HEADER, topic.encode()),
         (PARTITION_HEADER, str(partition).encode()),
@@ -63,11 +63,11 @@ def provenance(topic: str, partition: int, offset: int, replay_id: str) -> Heade
 
 
 def unsendable(headers: Headers) -> str | None:
-    """Why the client cannot send these headers as they are; None when it can."""
+    """Return why the client cannot send these headers unchanged; None if it can."""
     for name, _ in headers:
-        # The client would cut a name at its NUL without a word, and crash on half a character.
+        # The client would silently cut a name at its NUL, and crash on a lone surrogate.
         if "\0" in name:
-            return f"the name of header {name!r} holds a NUL, which the client cannot send"
+            return f"the name of header {name!r} contains a NUL, which the client cannot send"
         if not name.isascii() and not _is_text(name):
             return f"the name of header {name!r} is not valid Unicode"
     return None

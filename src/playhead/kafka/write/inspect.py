@@ -1,4 +1,4 @@
-"""What a replay into topics would do: what is made, what is kept as it is, and what is refused."""
+"""Inspects the target topics of a replay: what is created, what changes in a copy, and what is refused."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,18 +21,18 @@ from playhead.target import Inspection, InspectRequest
 
 
 class IntoItself(Refused):
-    """A topic that would be replayed into itself, and grow while it is read."""
+    """A topic would be replayed into itself, and grow while it is read."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic} would be replayed into itself: each record would be there twice",
+            f"topic {topic} would be replayed into itself: each record would exist twice",
             hint="name another topic, for example kafka:" + topic + "-copy",
         )
 
 
 class NoTargetTopic(Refused):
-    """A topic to write to that is not there, and nobody said that it may be made."""
+    """A target topic does not exist, and `--create` was not given."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -42,37 +42,37 @@ class NoTargetTopic(Refused):
 
 
 class LedgerAsTarget(Refused):
-    """Records that would be written among the ledger's own."""
+    """The target is the ledger's own topic."""
 
     def __init__(self) -> None:
-        super().__init__(f"topic {LEDGER_TOPIC} is the ledger, and cannot be a target")
+        super().__init__(f"topic {LEDGER_TOPIC} is the ledger and cannot be a target")
 
 
 class TooFewPartitions(Refused):
-    """Every record is to keep its partition, and the target has no such partition."""
+    """Records should keep their partitions, but the target has too few."""
 
     def __init__(self, topic: TargetTopic, needed: int) -> None:
         self.topic, self.needed = topic.name, needed
         super().__init__(
-            f"topic {topic.name} has {topic.partitions} partitions, and records are to keep theirs, "
-            f"of which there are {needed}",
-            hint="--partition key puts each record where its key belongs",
+            f"topic {topic.name} has {topic.partitions} partitions, but records that keep "
+            f"their partition need {needed}",
+            hint="choose the partition by the record's key: --partition key",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CopySpec:
-    """What the target's description says that concerns topics."""
+    """The parts of the target's description that concern topics."""
 
     names: Mapping[str, str]
-    """Source topic to target topic."""
+    """The target topic of each source topic."""
     partitions: int | None
     create: bool
     rule: PartitionRule
 
 
 def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspection:
-    """Into topics named by the target."""
+    """Inspect a copy into topics that the target names."""
     identity = admin.cluster().cluster_id
     _refuse_impossible(wish, identity, look)
     found = look_up(admin, sorted(set(wish.names.values())))
@@ -88,7 +88,7 @@ def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspecti
             creates.setdefault(name, _made(wish.partitions or count, facts))
             topic = _to_be(name, creates[name])
         elif topic.settings is None:
-            text = f"the settings of {name} may not be read here: what it refuses is not known"
+            text = f"not authorized to describe the config of {name} (DescribeConfigs): its limits are unknown"
             notes.append(Note("target-settings-unknown", text))
         if wish.rule == "keep" and count > topic.partitions:
             raise TooFewPartitions(topic, count)
@@ -104,12 +104,12 @@ def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspecti
 
 
 def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The topics that these needs of a plan make, in sentences."""
+    """Describe the topics that a plan would create."""
     return tuple(_said(name, made) for name, made in needs.get("create", {}).items())
 
 
 def inspect_redrive(admin: Admin, look: InspectRequest) -> Inspection:
-    """Back to where each record came from."""
+    """Inspect a redrive, in which each record returns to its original topic."""
     identity = admin.cluster().cluster_id
     origins = [origin_of(record) for records in look.samples for record in records]
     told = {origin.topic for origin in origins if origin is not None}
@@ -118,21 +118,21 @@ def inspect_redrive(admin: Admin, look: InspectRequest) -> Inspection:
     notes = []
     lost = sum(1 for origin in origins if origin is None)
     if lost:
-        text = f"{lost} of {len(origins)} samples have no header that says where they came from"
+        text = f"{lost} of {len(origins)} samples have no header that names their original topic"
         notes.append(Note("redrive-no-origin", text))
     empty = sum(1 for origin in origins if origin is not None and origin.is_empty)
     if empty:
         text = (
-            f"{empty} of {len(origins)} samples say where a record was, and do not have it: "
-            "the share group's errors.deadletterqueue.copy.record.enable was off"
+            f"{empty} of {len(origins)} samples name an original record, but do not contain "
+            "it: the share group's errors.deadletterqueue.copy.record.enable was off"
         )
         notes.append(Note("redrive-not-copied", text))
     gone = sorted(name for name in told if name not in found)
     if gone:
-        text = f"topics that dead letters came from are gone: {', '.join(gone)}"
+        text = f"original topics of dead letters do not exist any more: {', '.join(gone)}"
         notes.append(Note("redrive-topic-gone", text))
     if found:
-        notes.append(Note("redrive", f"dead letters go back to {', '.join(found)}", "info"))
+        notes.append(Note("redrive", f"dead letters return to {', '.join(found)}", "info"))
     for topic in found.values():
         notes += _on_time(topic, _Seen.of(look, None))
     notes += notes_on_ledger(admin, found)
@@ -149,8 +149,8 @@ def _refuse_impossible(wish: CopySpec, identity: str, look: InspectRequest) -> N
 
 
 def _made(partitions: int, facts: TopicFacts) -> dict[str, Any]:
-    # A broker's default retention would take old records away again at once, and its default time
-    # might be its own. What the source's topic takes and keeps, its copy is to take and keep.
+    # A broker's default retention would delete old records at once, and its default timestamp might
+    # be its own. The copy gets what the source's topic accepts and keeps.
     keeps_ms = -1 if facts.retention_ms is None else facts.retention_ms
     settings = {"retention.ms": str(keeps_ms), "message.timestamp.type": "CreateTime"}
     return {"partitions": partitions, "settings": settings | dict(facts.settings)}
@@ -165,20 +165,17 @@ def _said(name: str, made: Mapping[str, Any]) -> str:
     keeps_ms = topic.retention_ms
     how_long = "no end" if keeps_ms is None else show_duration_ms(keeps_ms)
     compacted = ", and is compacted" if topic.is_compacted else ""
-    # Whoever agrees to it is to see all of it: a plan may have come from somebody else.
+    # The user who agrees must see every setting, because another person may have made the plan.
     shown = ("retention.ms", "cleanup.policy", "message.timestamp.type")
     more = "".join(
         f", {key}={made['settings'][key]}" for key in made["settings"] if key not in shown
     )
-    return (
-        f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}"
-        f"{compacted}{more}"
-    )
+    return f"topic {name} with {topic.partitions} partitions, which keeps records for {how_long}{compacted}{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is known of the records that will come."""
+    """What is known about the records to come."""
 
     oldest_ms: int | None
     newest_ms: int | None
@@ -209,34 +206,35 @@ def _notes(wish: CopySpec, topic: TargetTopic, count: int, seen: _Seen) -> Itera
     yield from _on_time(topic, seen)
     if wish.rule == "key" or (wish.rule == "auto" and topic.partitions != count):
         text = (
-            f"{topic.name} has {topic.partitions} partitions and its source {count}: records go to the "
-            "partition of their key, as Java's producer puts them"
+            f"{topic.name} has {topic.partitions} partitions, its source {count}: records go "
+            "to the partition of their key, like Java's producer"
         )
         yield Note("target-partitions", text, "info")
     if wish.rule == "any":
-        text = f"records go to all partitions of {topic.name} in turn, so those of one key part"
+        text = f"records go to all partitions of {topic.name} in turn: records of one key lose their order"
         yield Note("target-partitions", text, "info")
     if topic.most_bytes is not None and seen.largest > topic.most_bytes:
         text = (
-            f"{topic.name} takes at most {topic.most_bytes} bytes at once (max.message.bytes), and there "
-            f"is a record of {seen.largest}: it goes in only if it can be compressed to that"
+            f"{topic.name} accepts at most {topic.most_bytes} bytes at once "
+            f"(max.message.bytes), but a record has {seen.largest}: it can be written only if "
+            "compression makes it small enough"
         )
         yield Note("target-record-size", text)
     if topic.is_compacted:
         yield Note(
             "target-compacted",
-            f"{topic.name} is compacted: of the records of one key only the last will stay, "
-            "and a verification will miss the others",
+            f"{topic.name} is compacted: of the records of one key, only the last stays, and "
+            "a verification will report the others as missing",
         )
         if seen.keyless:
-            text = f"{topic.name} is compacted and takes no record without a key; there are some"
+            text = f"{topic.name} is compacted and accepts no records without a key, but some have none"
             yield Note("target-needs-keys", text)
 
 
 def _on_time(topic: TargetTopic, seen: _Seen) -> Iterator[Note]:
     now_ms = time.time_ns() // 1_000_000
     if topic.sets_log_append_time:
-        text = f"{topic.name} sets the time of writing (LogAppendTime): timestamps will not be kept"
+        text = f"{topic.name} sets its own times (LogAppendTime): timestamps are not kept"
         yield Note("target-log-append-time", text)
         return
     keeps_ms, oldest_ms, newest_ms = topic.retention_ms, seen.oldest_ms, seen.newest_ms
@@ -245,8 +243,9 @@ def _on_time(topic: TargetTopic, seen: _Seen) -> Iterator[Note]:
     if keeps_ms is not None and oldest_ms < now_ms - keeps_ms:
         yield Note(
             "target-retention",
-            f"{topic.name} keeps records for {show_duration_ms(keeps_ms)} (retention.ms): those from "
-            f"{show_ms(oldest_ms)} on would be deleted at once, up to {show_ms(now_ms - keeps_ms)}",
+            f"{topic.name} keeps records for {show_duration_ms(keeps_ms)} (retention.ms): "
+            f"those from {show_ms(oldest_ms)} to {show_ms(now_ms - keeps_ms)} would be "
+            "deleted at once",
         )
     before_ms, after_ms = topic.limit_ms("before"), topic.limit_ms("after")
     if before_ms is not None and oldest_ms < now_ms - before_ms:
@@ -258,8 +257,8 @@ def _on_time(topic: TargetTopic, seen: _Seen) -> Iterator[Note]:
 def _refusing(topic: TargetTopic, side: str, limit_ms: int, seen_ms: int) -> Note:
     setting = f"message.timestamp.{side}.max.ms"
     text = (
-        f"{topic.name} refuses timestamps more than {show_duration_ms(limit_ms)} {side} now ({setting}), "
-        f"and there are some at {show_ms(seen_ms)}"
+        f"{topic.name} refuses timestamps more than {show_duration_ms(limit_ms)} {side} now "
+        f"({setting}), but one is {show_ms(seen_ms)}"
     )
     return Note("target-timestamps-refused", text)
 
@@ -268,7 +267,7 @@ def _on_merged(wish: CopySpec) -> Iterator[Note]:
     names = sorted(set(wish.names.values()))
     if len(names) < len(wish.names):
         text = (
-            f"{len(wish.names)} topics go into {', '.join(names)}, one beside the other; "
-            "with {topic} in the target's name each gets its own"
+            f"{len(wish.names)} topics go into {', '.join(names)} together; write {{topic}} in "
+            "the target's name to keep them separate"
         )
         yield Note("target-merged", text)

@@ -1,4 +1,4 @@
-"""The ledger of a cluster: one compacted topic that says what each replay has committed there."""
+"""The ledger of a cluster: one compacted topic with what each replay has committed."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -31,27 +31,27 @@ _TERMS = terms_key("")
 
 
 class LedgerShort(Unavailable):
-    """The ledger has less than it had a moment ago."""
+    """The ledger has less than a moment ago."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"topic {LEDGER_TOPIC} has lost what it had: {reason}",
-            hint="a broker that lags behind catches up; a topic that was deleted or cut short takes with "
-            "it what it said of every replay",
+            f"topic {LEDGER_TOPIC} has lost entries: {reason}",
+            hint="a broker that lags behind will catch up; a topic that was deleted or cut "
+            "has lost its entries of every replay",
         )
 
 
 def ledger_of(connection: KafkaConnection, replay_id: str) -> "Ledger":
-    """The ledger of a replay as it is now."""
+    """Return the ledger of a replay as it is now."""
     ledger = Ledger(connection, replay_id)
     ledger.catch_up()
     return ledger
 
 
 def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
-    """Write down what holds for the whole replay; what was settled first stays, and other terms are refused."""
-    # Its making ends what another one was writing; the transactions of that one fail from now on.
+    """Write the terms of a replay; the first ones stay, and different terms are refused."""
+    # Making it aborts another run's open transaction; that run's later ones fail.
     transactions = Transactions(connection, replay_id, terms_id(replay_id))
     try:
         ledger = ledger_of(connection, replay_id)
@@ -111,9 +111,9 @@ def _readable_terms(found: bytes) -> Terms | None:
 
 
 def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
-    """End the transactions of earlier runs of a replay, and of its burials, that were left open by a death.
+    """Abort the transactions that dead runs of a replay, or of its dead letters, left open.
 
-    The broker would give them up in its own time, and until then hide what stands behind them.
+    The broker would abort them later, and until then they hide what follows.
     """
     held = ledger_end(connection)
     if held is None or held.stable == held.end:
@@ -131,7 +131,7 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
     ids = {
         (transactional_id if key.writer else former_transactional_id)(key.replay_id, key.place)
         for key in keys
-        # Who names his writers and is called like this is another replay.
+        # With named writers, the replay that is called like this is another one.
         if key.replay_id != former or key.writer is None
     }
     if any(each.key == terms_key(replay_id) for each in found):
@@ -141,7 +141,7 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
 
 
 class Ledger:
-    """What one replay has committed, as far as was read; `catch_up` reads on from there."""
+    """What one replay has committed, as far as it was read; `catch_up` reads on."""
 
     def __init__(
         self,
@@ -153,32 +153,32 @@ class Ledger:
     ) -> None:
         self._connection, self._replay_id = connection, replay_id
         self._former_id = former_id
-        """Another id under which entries were written before; a replay that has it as its own has terms."""
+        """An earlier id under which entries may exist; a replay that owns this id has terms."""
         self._is_made = is_made
-        """Whether there is a ledger for certain, so that none to be seen is not an empty one."""
+        """Whether the ledger certainly exists, so that a missing one is not an empty one."""
         self._topic_id: str | None = None
         self._next = 0
         self._found: dict[TopicPartition, dict[bytes, bytes]] = {}
         self._other: dict[bytes, bytes] = {}
 
     def entries(self) -> list[Entry]:
-        """All entries, in the order of their slices."""
+        """Return all entries, in slice order."""
         return sorted(
             (entry for place in self._found for entry in self.held_of(place).values()),
             key=lambda entry: entry.slice,
         )
 
     def entries_of(self, place: TopicPartition) -> list[Entry]:
-        """What was committed of one source partition, in order."""
+        """Return the committed slices of one source partition, in order."""
         return [*self.held_of(place).values()]
 
     def held_of(self, place: TopicPartition) -> dict[bytes, Entry]:
-        """The same with the keys that they stand under."""
+        """Return the entries of one source partition with their keys."""
         found = {key: entry_of(key, value) for key, value in self.raw_of(place).items()}
         return dict(sorted(found.items(), key=lambda each: each[1].slice))
 
     def raw_of(self, place: TopicPartition) -> dict[bytes, bytes]:
-        """The same as they stand in the topic."""
+        """Return the entries of one source partition as stored."""
         found = self._found.get(place, {})
         if self._former_id is None or terms_key(self._former_id) not in self._other:
             return found
@@ -186,7 +186,7 @@ class Ledger:
         return {key: value for key, value in found.items() if key.startswith(own)}
 
     def terms(self) -> Terms | None:
-        """The terms of the replay; None when it has none, or began with a version that wrote none down."""
+        """Return the terms of the replay; None if it has none, or an earlier version began it."""
         found = self._other.get(terms_key(self._replay_id))
         try:
             return None if found is None else _terms_in(found)
@@ -194,7 +194,7 @@ class Ledger:
             raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
 
     def settled(self) -> Mapping[str, Any]:
-        """What this target settled before the replay began; empty when nothing was."""
+        """The values that this target fixed when the replay began; empty if none."""
         terms = self.terms()
         if terms is not None:
             return terms.settled
@@ -202,42 +202,42 @@ class Ledger:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing is known of the replay yet."""
+        """Whether the ledger has nothing of the replay yet."""
         return not (self.settled() or self.entries())
 
     @property
     def names_writers(self) -> bool:
-        """Whether no version of Playhead has begun it that knew its writers by ids that can collide."""
+        """Whether all versions that wrote for this replay named their writers."""
         return names_key(self._replay_id) in self._other
 
     @property
     def former_id(self) -> str:
-        """Under which id the replay's writers were known before they had names."""
+        """The id of the replay's writers before they had names."""
         return self._former_id or self._replay_id
 
     @property
     def position(self) -> int:
-        """Up to which offset it was read."""
+        """The offset up to which the topic was read."""
         return self._next
 
     def _ids(self) -> tuple[str, ...]:
         return (self._replay_id,) if self._former_id is None else (self._replay_id, self._former_id)
 
     def is_held_up(self) -> bool:
-        """Whether somebody's transaction is open, so that to read on is to wait for its end."""
+        """Whether an open transaction blocks reading on."""
         held = ledger_end(self._connection)
         return held is not None and held.stable < held.end
 
     def catch_up(self) -> None:
-        """Read all that was committed before this call, waiting for commits that are on their way.
+        """Read everything that was committed before this call, waiting for commits under way.
 
-        A reader of committed records stops at the first open transaction, whosever it is, and there
-        may be entries of ours behind it: not to wait for it would be to forget them.
+        A reader of committed records stops at the first open transaction of any producer, and entries of ours
+        may follow it: without waiting, they would be forgotten.
         """
         held = ledger_end(self._connection)
         if held is None:
             if self._is_made or self._topic_id is not None:
-                raise LedgerShort("it is not there")
+                raise LedgerShort("the topic does not exist")
             return
         self._refuse_another(held)
         if held.end == self._next:
@@ -255,9 +255,9 @@ class Ledger:
 
     def _refuse_another(self, held: LedgerEnd) -> None:
         if self._topic_id not in (None, held.topic_id):
-            raise LedgerShort(f"its id was {self._topic_id} and is {held.topic_id}")
+            raise LedgerShort(f"its id was {self._topic_id} and is now {held.topic_id}")
         if held.end < self._next:
-            raise LedgerShort(f"it was read to offset {self._next}, and ends at {held.end}")
+            raise LedgerShort(f"it was read to offset {self._next}, but ends at {held.end}")
         self._topic_id = held.topic_id
 
     def _take(self, key: bytes, value: bytes | None) -> None:
@@ -274,15 +274,14 @@ class Ledger:
 
 @lru_cache(maxsize=8)
 def _terms_in(found: bytes) -> Terms | None:
-    """They hold the plan, and each slice asks for what is settled in them."""
+    """Parse the terms once: they contain the plan, and each slice needs their values."""
     return Terms.from_json(found) if "version" in json.loads(found) else None
 
 
 def folded(held: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
-    """Neighbours among one partition's entries, by their keys, and the one entry that they come to.
+    """Return neighbouring entries of one partition, by key, and the entry that joins them.
 
-    The last entry stays as it is, and so do those that overlap others: they show that something
-    was written twice.
+    The last entry stays, and so do overlapping ones: they show that something was written twice.
     """
     run: dict[bytes, Entry] = {}
     for key, entry in [*_clear_ones(held)][:-1]:
@@ -294,7 +293,7 @@ def folded(held: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
 
 
 def _clear_ones(held: Mapping[bytes, Entry]) -> Iterator[tuple[bytes, Entry]]:
-    """The entries that no other one overlaps, in order."""
+    """Return the entries that no other one overlaps, in order."""
     every = sorted(held.items(), key=lambda each: each[1].slice)
     reached = 0
     for index, (key, entry) in enumerate(every):
@@ -311,7 +310,7 @@ def _one(run: Mapping[bytes, Entry]) -> Iterator[tuple[list[bytes], Entry]]:
 
 
 def entry_of(key: bytes, value: bytes) -> Entry:
-    """What a record of the ledger says."""
+    """Return the entry of a ledger record."""
     return entry_at(_where(key), value)
 
 

@@ -1,7 +1,7 @@
-"""The names under which a replay writes: the keys of its ledger entries, and its transactional ids.
+"""The names that a replay writes under: the keys of its ledger entries, and its transactional ids.
 
-No two replays, partitions or writers have one name in common, so that nobody's entry can take the
-place of another's, and nobody fences a stranger.
+No two replays, partitions or writers share a name, so that no entry replaces another one's, and no
+writer fences another replay's.
 """
 
 import re
@@ -18,45 +18,45 @@ _WRITER = re.compile(r"w[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class EntryKey:
-    """What the key of an entry says."""
+    """The parts of an entry's key."""
 
     replay_id: str
     place: TopicPartition
     writer: str | None
-    """Who wrote it; None when a version of Playhead did whose writers had no names."""
+    """The writer's name; None if a version without named writers wrote it."""
 
 
 def new_writer() -> str:
-    """A name for whoever writes entries of one partition from now on; nobody else has it."""
+    """Return a unique name for a new writer of one partition's entries."""
     return f"w{uuid4().hex[:16]}"
 
 
 def prefix_of(replay_id: str) -> bytes:
-    """What all keys of a replay begin with; `|` is in no id."""
+    """Return the beginning of all keys of a replay; no id contains `|`."""
     return f"{replay_id}|".encode()
 
 
 def key_of(replay_id: str, slice_: Slice, writer: str) -> bytes:
-    """The key of an entry; compaction keeps one record for each.
+    """Return the key of an entry, of which compaction keeps one record.
 
-    It names the writer, so that of two that commit the same offsets both entries stay.
+    It contains the writer, so that two writers of the same offsets both keep their entries.
     """
     place = f"{quote(slice_.topic, safe='')}|{slice_.partition}"
     return f"{replay_id}|{place}|{slice_.from_offset}|{writer}".encode()
 
 
 def terms_key(replay_id: str) -> bytes:
-    """The key of what holds for the whole replay."""
+    """Return the key of the replay's terms."""
     return f"{replay_id}|||".encode()
 
 
 def names_key(replay_id: str) -> bytes:
-    """The key of the record that says that a replay's writers have names, and ids that cannot collide."""
+    """Return the key of the record that says that a replay names its writers."""
     return f"{replay_id}||writers|".encode()
 
 
 def parsed(key: bytes) -> EntryKey | None:
-    """What the key of an entry says; None for one of something else.
+    """Parse the key of an entry; return None for other keys.
 
     Before writers had names, keys were `replay|topic|partition|offset`.
     """
@@ -71,25 +71,25 @@ def parsed(key: bytes) -> EntryKey | None:
 
 
 def burial_id(replay_id: str) -> str:
-    """The name under which a replay's dead letters are committed; `/` is in no replay's own."""
+    """Return the id for a replay's dead letters; no replay's own id contains `/`."""
     return f"{replay_id}/dlq"
 
 
 def former_burial_id(replay_id: str) -> str:
-    """What it was before; some other replay may be called so."""
+    """Return the earlier form of that id, which another replay could have."""
     return f"{replay_id}.dlq"
 
 
 def transactional_id(replay_id: str, place: TopicPartition) -> str:
-    """Stable, so that who comes later fences who was before; `/` is in no id and in no topic's name."""
+    """Return a stable id, so that a later writer fences an earlier one; ids and topic names contain no `/`."""
     return f"playhead-{replay_id}/{quote(place[0], safe='')}/{place[1]}"
 
 
 def terms_id(replay_id: str) -> str:
-    """Of who writes what holds for the whole replay; every other one of its ids ends in a number."""
+    """Return the transactional id of the writer of the terms; all other ids of the replay end in a number."""
     return f"playhead-{replay_id}-terms"
 
 
 def former_transactional_id(replay_id: str, place: TopicPartition) -> str:
-    """What it was before: replay `x` on topic `y-z` had the one of `x-y` on `z`."""
+    """Return the earlier form: replay `x` on topic `y-z` had the same one as `x-y` on `z`."""
     return f"playhead-{replay_id}-{place[0]}-{place[1]}"

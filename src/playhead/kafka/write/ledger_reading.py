@@ -1,4 +1,4 @@
-"""Reads the ledger topic, and does not believe in offsets without a record before the second look."""
+"""Reads the ledger topic, and reads again before it accepts offsets without a record."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from playhead.kafka.admin.offsets import describe_those
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 
 _PLACE = TopicPartition(LEDGER_TOPIC, 0)
-# Others' commits hold the end back for milliseconds; one that hangs, until the broker gives it up.
+# Other producers' commits delay the end by milliseconds; a hanging one, until the broker aborts it.
 _PATIENCE_S = 90.0
 _PER_CALL = 10_000
 _WAIT_S = 0.2
@@ -27,39 +27,38 @@ _MOST_LOOKS = 10
 
 
 class LedgerUnsteady(Unavailable):
-    """The client finds other entries at every look."""
+    """The client returns different entries on every attempt."""
 
     def __init__(self, looks: int) -> None:
         self.looks = looks
         super().__init__(
-            f"topic {LEDGER_TOPIC} was read {looks} times, and each time there were records that had "
-            "not been there before",
-            hint="resume tries once more; a client or a broker loses records on the way",
+            f"topic {LEDGER_TOPIC} was read {looks} times, and each time returned other records",
+            hint="resume to try again; a client or a broker loses records",
         )
 
 
 class LedgerEnd(NamedTuple):
-    """Where the ledger ends, and which topic that is."""
+    """The end and the id of the ledger topic."""
 
     topic_id: str
     stable: int
-    """At the first open transaction, whosever it is."""
+    """The last stable offset: the first open transaction of any producer."""
     end: int
 
 
 class Found(NamedTuple):
-    """One record of the ledger."""
+    """One record of the ledger topic."""
 
     key: bytes
     value: bytes | None
 
 
 Gap = tuple[int, int]
-"""Half-open: offsets that gave no record."""
+"""Half-open offsets that gave no record."""
 
 
 def ledger_end(connection: KafkaConnection) -> LedgerEnd | None:
-    """Where the ledger ends now; None when there is no such topic."""
+    """Return the present end of the ledger; None if the topic does not exist."""
     with Admin(connection) as admin, admin.asking("asking for the end of the ledger") as client:
         described = describe_those(admin, [LEDGER_TOPIC]).get(LEDGER_TOPIC)
         if described is None:
@@ -82,11 +81,11 @@ def read_ledger(
     end: int,
     wanted: Callable[[bytes], bool],
 ) -> tuple[Sequence[Found], int]:
-    """The wanted records from the start to the end at least, in order, and how far that was.
+    """Return the wanted records from start to at least end, in order, and how far the reading went.
 
-    A client may lose records on the way, in the middle or by an end that it tells too early, and what
-    is forgotten here would be written twice. Where more offsets give no record than the marker of a
-    transaction explains, another client looks again, until two of them agree.
+    A client may lose records in the middle or by reporting the end too early, and forgotten entries would be
+    written twice. If more offsets give no record than transaction markers explain, another client reads
+    again, until two of them agree.
     """
     first = _look(connection, isolation, start, end, wanted)
     kept, doubts, looks = dict(first.kept), first.gaps, 1
@@ -103,7 +102,7 @@ def read_ledger(
 
 @dataclass(slots=True)
 class _Look:
-    """What one client has given."""
+    """The result of one client."""
 
     position: int
     wanted: Callable[[bytes], bool]
@@ -116,7 +115,7 @@ class _Look:
         offset, key, value = record.offset(), record.key() or b"", record.value()
         if offset < self.position:
             return
-        # Behind a transaction there is its marker, and a tombstone is never the first in one.
+        # A transaction is followed by its marker; a tombstone is never the first in one.
         is_behind_one = bool(self.runs) and self.runs[-1][1] == self.position
         self._skip(offset, explained=1 if is_behind_one and value is not None else 0)
         if self.wanted(key):
@@ -128,7 +127,7 @@ class _Look:
         self.position = offset + 1
 
     def reach(self, end: int) -> None:
-        """The client says that nothing more is there before this offset."""
+        """Note that the client reports no more records before this offset."""
         self._skip(end, explained=1)
         self.position = max(self.position, end)
 
@@ -137,7 +136,7 @@ class _Look:
             self.gaps.append((self.position, offset))
 
     def offsets(self, gaps: Sequence[Gap]) -> Iterator[int]:
-        """Where it has records in these gaps."""
+        """Return the offsets of its records in these gaps."""
         first = 0
         for low, high in self.runs:
             while first < len(gaps) and gaps[first][1] <= low:
@@ -147,7 +146,7 @@ class _Look:
 
 
 def _without(gap: Gap, offsets: Sequence[int]) -> Iterator[Gap]:
-    """What is left of a gap when some of its offsets have a record; a marker is no gap."""
+    """Return what remains of a gap without these offsets; a single marker is not a gap."""
     inside = [at for at in offsets if gap[0] <= at < gap[1]]
     for before, after in pairwise([gap[0] - 1, *inside, gap[1]]):
         if after - before > 2:
@@ -166,7 +165,7 @@ def _look(
     with _consumer(connection, isolation, start) as consumer:
         while look.position < end:
             with translated("reading the ledger", connection.bootstrap_servers, reason=reason):
-                # All that is there; else the first to come, for to wait for many is to wait in vain.
+                # Everything available, else the first to arrive: waiting for many would be in vain.
                 found = consumer.consume(_PER_CALL, 0) or consumer.consume(1, _WAIT_S)
                 for each in found:
                     _add(look, each)
@@ -180,7 +179,7 @@ def _add(look: _Look, found: Any) -> None:
     if error is None:
         look.take(found)
     elif error.code() == KafkaError._PARTITION_EOF:
-        # The end that it can see: markers of transactions are no records, and have offsets.
+        # The end that it can see: transaction markers are not records, but have offsets.
         look.reach(found.offset())
     else:
         raise KafkaException(error)
@@ -196,7 +195,7 @@ def _consumer(connection: KafkaConnection, isolation: str, start: int) -> Iterat
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation,
-            # Compaction may have taken the very first ones.
+            # Compaction may have removed the first ones.
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 20,
             "log_level": 0,

@@ -1,4 +1,4 @@
-"""The topic that is the ledger: made so that it forgets nothing, and refused when it would."""
+"""The ledger topic: created so that it keeps every entry, and refused if it would not."""
 
 from collections.abc import Collection
 
@@ -11,8 +11,8 @@ from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.target_topics import make_topic
 from playhead.note import Note
 
-# A live pipeline writes an entry several times a second under one key, and compaction leaves the segment
-# that is being written alone: the smaller it is, the less there is to read.
+# A live pipeline writes an entry several times a second under one key, and compaction skips the
+# active segment: the smaller the segments, the less there is to read.
 _SETTINGS = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
@@ -22,30 +22,30 @@ _MIN_IN_SYNC = "min.insync.replicas"
 
 
 class ForgetfulLedger(Refused):
-    """The ledger topic deletes what is old: a replay that was finished would play again."""
+    """The ledger topic deletes old entries, so that a finished replay could run again."""
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
         super().__init__(
-            f"topic {LEDGER_TOPIC} has cleanup.policy={policy}, and would forget what was committed: "
-            "it needs cleanup.policy=compact",
+            f"topic {LEDGER_TOPIC} has cleanup.policy={policy} and would delete entries: it "
+            "needs cleanup.policy=compact",
             hint=f"playhead topics alter {LEDGER_TOPIC} --compact",
         )
 
 
 class SplitLedger(Refused):
-    """The ledger topic has more partitions than the one that entries are read from."""
+    """The ledger topic has several partitions, but entries are read from one."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
         super().__init__(
-            f"topic {LEDGER_TOPIC} has {partitions} partitions, and needs exactly 1",
-            hint=f"while it is empty: playhead topics delete {LEDGER_TOPIC}; the next replay makes it again",
+            f"topic {LEDGER_TOPIC} has {partitions} partitions, needed exactly 1",
+            hint=f"while it is empty: playhead topics delete {LEDGER_TOPIC}; the next replay creates it again",
         )
 
 
 def make_ledger(admin: Admin, *, beside: Collection[str] = ()) -> None:
-    """Make the ledger topic unless it is there; refuse one that would forget.
+    """Create the ledger topic if it does not exist; refuse one that would delete entries.
 
     It gets as many replicas as the topics that are written beside it, or the brokers' default.
     """
@@ -67,7 +67,7 @@ def _as_safe_as(admin: Admin, topics: Collection[str]) -> tuple[dict[str, str], 
 
 
 def refuse_forgetful_ledger(admin: Admin) -> bool:
-    """Whether there is a ledger; raise for one that must not be used."""
+    """Return whether the ledger exists; raise if it must not be used."""
     found = describe_those(admin, [LEDGER_TOPIC]).get(LEDGER_TOPIC)
     if found is None:
         return False
@@ -81,25 +81,29 @@ def refuse_forgetful_ledger(admin: Admin) -> bool:
 
 
 def notes_on_ledger(admin: Admin, targets: Collection[str]) -> list[Note]:
-    """What should be known of the ledger before records are written to these topics."""
+    """Return notes about the ledger for a replay into these topics."""
     if not refuse_forgetful_ledger(admin):
         return []
     ledger, *others = describe_topics(admin, [LEDGER_TOPIC, *sorted(targets)])
     notes = []
     if ledger.settings is None:
-        text = f"the settings of {LEDGER_TOPIC} may not be read here: whether it keeps all is not known"
+        text = (
+            f"not authorized to describe the config of {LEDGER_TOPIC} (DescribeConfigs): "
+            "whether it keeps all entries is unknown"
+        )
         notes.append(Note("ledger-settings-unknown", text))
     safest = max(others, key=lambda each: (each.replication, _min_in_sync(each)), default=ledger)
     if ledger.replication < safest.replication:
         text = (
-            f"{LEDGER_TOPIC} has {ledger.replication} replicas and {safest.name} {safest.replication}: "
-            "it may be lost where the records are not, and then they would be written again"
+            f"{LEDGER_TOPIC} has {ledger.replication} replicas, {safest.name} "
+            f"{safest.replication}: if the ledger is lost and the records are not, they would "
+            "be written again"
         )
         notes.append(Note("ledger-replication", text))
     if _min_in_sync(ledger) < max(map(_min_in_sync, others), default=0):
         text = (
-            f"{LEDGER_TOPIC} takes entries with {_MIN_IN_SYNC}={_min_in_sync(ledger)}, fewer than the "
-            f"target: playhead topics alter {LEDGER_TOPIC} --set {_MIN_IN_SYNC}=N"
+            f"{LEDGER_TOPIC} has {_MIN_IN_SYNC}={_min_in_sync(ledger)}, less than the target: "
+            f"playhead topics alter {LEDGER_TOPIC} --set {_MIN_IN_SYNC}=N"
         )
         notes.append(Note("ledger-in-sync", text))
     return notes

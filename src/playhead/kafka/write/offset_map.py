@@ -1,4 +1,4 @@
-"""Where the records of a slice went: runs of offsets that are whole on both sides."""
+"""The offset map of a slice: where its records are in the target, as runs without gaps on both sides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class OffsetRun(NamedTuple):
 
 
 class End(NamedTuple):
-    """What one target partition got: `length` records, the first and the last of them at these offsets."""
+    """What one target partition got: `length` records, with the offsets of the first and the last."""
 
     topic: str
     partition: int
@@ -30,14 +30,14 @@ class End(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetMap:
-    """What the ledger keeps of a slice. Every run is right; not `exact` means that some are missing."""
+    """The map in a ledger entry. Every run is right; if it is not `exact`, some are missing."""
 
     runs: tuple[OffsetRun, ...]
     ends: tuple[End, ...]
     exact: bool
 
     def as_details(self) -> dict[str, Any]:
-        """As JSON: numbers only; a fifth one is the index of the topic, when it is not the first."""
+        """Return the map for JSON, as numbers only; a fifth is the index of the topic, if it is not the first."""
         topics = list(dict.fromkeys(end.topic for end in self.ends))
         index = {topic: [number] if number else [] for number, topic in enumerate(topics)}
         return {
@@ -55,7 +55,7 @@ class OffsetMap:
 
     @classmethod
     def from_details(cls, details: Any) -> "OffsetMap":
-        """What `as_details` gave."""
+        """Read the details of `as_details`."""
         topics: list[str] = details["topics"]
 
         def topic(numbers: Sequence[int]) -> str:
@@ -70,40 +70,40 @@ class OffsetMap:
 
 @dataclass(slots=True)
 class OffsetMapPart:
-    """Records that were sent to one partition one after the other; the acknowledgements fill it in."""
+    """Records sent to one partition in order; the acknowledgement adds their offset."""
 
     offsets: Sequence[int]
     last: int | None = None
-    """Where the last of them went."""
+    """The target offset of the last record."""
 
     def acknowledge(self, target_offset: int) -> None:
-        """Its last record stands there."""
+        """Set the target offset of the last record."""
         self.last = target_offset
 
 
 @dataclass(slots=True)
 class MapMaker:
-    """Makes a map of a few acknowledgements: of the last record of each piece.
+    """Builds a map from few acknowledgements: that of the last record of each piece.
 
-    The first piece is one record. Those of a later piece stand in a row when its last record stands
-    as far behind the last one of the piece before as the piece is long: others can only have put
-    records in between, never taken some away.
+    The first piece is one record. The records of a later piece are contiguous if its last record is as far
+    after the last one of the piece before as the piece is long, because other producers can only add records
+    in between.
     """
 
     _pieces: dict[tuple[str, int], list[OffsetMapPart]] = field(default_factory=dict)
 
     def piece(self, topic: str, partition: int, offsets: Sequence[int]) -> OffsetMapPart:
-        """A new piece, whose numbers come in later."""
+        """Return a new piece, whose offsets arrive later."""
         piece = OffsetMapPart(offsets)
         self._pieces.setdefault((topic, partition), []).append(piece)
         return piece
 
     def begins(self, topic: str, partition: int) -> bool:
-        """Whether nothing was sent to this partition yet."""
+        """Return whether nothing was sent to this partition yet."""
         return (topic, partition) not in self._pieces
 
     def finish(self) -> OffsetMap:
-        """The map, when every piece has its numbers."""
+        """Return the map when every piece has its offsets."""
         runs: list[OffsetRun] = []
         ends = []
         exact = True
@@ -141,12 +141,12 @@ def _runs(
 
 
 def spans(offsets: Sequence[int]) -> list[list[int]]:
-    """Offsets in order as pairs: the first of a run without a gap, and its length."""
+    """Return ascending offsets as pairs: the first of a run without a gap, and its length."""
     return [[offsets[start], count] for start, count in _neighbours(offsets)] if offsets else []
 
 
 def _neighbours(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Index and length of each run of offsets without a gap."""
+    """Return the index and length of each run of offsets without a gap."""
     if offsets[-1] - offsets[0] == len(offsets) - 1:
         yield 0, len(offsets)
         return
@@ -169,7 +169,7 @@ def _join(runs: list[OffsetRun], run: OffsetRun) -> None:
 
 
 def _thinned(runs: Sequence[OffsetRun]) -> Sequence[OffsetRun]:
-    """Of too many runs every so-manieth, and the last."""
+    """Reduce too many runs to every n-th and the last."""
     if len(runs) <= MOST_RUNS:
         return runs
     step = -(-len(runs) // (MOST_RUNS - 1))

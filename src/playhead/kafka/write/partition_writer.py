@@ -1,4 +1,4 @@
-"""Commits slices into a cluster: records, ledger entry and the group's progress in one transaction."""
+"""Commits slices to a cluster: records, ledger entry and the group's progress in one transaction."""
 
 import time
 from bisect import bisect, insort
@@ -28,20 +28,21 @@ from playhead.source import TopicPartition
 from playhead.target import AlreadyCommitted
 
 _PIECE = 2_000
-# A transaction is opened when so many records are there, or all: slow ones wait outside of it.
+# Open a transaction only when this many records, or all, are ready: slow sources are waited for
+# outside.
 _WORTH_OPENING = 5_000
-# The entry has to fit into one record; beyond that it has the number alone.
+# The entry must fit into one record; beyond this size it has only the count.
 _MOST_REFUSED = 5_000
 _OPEN_AT_MOST_S = TRANSACTION_TIMEOUT_S / 3
 
 
 class _TooSlow(Exception):
-    """The records come so slowly that the broker might give the transaction up."""
+    """The records arrive so slowly that the broker might abort the transaction."""
 
 
 @dataclass(slots=True)
 class PartitionWriter:
-    """The commits of one source partition, one after the other."""
+    """Commits the slices of one source partition, one after the other."""
 
     transactions: Transactions
     route: Route
@@ -49,21 +50,21 @@ class PartitionWriter:
     group: str | None
     """The consumer group to move with each slice."""
     committed: list[Slice]
-    """What was committed when `transactions` was made, in order; nobody else adds to it since."""
+    """The slices committed when `transactions` was made, in order; no other writer has added any since."""
     own: list[Slice]
-    """What this process has committed of the partition for certain, neighbours as one; outlives the lane."""
+    """What this process has certainly committed of the partition, neighbours joined; outlives the lane."""
     confirm: Callable[[Collection[str]], None] = lambda _: None
-    """Raises when topics are not those any more that the replay began to write to."""
+    """Raises if topics were replaced since the replay began to write to them."""
     is_paced: bool = False
-    """Whether each record leaves at once: it has waited until it was due."""
+    """Whether each record is sent at once, because it has waited until it was due."""
     earlier: Mapping[bytes, Entry] = field(default_factory=dict)
-    """Of an endless replay the entries in the ledger, in order, with their keys."""
+    """The ledger entries of an endless replay, in order, by their keys."""
     may_overlap: bool = False
-    """Whether several commits may have parts of one slice, each with other records."""
+    """Whether several commits may contain parts of one slice, each with other records."""
     writer: str = field(default_factory=new_writer)
-    """The name in the keys of all entries that are written here."""
+    """The writer's name in the keys of its entries."""
     _latest: Entry | None = None
-    """The last one written here, which the next slice of an endless replay is joined to."""
+    """The last entry written here, which an endless replay joins with the next one."""
     _refused: dict[int, Refusal] = field(default_factory=dict)
 
     def commit(self, account: Account, records: Iterable[Records]) -> None:
@@ -76,7 +77,7 @@ class PartitionWriter:
         try:
             while (failure := self._attempt(account, drawn, may_wait)) is not None:
                 for _ in drawn:
-                    pass  # the rest, which is held now
+                    pass  # The remaining records, which are in memory now.
                 account.start_over()
                 if isinstance(failure, Unacceptable):
                     self._learn_refused(account.slice, held, failure)
@@ -97,7 +98,7 @@ class PartitionWriter:
     def _attempt(
         self, account: Account, drawn: Iterator[Records], may_wait: bool
     ) -> Exception | None:
-        """Commit; what stood in the way, when it has to be done again with all records at hand."""
+        """Commit; return what failed if it must be repeated with all records in memory."""
         try:
             maker = self._send(account, drawn, may_wait)
             self.transactions.flush()
@@ -144,7 +145,7 @@ class PartitionWriter:
         waiting.clear()
 
     def _send_piece(self, columns: RecordColumns, maker: MapMaker) -> None:
-        # The first of all goes alone, so that the map knows where the rest has to begin.
+        # Send the first record alone, so that the map knows where the others must begin.
         if maker.begins(columns.topic, columns.partition):
             self._send_as_one(columns.cut(0, 1), maker)
             columns = columns.cut(1, len(columns))
@@ -176,10 +177,10 @@ class PartitionWriter:
         self.transactions.note(LEDGER_TOPIC, key, entry.as_json().encode())
 
     def _fold_earlier(self) -> None:
-        """Let what earlier writers have written of an endless replay become one entry.
+        """Join the entries that earlier writers of an endless replay wrote.
 
-        All but the last of them: whoever wrote that one may have written more than was seen here, and
-        what was begun on that would be hidden with it. The writer after this one has seen both.
+        The last one stays: its writer may have written more than was read here, and joining it would hide that.
+        The next writer will have read both.
         """
         for keys, whole in folded(self.earlier):
             self._note(whole)
@@ -189,7 +190,7 @@ class PartitionWriter:
     def _remember(self, entry: Entry, slice_: Slice) -> None:
         self.earlier = {}
         if self._latest is not None and entry.slice != slice_:
-            self.committed.remove(self._latest.slice)  # what it was joined to
+            self.committed.remove(self._latest.slice)  # The entry it was joined with.
         insort(self.committed, entry.slice)
         self._latest = entry
         before = self.own[-1] if self.own else None
@@ -199,7 +200,7 @@ class PartitionWriter:
             self.own.append(slice_)
 
     def _learn_refused(self, slice_: Slice, held: Sequence[Records], failure: Unacceptable) -> None:
-        """Find out whom the cluster refused; the next attempt leaves them out."""
+        """Find the records that the cluster refused; the next attempt leaves them out."""
         account = Account(slice_, ErrorRule("skip"))
         found: dict[int, Refusal] = {}
         for records in held:

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, by the rule of Java's producer: murmur2 of the key's bytes."""
+"""The partition of a key, by the rule of Java's producer: murmur2 of the key's bytes."""
 
 import struct
 
@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash that `org.apache.kafka.common.utils.Utils.murmur2` gives, as an unsigned number."""
+    """Return Kafka's murmur2 hash (`org.apache.kafka.common.utils.Utils.murmur2`) as an unsigned number."""
     length = len(data)
     whole = length & ~3
     hashed = _SEED ^ length
@@ -17,7 +17,7 @@ def murmur2(data: bytes) -> int:
         mixed = ((mixed ^ (mixed >> 24)) * _FACTOR) & _MASK
         hashed = ((hashed * _FACTOR) & _MASK) ^ mixed
     if length > whole:
-        # Java falls through its cases: the bytes that are left are one small word.
+        # Java's cases fall through: the remaining bytes form one small word.
         hashed ^= int.from_bytes(data[whole:], "little")
         hashed = (hashed * _FACTOR) & _MASK
     hashed = ((hashed ^ (hashed >> 13)) * _FACTOR) & _MASK
@@ -25,10 +25,10 @@ def murmur2(data: bytes) -> int:
 
 
 class KeyPartitioner:
-    """The partitions of keys in a topic; a record without a key has no place of its own.
+    """Returns the partitions of keys in a topic; a record without a key has none of its own.
 
-    Few topics have more than some thousand keys, and a hash in Python costs more than all else that
-    is done for a record: what was found is remembered.
+    Few topics have more than some thousand keys, and hashing in Python is the most expensive step of a
+    record; results are therefore cached.
     """
 
     _REMEMBERED = 100_000

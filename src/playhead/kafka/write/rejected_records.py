@@ -1,4 +1,4 @@
-"""Finds the records that the cluster will not have, when all it says is that a transaction has failed."""
+"""Finds the records that the cluster rejects, when it only reports that a transaction has failed."""
 
 import time
 from bisect import bisect_left, bisect_right
@@ -18,11 +18,10 @@ _KINDS = {
 
 
 def find_refused(transactions: Transactions, ways: Iterable[RecordColumns]) -> dict[int, Refusal]:
-    """Offsets of the records that are refused, by trying parts of them in transactions of their own.
+    """Return the offsets of rejected records, by trying parts of them in separate transactions.
 
-    Everything tried is aborted. Timestamps and missing keys are refused by a rule that is the same
-    for all, so few have to be tried; the large ones, whose size depends on how they are compressed,
-    are tried one by one.
+    All of these are aborted. Timestamps and missing keys are rejected by one rule for all, so few records are
+    tried; large ones, whose size depends on compression, are tried one by one.
     """
     refused: dict[int, Refusal] = {}
     for columns in ways:
@@ -51,11 +50,11 @@ class _Seeker:
             if len(self._left) == before:
                 self._seek_among(self._left)
             if len(self._left) == before:
-                return  # what was refused together is taken alone: nobody is to blame
+                return  # Rejected together, but accepted alone.
             error = self._try(self._left)
 
     def _seek_by_time(self) -> None:
-        """The refused ones are the oldest, the newest, or both; -1, which is no time, is always taken."""
+        """Search by time: rejected records are the oldest, the newest, or both; -1, no time, is always accepted."""
         times = self._columns.timestamps_ms
         order = sorted((i for i in self._left if times[i] != -1), key=lambda i: times[i])
         now_ms = time.time_ns() // 1_000_000
@@ -79,14 +78,14 @@ class _Seeker:
             self._refuse(order[:low], error)
 
     def _seek_keyless(self) -> None:
-        """A compacted topic takes no record without a key."""
+        """Search for records without a key, which a compacted topic rejects."""
         keyless = [i for i in self._left if self._columns.keys[i] is None]
         error = self._try(keyless[:1])
         if error is not None:
             self._refuse(keyless, error)
 
     def _seek_by_size(self) -> None:
-        """From the largest down, but a large one may be taken when it can be compressed."""
+        """Search from the largest record down; a large one may be accepted when it is compressed."""
         values = self._columns.values
         order = sorted(self._left, key=lambda i: len(values[i] or b""), reverse=True)
         taken, patience = 0, 1
@@ -103,7 +102,7 @@ class _Seeker:
                 taken, patience = 0, 2 * patience
 
     def _seek_among(self, indexes: list[int]) -> None:
-        """Halve what is refused until single records are left."""
+        """Halve what is rejected until single records are left."""
         error = self._try(indexes)
         if error is None:
             return
@@ -142,5 +141,5 @@ class _Seeker:
             "timestamp": f" ({columns.timestamps_ms[index]})",
             "invalid": " (a compacted topic needs a key)" if columns.keys[index] is None else "",
         }
-        reason = f"topic {columns.topic} does not take it: {error.str()}{about.get(kind, '')}"
+        reason = f"topic {columns.topic} rejects it: {error.str()}{about.get(kind, '')}"
         return kind, reason

@@ -1,4 +1,4 @@
-"""Which partition of which topic each record goes to, and as what."""
+"""Chooses the target topic and partition of each record, and its form."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,34 +20,34 @@ from playhead.records import Records
 
 PartitionRule = Literal["auto", "keep", "key", "any"]
 Refusal = tuple[str, str]
-"""Kind and reason."""
-# To librdkafka 0 means now, and it has no other way to say 0.
+"""The kind and the reason of a refusal."""
+# librdkafka takes 0 for now, and has no other way to write 0.
 _NOT_COPIED = "the broker did not copy the record (errors.deadletterqueue.copy.record.enable)"
 _NO_ZERO = "its timestamp is 0 (1970-01-01), which the Kafka client cannot send"
 
 
 class Route(Protocol):
-    """The way of one source partition's records."""
+    """Routes the records of one source partition."""
 
     def wrong(self, records: Records) -> Iterator[tuple[int, Refusal]]:
-        """Indexes of records for which there is no way."""
+        """Return the indexes of records that have no target."""
         ...
 
     def ways(self, records: Records) -> Iterator[RecordColumns]:
-        """The records as they are sent, for one partition after the other."""
+        """Return the records as they are sent, by target partition."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TargetShape:
-    """What a copy looks like beside its key and value."""
+    """The form of a copy beside its key and value."""
 
     rules: HeaderRules
     provenance: bool
     replay_id: str
 
     def headers(self, records: Records, held: Sequence[Headers]) -> Sequence[Headers]:
-        """The headers of each record's copy."""
+        """Return the headers of each record's copy."""
         if not self.rules.is_identity:
             held = [self.rules.apply(each) for each in held]
         if self.provenance:
@@ -61,13 +61,13 @@ class TargetShape:
 
 @dataclass(frozen=True, slots=True)
 class CopyRoute:
-    """Into one topic: to the partition of the same number, to that of its key, or to all in turn."""
+    """Routes into one topic: by partition number, by key, or in turn."""
 
     topic: TargetTopic
     keeps: bool
     shape: TargetShape
     is_any: bool = False
-    """By the offset, so that whoever reads it back finds each record where it was put."""
+    """Choose the partition by the offset, so that a comparison finds each record."""
     _by_key: KeyPartitioner = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class CopyRoute:
         if self.is_any:
             return self._in_turn(records)
         by_key = self._by_key.partition_of
-        # One without a key goes where its neighbours without one go, so that they keep their order.
+        # Records without a key go where their keyless neighbours go, so that they keep their order.
         keyless = records.partition % self.topic.partitions
         found: dict[int, list[int]] = {}
         for index, key in enumerate(records.keys):
@@ -109,7 +109,7 @@ class CopyRoute:
 
 @dataclass(frozen=True, slots=True)
 class RedriveRoute:
-    """Back to the topic and partition that a dead letter's headers name."""
+    """Routes back to the topic and partition in a dead letter's headers."""
 
     find: Callable[[str], TargetTopic | None]
     shape: TargetShape
@@ -118,15 +118,18 @@ class RedriveRoute:
         for index in range(len(records)):
             origin = origin_of(records.record(index))
             if origin is None:
-                yield index, ("no-origin", "no header says which topic it came from")
+                yield index, ("no-origin", "no header names its original topic")
             elif origin.is_empty:
-                yield index, ("not-copied", f"{_NOT_COPIED}; it was in {origin.topic}")
+                yield index, ("not-copied", f"{_NOT_COPIED}; its topic was {origin.topic}")
             elif origin.topic == records.topic:
-                yield index, ("no-origin", f"it came from {origin.topic}, where it is now")
+                yield index, ("no-origin", f"its original topic is {origin.topic}, where it is now")
             elif not may_return_to(origin.topic):
-                yield index, ("no-origin", f"no record goes back to topic {origin.topic!r}")
+                yield index, ("no-origin", f"no record may return to topic {origin.topic!r}")
             elif self.find(origin.topic) is None:
-                yield index, ("topic-gone", f"it came from topic {origin.topic}, which is gone")
+                yield (
+                    index,
+                    ("topic-gone", f"its original topic {origin.topic} does not exist any more"),
+                )
             elif origin.timestamp_ms == 0:
                 yield index, ("timestamp", _NO_ZERO)
 
@@ -173,7 +176,7 @@ def _columns(place: tuple[str, int], records: Records, headers: Sequence[Headers
 def sendable(
     records: Records, route: Route, account: Account, refused: Mapping[int, Refusal]
 ) -> Records:
-    """Without those that cannot be sent as they are, which the account hears of."""
+    """Refuse records that cannot be sent unchanged, and return the others."""
     wrong = dict(_unsendable(records))
     wrong.update(route.wrong(records))
     if refused:

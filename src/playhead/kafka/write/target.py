@@ -1,4 +1,4 @@
-"""Kafka as a target: exact copies of records, and the ledger in the very same transaction."""
+"""Kafka as a target: exact copies of records, and the ledger in the same transaction."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -39,11 +39,11 @@ from playhead.source import TopicPartition
 from playhead.target import Inspection, InspectRequest, SliceComparison, Target, Writer, at_once
 from playhead.terms import Terms, Whereto, agreed, without_terms
 
-# Each is a client with threads and connections of its own.
+# Each one is a client with its own threads and connections.
 _MOST_PRODUCERS = 16
 _SET_BYTES = 1_000_000
 _PACED_LINGER_MS = 5
-# The limits of topics that are met on the way are not known before.
+# The limits of topics that are found on the way are not known before.
 _REDRIVE_SET_BYTES = 100_000
 
 
@@ -51,60 +51,60 @@ _REDRIVE_SET_BYTES = 100_000
 class KafkaTarget(Target):
     """Topics of a cluster.
 
-    Ordering: the records of a source partition keep their order, within a slice and from slice to
-    slice, in each partition they go to; so do all records of one key.
-    Idempotence: a slice that overlaps a committed one of the same replay is refused; another replay
-    of the same records appends them once more, because a log replaces nothing.
-    Delivery: exactly once, for readers of committed records. Records, ledger entry and, within one
-    cluster, the progress of the group `playhead.<replay>` are one Kafka transaction, and a
-    transactional id for each replay and source partition keeps two runs from writing side by side.
+    Ordering: the records of a source partition keep their order, within a slice and across slices, in
+    each partition they go to; so do all records of one key.
+    Idempotence: a slice that overlaps a committed one of the same replay is refused. Another replay of the
+    same records appends them again, because a log replaces nothing.
+    Delivery: exactly once, for readers of committed records. Records, ledger entry and, within one cluster,
+    the progress of the group `playhead.<replay>` are one Kafka transaction, and a transactional id for each
+    replay and source partition keeps two runs from writing side by side.
     """
 
     connection: KafkaConnection
     topic: str
-    """Its name; `{topic}` stands for the name of the source's topic. Not used by a redrive."""
+    """Its name; `{topic}` is replaced by the source topic's name. Not used by a redrive."""
     headers: tuple[str, ...] = ()
     """`keep`, `drop:NAME`, `add:NAME=VALUE`."""
     provenance: bool = False
-    """Whether headers say which record of which replay a copy was made of."""
+    """Whether headers name the record of which a copy was made."""
     redrive: bool = False
-    """Whether the records are dead letters that go back to where their headers say they came from."""
+    """Whether the records are dead letters that return to the topics in their headers."""
     partitions: int | None = None
-    """How many a topic that is made gets; None for as many as its source has."""
+    """The number of partitions of a new topic; None for that of its source."""
     create: bool = False
     partition_rule: PartitionRule = "auto"
-    """Keep the number, go by the key, go to all in turn, or keep it where both topics have as many."""
+    """How to choose the partition: by number, by key, in turn; or by number if both topics have equally many."""
     is_paced: bool = False
-    """Whether each record comes when it is due, and is to leave at once, in a transaction that waits."""
+    """Whether each record is sent when it is due, in a transaction that waits."""
     topic_map: tuple[tuple[str, str], ...] = ()
-    """Source topics that go to a topic of their own, whatever the target's name says."""
+    """Source topics with a target topic of their own."""
     moves_group: bool = True
-    """Whether the group `playhead.<replay>` shows the progress, where source and target are one cluster."""
+    """Whether the group `playhead.<replay>` shows the progress if source and target are one cluster."""
 
     def __post_init__(self) -> None:
         HeaderRules.parse(self.headers)
 
     @property
     def is_ordered(self) -> bool:
-        """Slices of one partition follow each other, or their records would change places."""
+        """Whether slices of one partition must be in order, so that records keep theirs."""
         return True
 
     def topic_for(self, source_topic: str) -> str:
-        """Where the records of a topic go."""
+        """Return the target topic of a source topic."""
         named = dict(self.topic_map).get(source_topic)
         return self.topic.replace("{topic}", source_topic) if named is None else named
 
     def for_live(self) -> "KafkaTarget":
-        """Each record leaves at once; the group is moved in one way for all targets."""
+        """Return the target for a pipeline: records are sent at once, and the group is moved separately."""
         return replace(self, is_paced=True, moves_group=False)
 
     def identity(self) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         with Admin(self.connection) as admin:
             return admin.cluster().cluster_id
 
     def inspect(self, look: InspectRequest, /) -> Inspection:
-        """Say which topics the records go to, and what they make of them; refuse what cannot work."""
+        """Return the target topics, and notes about their settings; refuse what cannot work."""
         with Admin(self.connection) as admin:
             if self.redrive:
                 return inspect_redrive(admin, look)
@@ -113,11 +113,11 @@ class KafkaTarget(Target):
             return inspect_copy(admin, wish, look)
 
     def creates(self, needs: Mapping[str, Any], /) -> Sequence[str]:
-        """The topics that are made."""
+        """Describe the topics to create."""
         return topics_made(needs)
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        """One row for each record, as it would be sent."""
+        """Return one row for each record, as it would be sent."""
         held = HeaderRules.parse(self.headers)
         return [self._row(record, held) for record in records]
 
@@ -133,7 +133,7 @@ class KafkaTarget(Target):
         }
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
-        """Make the ledger and missing topics, and settle which topics they are and how they are filled."""
+        """Create the ledger and missing topics, and fix their ids and partition rules."""
         with Admin(self.connection) as admin:
             make_ledger(admin, beside={*map(self.topic_for, self._sources(inspection, terms))})
             ledger = ledger_of(self.connection, replay_id)
@@ -153,19 +153,19 @@ class KafkaTarget(Target):
         return (without_terms(replay_id),) if is_old else ()
 
     def _make_topics(self, admin: Admin, inspection: Inspection, before: Mapping[str, Any]) -> None:
-        """Those that are to be made; one that was written to, and is gone, is not made in its place."""
+        """Create the planned topics, but never one that was written to and deleted."""
         wanted = set(map(self.topic_for, inspection.needs.get("partitions", ())))
         for topic, made in inspection.needs.get("create", {}).items():
             if topic not in wanted:
                 raise Refused(
-                    f"the plan would make topic {topic}, and no record goes there",
-                    hint="make the plan anew",
+                    f"the plan would create topic {topic}, but no record goes there",
+                    hint="make a new plan",
                 )
             if topic not in (before.get("topic_ids") or {}):
                 make_topic(admin, topic, partitions=made["partitions"], settings=made["settings"])
 
     def _wanted(self, admin: Admin, inspection: Inspection, terms: Terms) -> Terms:
-        """The terms, with the topics as they are now."""
+        """Return the terms, with the ids of the present topics."""
         needs = inspection.needs
         sources = self._sources(inspection, terms)
         found = look_up(admin, {*map(self.topic_for, sources)})
@@ -183,35 +183,35 @@ class KafkaTarget(Target):
         }
 
     def _sources(self, inspection: Inspection, terms: Terms) -> Sequence[str]:
-        """The topics whose records go to a topic that is known before they are read."""
+        """Return the topics of this cluster that receive records and are known before reading."""
         return () if self.redrive else tuple(inspection.needs.get("partitions") or terms.topics)
 
     def terms(self, replay_id: str, /) -> Terms | None:
-        """From the ledger's topic."""
+        """Return the terms in the ledger topic."""
         return ledger_of(self.connection, replay_id).terms()
 
     def replays_of(self, topics: Collection[str], /) -> dict[str, tuple[Terms, list[Entry]]]:
         return replays_of(self.connection, topics)
 
     def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
-        """The topics, with their ids."""
+        """Return the topics with their ids."""
         with Admin(self.connection) as admin:
             return self._places(topics, look_up(admin, {*map(self.topic_for, topics)}))
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
-        """Keep nobody out: who writes later fences who wrote before. End what a dead run left open."""
+        """End what a dead run left open. No lock: a later writer fences an earlier one."""
         fence_unfinished(self.connection, replay_id)
         yield
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
-        """What the replay has committed."""
+        """Return what the replay has committed."""
         with self.watch(replay_id) as entries:
             return entries()
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
-        """Each look reads what has been added since the last."""
+        """Yield a function that reads what was added since its last call."""
         ledger = Ledger(self.connection, replay_id)
 
         def entries() -> Sequence[Entry]:
@@ -231,7 +231,7 @@ class KafkaWriter(Writer):
     """Commits slices, with one producer for each source partition."""
 
     def __init__(self, target: KafkaTarget, replay_id: str, burials: Ledger | None = None) -> None:
-        """With a ledger of burials, commits may overlap: their entries say who lies there."""
+        """Make a writer; with a ledger of dead letters, commits may overlap."""
         self._target, self._replay_id = target, replay_id
         self._ledger = burials or Ledger(target.connection, replay_id, is_made=True)
         self._may_overlap = burials is not None
@@ -243,7 +243,7 @@ class KafkaWriter(Writer):
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="opening")
 
     def expect(self, place: TopicPartition, /) -> Callable[[], None]:
-        """Make the partition's producer while its first records are being read."""
+        """Make the partition's producer while its first records are read."""
         if place in self._lanes or place in self._expected:
             return at_once
         self._expected[place] = self._opening.submit(self._open_lane, place)
@@ -254,7 +254,7 @@ class KafkaWriter(Writer):
         return wait
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
-        """Records, entry and progress in one transaction."""
+        """Commit records, entry and progress in one transaction."""
         place = account.slice.topic, account.slice.partition
         lane = self._lane(place)
         try:
@@ -265,7 +265,7 @@ class KafkaWriter(Writer):
             raise
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
-        """Read back what the entry's offset map names, and compare."""
+        """Read back the records in the entry's offset map, and compare them."""
         self._ledger.catch_up()
         route = self._route(entry.slice.topic)
         for name in entry.details["topics"]:
@@ -276,18 +276,18 @@ class KafkaWriter(Writer):
         return comparison.compare(records)
 
     def committed(self, place: TopicPartition) -> Sequence[Slice]:
-        """What the replay has committed of a source partition; from now on only this writer adds to it."""
+        """Return what the replay has committed of a partition; from now on only this writer adds to it."""
         return tuple(self._lane(place).committed)
 
     def confirm(self, topics: Collection[str]) -> None:
-        """Refuse topics that were deleted since this replay first saw them."""
+        """Refuse topics that were deleted since this replay first used them."""
         began_with = self._ledger.settled().get("topic_ids") or {}
         seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
         ids = {name: began_with.get(name) or seen.get(name) for name in topics}
         confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
 
     def close(self) -> None:
-        """Let the producers go."""
+        """Close the producers."""
         self._opening.shutdown()
         for opened in self._expected.values():
             if opened.exception() is None:
@@ -307,7 +307,7 @@ class KafkaWriter(Writer):
                 self._lanes.pop(next(iter(self._lanes))).transactions.close()
             expected = self._expected.pop(place, None)
             lane = self._open_lane(place) if expected is None else expected.result()
-        # The last in order is the one used last.
+        # The last one in the dict is the most recently used.
         self._lanes[place] = lane
         return lane
 
@@ -318,7 +318,8 @@ class KafkaWriter(Writer):
         transactions = Transactions(target.connection, self._replay_id, own_id, settings)
         try:
             self._fence_former(place)
-            # Only now: to make the producer has ended whatever else was writing under its id.
+            # Read the ledger only now, because making the producer fenced all other writers of this
+            # id.
             self._ledger.catch_up()
             shows_group = target.moves_group and self._ledger.settled().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
@@ -341,7 +342,7 @@ class KafkaWriter(Writer):
             raise
 
     def _fence_former(self, place: TopicPartition) -> None:
-        """Fence who wrote under the id that the partition had in a version before."""
+        """Fence a writer that uses the partition's transactional id of an earlier version."""
         if not (self._ledger.names_writers or self._may_overlap):
             self._ledger.catch_up()
         if not self._ledger.names_writers:
@@ -349,10 +350,10 @@ class KafkaWriter(Writer):
             Transactions(self._target.connection, self._replay_id, former).close()
 
     def _with_own(self, place: TopicPartition, committed: list[Slice]) -> list[Slice]:
-        """What the ledger has; it must have all that was committed here."""
+        """Return the ledger's slices; refuse a ledger without those committed here."""
         lost = remaining(self._own.get(place, []), committed)
         if lost:
-            raise LedgerShort(f"{lost[0]} was committed, and is not in it")
+            raise LedgerShort(f"it lacks {lost[0]}, which was committed")
         return committed
 
     def _settings(self, source_topic: str) -> Mapping[str, Any]:
@@ -375,7 +376,7 @@ class KafkaWriter(Writer):
         topic = self._find(name)
         if topic is None:
             raise NoSuchTopic(name, existing=())
-        # What was settled when the replay began holds to its end, or a key's records would part.
+        # The rule fixed at the start holds to the end, or a key's records would be split.
         terms = self._ledger.settled()
         topic = replace(topic, partitions=(terms.get("counts") or {}).get(name, topic.partitions))
         partitions = (terms.get("partitions") or {}).get(source_topic)

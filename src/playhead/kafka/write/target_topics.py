@@ -1,4 +1,4 @@
-"""The topics that records are written to: how many partitions, and what they take."""
+"""The topics that records are written to: their partitions and limits."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,32 +13,32 @@ from playhead.kafka.read.facts import Settings, settings_of
 # Java's Long.MAX_VALUE: no limit.
 _NO_LIMIT_MS = 2**63 - 1
 _HEARD_OF_WITHIN_S = 3.0
-# What a set of records takes on the way beside the records.
+# The overhead of a record set beside its records.
 _SET_OVERHEAD_BYTES = 1_024
 
 
 class TargetReplaced(Refused):
-    """A topic that was deleted, and perhaps made again, since a replay began to write to it."""
+    """A topic was deleted, and perhaps created again, since a replay began to write to it."""
 
     def __init__(self, topic: str, *, began_with: str, found: str | None) -> None:
         self.topic, self.began_with, self.found = topic, began_with, found
         now = f"its id was {began_with} and is {found}" if found else "it is gone"
         super().__init__(
-            f"topic {topic} is not the one that this replay began to write to: {now}; "
-            "what the ledger says was written there is lost",
-            hint="another --id, of a live pipeline another --name, begins anew",
+            f"topic {topic} is not the one that this replay began to write to: {now}; the "
+            "records that the ledger lists are lost",
+            hint="start again with another --id, or a live pipeline with another --name",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic as it is now; what its settings say is unknown where they may not be read."""
+    """A topic as it is now; its settings are unknown without authorization."""
 
     name: str
     partitions: int
     settings: Settings | None = field(default=None, hash=False)
     topic_id: str | None = None
-    """Changes when it is deleted and made again; None for one that is still to be made."""
+    """Changes when the topic is deleted and created again; None for one to create."""
 
     @property
     def is_compacted(self) -> bool:
@@ -46,7 +46,7 @@ class TargetTopic:
 
     @property
     def retention_ms(self) -> int | None:
-        """None when nothing expires by age."""
+        """None if records do not expire by age."""
         retention_ms = int(self._said("retention.ms", "-1"))
         policies = self._said("cleanup.policy", "delete").split(",")
         return retention_ms if retention_ms >= 0 and "delete" in policies else None
@@ -57,18 +57,18 @@ class TargetTopic:
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest set of records that it takes; None when that is not known."""
+        """The largest accepted record set; None if unknown."""
         said = self._said("max.message.bytes", "")
         return int(said) if said else None
 
     @property
     def set_bytes(self) -> int | None:
-        """How large a set of several records may be, so that one that is refused holds one alone."""
+        """The maximum size of a set of several records, so that a rejected set contains a single record."""
         most = self.most_bytes
         return None if most is None else max(most - _SET_OVERHEAD_BYTES, 1)
 
     def limit_ms(self, side: str) -> int | None:
-        """How far `before` or `after` now a timestamp may lie; None for any."""
+        """Return how far `before` or `after` now a timestamp may be; None without a limit."""
         said = int(self._said(f"message.timestamp.{side}.max.ms", str(_NO_LIMIT_MS)))
         return said if said < _NO_LIMIT_MS else None
 
@@ -84,13 +84,13 @@ def make_topic(
     settings: Mapping[str, str],
     replication: int | None = None,
 ) -> None:
-    """Return when the topic can be written to, whoever made it."""
+    """Return when the topic can be written to, whoever created it."""
     try:
         admin.create_topic(
             name, partitions=partitions, settings=dict(settings), replication=replication
         )
     except KafkaRefused:
-        # It may be there, and have no leaders yet.
+        # It may exist without leaders yet.
         if name not in describe_those(admin, [name]):
             raise
     places = [(name, number) for number in range(partitions)]
@@ -106,7 +106,7 @@ def make_topic(
 
 
 def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
-    """Refuse when one of the topics, by name and id, is not there any more."""
+    """Refuse if one of the topics, by name and id, does not exist any more."""
     found: dict[str, Described] = {}
 
     def all_are_there() -> bool:
@@ -114,7 +114,7 @@ def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
         return topic_ids.keys() <= found.keys()
 
     if topic_ids:
-        # A broker that has heard of a new topic late does not mean that it is gone.
+        # A broker that learns of a new topic late does not mean that it is gone.
         wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, every_s=0.2)
     for name, topic_id in topic_ids.items():
         now = found[name].topic_id if name in found else None
@@ -123,7 +123,7 @@ def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
 
 
 def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
-    """Those of the topics that exist."""
+    """Return those of the topics that exist."""
     if not topics:
         return {}
     described = describe_those(admin, list(topics))

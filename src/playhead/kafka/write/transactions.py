@@ -1,4 +1,4 @@
-"""One transactional producer: what it sends becomes visible together, and its errors become ours."""
+"""A transactional producer: its records become visible together, and its errors become Playhead's."""
 
 import logging
 import time
@@ -35,14 +35,14 @@ _ABORT_WITHIN_S = 10.0
 _GROUP_MOVED_WITHIN_S = 15.0
 _LOOK_EVERY_S = 0.2
 _FULL_QUEUE_WAIT_S = 0.1
-# The broker's default of transaction.max.timeout.ms is 15 minutes. An open transaction holds back all
-# who read committed records, so one that nobody will end has to be given up soon.
+# The broker's default of transaction.max.timeout.ms is 15 minutes. An open transaction blocks all
+# readers of committed records, so an abandoned one must be aborted soon.
 TRANSACTION_TIMEOUT_S = 60
 _SETTINGS: Mapping[str, Any] = {
     "client.id": "playhead",
     "acks": "all",
     "enable.idempotence": True,
-    # librdkafka's own bound on a record; the topic's is the one that counts.
+    # librdkafka's own limit for a record; the topic's limit applies.
     "message.max.bytes": 1_000_000_000,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 262_144,
@@ -51,11 +51,11 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 Acknowledge = Callable[[int], None]
-"""Told the offset that a record got."""
+"""Receives the offset of a record."""
 
 
 class Unacceptable(Exception):
-    """Some record of the transaction, nobody says which, is not taken by the cluster."""
+    """The cluster refuses an unknown record of the transaction."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.str())
@@ -64,7 +64,7 @@ class Unacceptable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records on their way to one partition, as `Producer.produce` wants them."""
+    """Records for one partition, in the form of `Producer.produce`."""
 
     topic: str
     partition: int
@@ -73,13 +73,13 @@ class RecordColumns:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[list[tuple[str, bytes | None]] | None] | None
-    """None when there are none at all."""
+    """None if no record has headers."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def cut(self, start: int, stop: int) -> "RecordColumns":
-        """Those with an index in `[start, stop)`."""
+        """Return the records with an index in `[start, stop)`."""
         return RecordColumns(
             self.topic,
             self.partition,
@@ -91,7 +91,7 @@ class RecordColumns:
         )
 
     def pick(self, indexes: Sequence[int]) -> "RecordColumns":
-        """Those with the given indexes, in that order."""
+        """Return the records with the given indexes, in that order."""
         return RecordColumns(
             self.topic,
             self.partition,
@@ -107,8 +107,8 @@ class RecordColumns:
 class Transactions:
     """The transactions of one transactional id, one after the other.
 
-    To make it ends and fences whatever was open under the same id, here or elsewhere. After an error
-    that is not `Unacceptable` or the caller's own it is of no more use: `close` it.
+    Creating it aborts and fences any open one with the same id. After an error that is neither
+    `Unacceptable` nor the caller's own, it can only be closed.
     """
 
     connection: KafkaConnection
@@ -117,11 +117,11 @@ class Transactions:
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_open: bool = False
     is_lost: bool = False
-    """An error has come up after which the producer cannot be used again."""
+    """Whether the producer had an error after which it cannot be used."""
     _producer: Producer = field(init=False)
     _failed: KafkaError | None = None
     _is_stuck: bool = False
-    """A call has never come back: the transaction is open, and this producer cannot end it."""
+    """Whether a call never returned: the transaction is open, and this producer cannot end it."""
     _opened: float = 0.0
     _groups: dict[str, Any] = field(default_factory=dict)
 
@@ -138,25 +138,26 @@ class Transactions:
         with self._translated("init"):
             every = {**_SETTINGS, **own, **said, **self.settings}
             self._producer = clients.producer(every, logger=_silent())
-            # Else the client looks for the coordinator before it has a connection, and again after 0.5 s.
+            # Otherwise the client looks for the coordinator before it has a connection, and retries
+            # after 0.5 s.
             self._producer.list_topics(timeout=_INIT_WITHIN_S)
             self._producer.init_transactions(_INIT_WITHIN_S)
 
     def renew(self) -> None:
-        """Start afresh after records were refused: the client has numbered them, and the cluster misses them."""
-        # To connect ends the transaction; to abort it first would take half a second.
+        """Start again after records were refused: the client has numbered them, and the cluster misses them."""
+        # Connecting aborts the transaction; an explicit abort would take half a second.
         self._let_go()
         self._connect()
 
     def begin(self) -> None:
-        """Open a transaction; the cluster hears of it with its first record."""
+        """Open a transaction; the cluster learns of it with the first record."""
         with self._translated("begin"):
             self._producer.begin_transaction()
-        # By the clock on the wall: the other one stands still while the machine sleeps.
+        # Wall clock on purpose: the monotonic clock stops while the machine sleeps.
         self.is_open, self._failed, self._opened = True, None, time.time()
 
     def send(self, columns: RecordColumns, acknowledge: Acknowledge) -> None:
-        """Hand over records, in their order; the last one's offset is told when it is known."""
+        """Send records in order; the offset of the last one is reported when it is known."""
 
         def hear(error: KafkaError | None, record: Any) -> None:
             if error is None:
@@ -172,7 +173,7 @@ class Transactions:
         produce, left = self._producer.produce, columns
         while True:
             values = iter(left.values)
-            # Not a loop in Python: it would take longer than the client takes to make a record.
+            # Not a Python loop: it would take longer than the client needs for a record.
             calls = map(
                 produce,
                 repeat(left.topic),
@@ -188,17 +189,17 @@ class Transactions:
                 deque(calls, 0)
                 return
             except BufferError:
-                # The record that found the queue full is the last that was drawn.
+                # The record that found the queue full is the last one taken from the iterator.
                 left = left.cut(len(left) - length_hint(values) - 1, len(left))
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
 
     def note(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Add one record of our own, with the time of now, to partition 0 of a topic."""
+        """Add one record of our own, with the present time, to partition 0 of a topic."""
         with self._translated("send"):
             self._producer.produce(topic, value, key, 0)
 
     def flush(self) -> None:
-        """Return when all that was sent is acknowledged."""
+        """Return when everything that was sent is acknowledged."""
         deadline = time.monotonic() + _FLUSH_WITHIN_S
         left = before = len(self._producer)
         while left:
@@ -206,10 +207,10 @@ class Transactions:
                 left = self._producer.flush(_LOOK_EVERY_S)
                 if left < before:
                     deadline, before = time.monotonic() + _FLUSH_WITHIN_S, left
-                # Once a record has failed, those behind it stay in the queue and nobody says so.
+                # After a failed record, those after it silently stay in the queue.
                 self._raise_error_of_transaction()
                 if self._failed is not None:
-                    # One that took too long is an error of the transaction only when that is committed.
+                    # A timeout becomes an error of the transaction only at its commit.
                     raise KafkaException(self._failed)
             if left and time.monotonic() > deadline:
                 self.is_lost = True
@@ -219,15 +220,15 @@ class Transactions:
                 )
 
     def move_group(self, group: str, place: TopicPartition, offset: int) -> None:
-        """Let the transaction move a consumer group; source and target are one cluster."""
+        """Move a consumer group in the transaction, if source and target are one cluster."""
         moved = ClientPartition(*place, offset)
         with self._translated("move group"):
             if group not in self._groups:
                 self._groups[group] = self._metadata_of(group)
             send, metadata = self._producer.send_offsets_to_transaction, self._groups[group]
             try:
-                # librdkafka does not keep its own limit: when the group's coordinator dies at the
-                # wrong moment, the call never returns (its issues 5456 and 5511).
+                # librdkafka ignores its own limit: if the group's coordinator dies at the wrong
+                # moment, the call never returns (its issues 5456 and 5511).
                 call_within(
                     lambda: send([moved], metadata), _GROUP_MOVED_WITHIN_S, name="move group"
                 )
@@ -237,7 +238,7 @@ class Transactions:
                 raise TransactionLost(self.transactional_id, reason=reason) from exc
 
     def _metadata_of(self, group: str) -> Any:
-        """Of a group without members: only a consumer gives it, and needs no broker for that."""
+        """Return the metadata of a group without members: only a consumer provides it, without a broker."""
         consumer = clients.consumer(
             self.connection.for_librdkafka("consumer") | {"group.id": group, "log_level": 0}
         )
@@ -247,7 +248,7 @@ class Transactions:
             consumer.close()
 
     def commit(self) -> None:
-        """Make it visible; any error leaves open whether it is, but `Unacceptable`, when it is not."""
+        """Make the records visible. After `Unacceptable` they are not; after any other error it is unknown."""
         with self._translated("commit"):
             self._producer.commit_transaction(_COMMIT_WITHIN_S)
         self.is_open = False
@@ -260,10 +261,10 @@ class Transactions:
             self.is_open = False
 
     def close(self) -> None:
-        """Give up what is open, as far as the cluster can be reached, and let go."""
+        """Abort the open transaction if the cluster can be reached, and release the producer."""
         with suppress(PlayheadError, Unacceptable):
             if self._is_stuck:
-                # Else all who read committed records, we too, would wait until it times out.
+                # Otherwise all readers of committed records would wait until it times out.
                 self._connect()
             else:
                 self.abort()
@@ -271,7 +272,7 @@ class Transactions:
 
     def _let_go(self) -> None:
         self.is_open = False
-        # One that was fenced says so again at every call.
+        # A fenced producer reports it again at every call.
         with suppress(KafkaException):
             self._producer.purge()
             self._producer.poll(0)
@@ -284,7 +285,7 @@ class Transactions:
             raise self._ours(action, self._cause(exc.args[0])) from exc
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """The first error of the transaction, where later calls only say that it is in error."""
+        """Return the first error of the transaction, because later calls only say that it failed."""
         if error.code() in (KafkaError._STATE, KafkaError._FATAL) and self.is_open:
             try:
                 self._raise_error_of_transaction()
@@ -293,11 +294,11 @@ class Transactions:
         return error
 
     def _raise_error_of_transaction(self) -> None:
-        """The client tells the error of a transaction only to who asks it for something impossible."""
+        """Raise the transaction's error, which the client reports only after an impossible call."""
         try:
             self._producer.begin_transaction()
         except KafkaException as exc:
-            # In a transaction that is well, to begin one is merely out of place.
+            # In a healthy transaction, `begin` is merely out of order.
             if exc.args[0].code() != KafkaError._STATE:
                 raise
 
@@ -309,17 +310,17 @@ class Transactions:
         if meaning is Meaning.FENCED:
             open_s = time.time() - self._opened
             if self.is_open and open_s > TRANSACTION_TIMEOUT_S:
-                # The cluster fences who has let its transaction time out, too.
-                reason = f"it was open for {open_s:.0f} s, and the cluster gave it up"
+                # The cluster also fences a producer whose transaction timed out.
+                reason = f"it was open for {open_s:.0f} s, and the cluster aborted it"
                 return TransactionLost(self.transactional_id, reason=reason)
-            return InUse(self.replay_id, where="it has fenced this run off the target")
+            return InUse(self.replay_id, where="another run has fenced this one")
         if is_definite(error):
             return refused(error, f"transaction of {self.transactional_id}: {action}")
         return TransactionLost(self.transactional_id, reason=f"{action}: {text_of(error)}")
 
 
 def _silent() -> logging.Logger:
-    # What is fatal to a producer is written to stderr at every level; here it becomes an error of ours.
+    # A producer's fatal errors go to stderr at every log level; here they become errors of ours.
     logger = logging.Logger("playhead.kafka")
     logger.addHandler(logging.NullHandler())
     return logger

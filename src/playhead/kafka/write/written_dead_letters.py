@@ -1,4 +1,4 @@
-"""Which records of a replay lie among the dead letters already, offset by offset."""
+"""Which records of a replay are already in the dead-letter topic, offset by offset."""
 
 import base64
 import binascii
@@ -15,13 +15,13 @@ from playhead.record import Slice
 from playhead.source import TopicPartition
 
 DETAIL = "buried"
-"""Under this name an entry has the offsets of its records."""
+"""In an entry's details: the offsets of its dead letters."""
 
 
 def packed(offsets: Iterable[int]) -> str:
-    """Offsets as text: how long the gaps and the runs are, in turn, compressed.
+    """Encode offsets as text: the lengths of gaps and runs in turn, compressed.
 
-    In whatever way 100,000 records are dead, one in two or one in a thousand, it fits into an entry.
+    100,000 offsets fit into an entry, however they are distributed.
     """
     runs = spans(sorted(set(offsets)))
     edges = [0, *(edge for first, count in runs for edge in (first, first + count))]
@@ -30,7 +30,7 @@ def packed(offsets: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[range]:
-    """What `packed` has made, as runs in order."""
+    """Decode the text of `packed` into ascending runs."""
     try:
         numbers = [*_varints(zlib.decompress(base64.b64decode(text, validate=True)))]
     except (binascii.Error, zlib.error) as exc:
@@ -44,13 +44,13 @@ def unpacked(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class _Burial:
-    """One commit of dead letters; its offsets are unpacked when they are asked for."""
+    """One commit of dead letters; its offsets are decoded when they are needed."""
 
     slice: Slice
     text: str | None = None
     runs: tuple[range, ...] = ()
     is_whole: bool = True
-    """False when an entry of before does not say which records of its slice it has."""
+    """False if an entry of an earlier version does not list its records."""
 
     def offsets(self) -> Sequence[range]:
         return self.runs if self.text is None else unpacked(self.text)
@@ -58,16 +58,16 @@ class _Burial:
 
 @dataclass(slots=True)
 class Burials:
-    """What of one partition was buried; as long as all that the ledger says was taken in."""
+    """The dead letters of one partition, as far as the ledger was read."""
 
     _held: dict[bytes, _Burial] = field(default_factory=dict)
     _own: list[_Burial] = field(default_factory=list)
     _end: int = 0
-    """Where the last burial ends; an endless replay asks behind it, and has very many."""
+    """The end of the last commit; an endless replay, which has very many, asks only after it."""
     _position: int = -1
 
     def take_in(self, ledger: Ledger, place: TopicPartition) -> None:
-        """What the ledger has of a partition; entries that are known by their keys never change."""
+        """Read the ledger's entries of a partition; entries with known keys never change."""
         if self._position == ledger.position:
             return
         self._position = ledger.position
@@ -77,12 +77,12 @@ class Burials:
             self._end = max(self._end, burial.slice.to_offset)
 
     def add(self, slice_: Slice, offsets: Iterable[int]) -> None:
-        """What was committed here; the ledger may say it once more."""
+        """Add what was committed here; the ledger may repeat it."""
         self._own.append(_Burial(slice_, packed(offsets)))
         self._end = max(self._end, slice_.to_offset)
 
     def missing(self, slice_: Slice, offsets: Iterable[int]) -> list[int]:
-        """Those of the offsets that were not buried."""
+        """Return the offsets that have no dead letter yet."""
         there, unsaid = self._of(slice_)
         return [
             offset
@@ -91,7 +91,7 @@ class Burials:
         ]
 
     def others(self, slice_: Slice, offsets: Iterable[int]) -> int:
-        """How many of the slice were buried that are not among the offsets."""
+        """Return how many other offsets of the slice have dead letters."""
         there, _ = self._of(slice_)
         buried = {
             offset
@@ -101,7 +101,7 @@ class Burials:
         return len(buried.difference(offsets))
 
     def _of(self, slice_: Slice) -> tuple[list[range], list[Slice]]:
-        """The buried runs that reach into a slice, in order, and slices of which it is not said."""
+        """Return the runs of dead letters in a slice, in order, and slices for which they are unknown."""
         if slice_.from_offset >= self._end:
             return [], []
         touching = [
@@ -117,7 +117,8 @@ def _burial(entry: Entry) -> _Burial:
     text = entry.details.get(DETAIL)
     if text is not None:
         return _Burial(entry.slice, text)
-    # As it was before: a slice was buried as a whole, and the map of its copies may say whom.
+    # Earlier versions wrote a slice's letters together, and the map of its copies may identify
+    # them.
     map_ = OffsetMap.from_details(entry.details) if entry.written else None
     runs = tuple(
         range(run.source_offset, run.source_offset + run.length)

@@ -1,1 +1,1 @@
-"""Records as rows: JSON and metadata in the types of a table's columns."""
+"""Records as rows: JSON fields and metadata in the types of a table's columns."""

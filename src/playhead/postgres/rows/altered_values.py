@@ -1,7 +1,8 @@
-"""What a column cannot hold of a value exactly, and the server changes without a word: it is counted instead.
+"""Values that a column does not keep exactly: the server changes them silently, so they are
+counted.
 
-A number with more decimals than its column is rounded, as SQL has it, and of two fields of one name
-the last one counts; `json` alone keeps both. Neither is an error, and neither happens in silence.
+A number with more decimals than its column is rounded, as in SQL; of two fields with one name the last
+one counts, and only `json` keeps both. Neither is an error.
 """
 
 import re
@@ -14,14 +15,14 @@ from playhead.postgres.rows.text_format import Repeated
 from playhead.postgres.table import Column
 
 ROUNDED, REPEATED = "with_rounded_values", "with_repeated_fields"
-# The server counts microseconds; Arrow hands it no time that has more digits.
+# The server's unit is microseconds; Arrow never passes it a time with more digits.
 _FINER_TIME = re.compile(r"[:,]\d\d[.,]\d{6}\d*[1-9]")
 _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 _NANOSECONDS = 10**17
 
 
 def may_alter(column: Column) -> bool:
-    """Whether there are values of which the column keeps less than they say, and is silent."""
+    """Return whether the column may silently change some values."""
     kind = column.element or column.base
     return kind in _TIMES or kind == "jsonb" or (kind == "numeric" and column.base_modifier >= 4)
 
@@ -29,7 +30,7 @@ def may_alter(column: Column) -> bool:
 def alterations(
     document: Mapping[str, Any], fields: Iterable[Field], spelling: Mapping[str, str]
 ) -> Iterator[str]:
-    """What becomes of an object's values on their way into these columns, if not all is kept."""
+    """Return what happens to an object's values in these columns, if not everything is kept."""
     repeated = document.repeated if isinstance(document, Repeated) else ()
     for field in fields:
         name = spelling.get(field.name)
@@ -59,7 +60,7 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
 
 
 def has_repeated(held: Any) -> bool:
-    """Whether somewhere inside of it one object has two fields of one name."""
+    """Return whether an object inside has two fields with one name."""
     left = [held]
     while left:
         each = left.pop()
@@ -72,7 +73,7 @@ def has_repeated(held: Any) -> bool:
 
 
 def _leaves(held: Any) -> Iterator[Any]:
-    """What stands in an array, of however many dimensions; or the value itself."""
+    """Return the elements of an array of any dimensions, or the value itself."""
     left = [held]
     while left:
         each = left.pop()
@@ -83,12 +84,12 @@ def _leaves(held: Any) -> Iterator[Any]:
 
 
 def _scale(modifier: int) -> int:
-    """The server keeps eleven bits, of which the first is a sign."""
+    """The server stores eleven bits, the first of which is a sign."""
     return (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400
 
 
 def _decimals(text: str) -> int:
-    """Places behind the point that a number needs; none of what is no number."""
+    """Return the decimal places of a number; 0 for other texts."""
     try:
         _, digits, exponent = Decimal(text.strip()).as_tuple()
     except InvalidOperation:

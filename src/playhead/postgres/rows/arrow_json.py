@@ -1,4 +1,4 @@
-"""Decodes JSON values all at once with Arrow's own reader, where that gives what the careful way gives."""
+"""Decodes many JSON values at once with Arrow's reader, where it gives the same result as the Python one."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.python_json import Documents, fold, read_object
 from playhead.postgres.rows.text_format import Bad
 
-# What Arrow reads as a number, and JSON does not know.
+# What Arrow reads as a number, but JSON does not allow.
 _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
 _SMALLEST_BLOCK = 1 << 20
 
@@ -31,16 +31,16 @@ class JsonLines:
         return self.joined.lower()
 
     def has(self, part: bytes) -> bool:
-        """Whether it stands anywhere; to look for its first byte alone is many times as fast."""
+        """Return whether a part occurs; looking for its first byte alone is many times faster."""
         return part[:1] in self.joined and part in self.joined
 
     @property
     def are_plain(self) -> bool:
-        """Whether line n is value n, an object, and holds nothing that Arrow takes and others do not.
+        """Return whether line n is value n, an object, without anything that only Arrow accepts.
 
-        A value that begins and ends in a brace can be the start of no other, nor its end; so when
-        the reader then finds as many rows as there are lines, each line is one object. (A line that
-        is null would be a row as well; as the first of all, it makes Arrow 26 crash.)
+        A value that begins and ends with a brace is not the start or end of another one. So if the reader finds
+        as many rows as lines, each line is one object. (A null line would be a row too; as the first line it
+        makes Arrow 26 crash.)
         """
         joined, breaks = self.joined, len(self.values) - 1
         if not (joined.startswith(b"{") and joined.endswith(b"}")):
@@ -55,7 +55,7 @@ class JsonLines:
         """What Arrow's reader makes of them; `others` is what it does with fields of other names."""
         return pj.read_json(
             pa.BufferReader(self.joined),
-            # One thread: the other cores belong to other tasks. A block holds whole lines.
+            # One thread: the other cores belong to other tasks. A block contains whole lines.
             read_options=pj.ReadOptions(
                 use_threads=False,
                 block_size=max(_SMALLEST_BLOCK, 2 + max(map(len, self.values))),
@@ -90,7 +90,7 @@ def read(
     try:
         spelling = documents.spelling(read_object(values[0]))
         names = [spelling.get(field.name, field.name) for field, _ in fields]
-        if len(set(names)) < len(names):  # one field for two columns, once case is forgotten
+        if len(set(names)) < len(names):  # One field for two columns that differ only in case.
             return None
         types = [route.read for _, route in fields]
         table, is_complete = _read_strictly(lines, names, types, has_others=has_others)
@@ -133,7 +133,7 @@ def _is_utf8(held: bytes) -> bool:
 
 
 def _spelled_otherwise(field: Field, name: str, column: Any, lines: JsonLines) -> list[int]:
-    """Rows in which the column may have a field of another spelling, that Arrow was not told of."""
+    """Return the rows in which a field may have another spelling that Arrow was not told of."""
     low, asked = (b'"' + each.encode() + b'"' for each in (fold(field.name), name))
     if b"\\u" not in lines.joined and lines.lowered.count(low) == lines.joined.count(asked):
         return []

@@ -1,4 +1,4 @@
-"""Decides what is written to each column of a table: a field of the value, or what is known of the record."""
+"""Decides what is written to each column of a table: a field of the value, or a part of the record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ TIMESTAMP, KEY, HEADERS = "_timestamp", "_key", "_headers"
 METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)
 PLACE = (TOPIC, PARTITION, OFFSET)
 EXTRA = "_extra"
-# The column that takes a value as a whole, where values are not taken apart.
+# The column that takes the whole value.
 WHOLE = ("_value", "value")
 _METADATA_ROUTES = (*TEXTS, *JSONS, "int2", "int4", "int8", "timestamp", "timestamptz", "bytea")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column and how values get into it; with no route they go as text, and the server reads them."""
+    """A column and its source; without a codec, its text is sent for the server to parse."""
 
     column: Column
     route: ColumnCodec | None
@@ -37,32 +37,32 @@ class Field:
 
     @property
     def arrow(self) -> Any:
-        """What it is in an Arrow table that is ready to be copied."""
+        """Its type in an Arrow table that is ready to be copied."""
         return pa.string() if self.route is None else self.route.wire
 
     @property
     def aside(self) -> str:
-        """Its type in a temporary table: one that takes every value, whatever its modifier or domain."""
+        """Its type in a temporary table, which accepts every value, without modifier or domain."""
         column = self.column
         is_text = self.route is None or column.base in TEXTS or column.kind == "e"
         return "text" if is_text else column.base_type
 
     @property
     def is_unread_aside(self) -> bool:
-        """Whether what stands in the temporary table is still a text to be read."""
+        """Whether the temporary table has a text that is not parsed yet."""
         return self.aside == "text" and self.column.base not in TEXTS
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the columns of a table are filled with."""
+    """The sources of a table's columns."""
 
     table: Table
     metadata: tuple[Field, ...]
     values: tuple[Field, ...]
-    """From the fields of a JSON value; or the one that takes the whole value."""
+    """The columns for the fields of a JSON value; or the one for the whole value."""
     extra: Field | None = None
-    """Takes what no other column takes."""
+    """The column for all fields without a column."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -71,7 +71,7 @@ class Layout:
 
 
 def has_place(layout: Layout) -> bool:
-    """Whether each row says which record it is from."""
+    """Return whether each row says which record it is from."""
     return {PARTITION, OFFSET} <= {each.name for each in layout.metadata}
 
 
@@ -95,7 +95,7 @@ def _whole_column(others: Sequence[Column], decode: str) -> list[Column]:
 
 
 def _whole(column: Column) -> Field:
-    """Nobody has looked into the value, so only types that take every text, or all bytes, have a route."""
+    """Return the whole value's column; only types for every text or all bytes have a codec."""
     return Field(column, route_of(column) if column.base in (*TEXTS, "bytea") else None)
 
 
@@ -106,5 +106,5 @@ def _metadata(column: Column) -> Field:
 
 
 def without_routes(field: Field) -> Field:
-    """The same, all as text."""
+    """Return the field without a codec, so that it is sent as text."""
     return replace(field, route=None)

@@ -1,4 +1,4 @@
-"""How each type travels: what Arrow's JSON reader is asked for, and in which form a binary COPY takes it."""
+"""How each type is sent: the type for Arrow's JSON reader, and its form in a binary COPY."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from playhead.postgres.table import Column
 
 Finish = Callable[[Any], tuple[Any, list[int]]]
-"""From what the reader gave to what is copied, and the rows that have to be looked at one by one."""
+"""Converts what the reader returned to what is copied, and returns the rows to check one by one."""
 
 INTEGERS = ("int2", "int4", "int8")
 FLOATS = ("float4", "float8")
@@ -21,7 +21,7 @@ TEXTS = ("text", "varchar", "bpchar", "name")
 JSONS = ("json", "jsonb")
 
 LONGEST_NAME = 63
-"""Bytes of a name; the server cuts longer ones short without a word."""
+"""The maximum bytes of a name; the server cuts longer ones silently."""
 _YEAR_1_US = -62_135_596_800_000_000
 _DATE = r"^(\d\d\d[1-9]|\d\d[1-9]\d|\d[1-9]\d\d|[1-9]\d\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
@@ -30,17 +30,17 @@ _UUID = r"^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-
 
 @dataclass(frozen=True, slots=True)
 class ColumnCodec:
-    """One type's way; `read` is None where Arrow's reader does not read as we do."""
+    """The codec of one type; `read` is None if Arrow's reader reads it differently."""
 
     wire: Any
     read: Any = None
     finish: Finish | None = None
     pack: Callable[[Sequence[str | None]], Any] | None = None
-    """From texts to what is copied, for a type that the reader does not read."""
+    """Converts texts to what is copied, for a type that Arrow's reader does not read."""
 
 
 def route_of(column: Column) -> ColumnCodec | None:
-    """None for a type that goes as text, for the server to read."""
+    """Return the codec of a column; None for a type that is sent as text for the server to parse."""
     if column.kind == "e":
         return ColumnCodec(pa.string(), pa.string())
     if column.base == "numeric":
@@ -53,7 +53,7 @@ def route_of(column: Column) -> ColumnCodec | None:
 
 
 def _numeric(modifier: int) -> ColumnCodec | None:
-    """Only where the column fixes the scale: elsewhere 1.50 and 1.5 are not the same text."""
+    """Only if the column fixes the scale: otherwise 1.50 and 1.5 are different texts."""
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     if modifier < 4 or precision > 36 or scale > precision:
         return None
@@ -62,7 +62,7 @@ def _numeric(modifier: int) -> ColumnCodec | None:
 
 
 def where_true(mask: Any) -> list[int]:
-    """Rows for which it is true."""
+    """Return the rows for which the mask is true."""
     if not pc.any(mask).as_py():
         return []
     whole = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
@@ -71,7 +71,7 @@ def where_true(mask: Any) -> list[int]:
 
 
 def _finite(column: Any) -> tuple[Any, list[int]]:
-    """A number too large for the type became infinite on the way."""
+    """Return the rows in which a number became infinite, because it is too large for the type."""
     return column, where_true(pc.is_inf(column))
 
 
@@ -85,17 +85,17 @@ def _finite_elements(column: Any) -> tuple[Any, list[int]]:
 
 
 def _short(column: Any) -> tuple[Any, list[int]]:
-    """The server cuts a longer name short."""
+    """Return the rows with a name that the server would cut."""
     return column, where_true(pc.greater(pc.binary_length(column), LONGEST_NAME))
 
 
 def _from_year_1(column: Any) -> tuple[Any, list[int]]:
-    """Arrow knows a year 0, the server does not."""
+    """Return the rows with a year 0, which Arrow knows and the server does not."""
     return column, where_true(pc.less(pc.cast(column, pa.int64()), _YEAR_1_US))
 
 
 def _like(column: Any, pattern: str) -> tuple[Any, list[int]]:
-    """The column with null where a text is not of the form, and those rows."""
+    """Return the column with null where a text does not match, and those rows."""
     fits = pc.match_substring_regex(column, pattern)
     odd = where_true(pc.invert(fits))
     return (pc.if_else(fits, column, None), odd) if odd else (column, odd)
@@ -105,13 +105,13 @@ def _dates(column: Any) -> tuple[Any, list[int]]:
     fitting, odd = _like(column, _DATE)
     try:
         return pc.cast(fitting, pa.date32()), odd
-    except pa.ArrowInvalid:  # such as the 31st of February: which, the careful way finds out
+    except pa.ArrowInvalid:  # Such as the 31st of February; the Python decoder finds out which.
         return pa.nulls(len(column), pa.date32()), list(range(len(column)))
 
 
 def _clock_times(column: Any) -> tuple[Any, list[int]]:
     fitting, odd = _like(column, _TIME)
-    # Arrow casts texts to timestamps, not to times of day.
+    # Arrow casts texts to timestamps, but not to times of day.
     instants = pc.cast(pc.binary_join_element_wise("1970-01-01", fitting, "T"), pa.timestamp("us"))
     return pc.cast(pc.cast(instants, pa.int64()), pa.time64("us")), odd
 

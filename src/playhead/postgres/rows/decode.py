@@ -1,4 +1,4 @@
-"""Turns the records of a slice into Arrow tables: all at once where Arrow can, one by one where it cannot."""
+"""Converts the records of a slice to Arrow tables: all at once where Arrow can, else one by one."""
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from playhead.postgres.rows.text_format import Bad, checked_for
 from playhead.records import Records
 
 ORDER = "playhead:offset"
-# Values that Arrow refuses together are tried in so many parts, down to parts so small.
+# Values that Arrow refuses together are tried in this many parts, down to this size.
 _PARTS = 8
 _SMALLEST = 128
 _SHOWN, _LONGEST_SHOWN = 3, 64
@@ -28,25 +28,25 @@ Index = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A slice as rows for one table; what cannot be a row was refused already."""
+    """A slice as rows for one table, without the records that were refused."""
 
     fields: tuple[Field, ...]
-    """The columns to write: those that some record has something for, or names, and those always wanted."""
+    """The columns to write: those that some record fills or names, and those always wanted."""
     ready: Any
-    """Rows in the form in which they are copied; columns without a route as text."""
+    """Rows in the form in which they are copied; columns without a codec as text."""
     loose: Any
-    """Rows whose values are all text, for the server to read; None when there are none."""
+    """Rows with only text values for the server to parse; None if there are none."""
     tombstones: tuple[int, ...] = ()
-    """Indexes of the records without a value, when these are no rows."""
+    """The indexes of records without a value, if these are not rows."""
     forms: tuple[tuple[Field, ...], ...] = ()
-    """Where not all rows are written to the same columns: which they are, by the number that a row has."""
+    """If rows are written to different columns: the columns by a row's number."""
     altered: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Offsets of the records of which something is not kept exactly, by what becomes of it."""
+    """Offsets of records that are not kept exactly, by what happens to them."""
     left_out: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """By offset, the fields that no column takes, of the records that have such."""
 
     def by_form(self) -> "list[tuple[tuple[Field, ...], Any]]":
-        """Rows that are ready, with the columns that are written for them."""
+        """Yield rows that are ready, with the columns that are written for them."""
         if not self.forms:
             return [(self.fields, self.ready)]
         column = self.ready.column(FORM)
@@ -61,7 +61,7 @@ class Decoded:
 
 
 class Refusals:
-    """Tells the account of each record once."""
+    """Refuses each record in the account once."""
 
     def __init__(self, records: Records, account: Account) -> None:
         self._records, self._account = records, account
@@ -81,14 +81,14 @@ class _Values:
     parts: list[tuple[Index, Any]] = field(default_factory=list)
     loose: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     altered: dict[str, set[int]] = field(default_factory=dict)
-    """Records of which something is not kept exactly, by what becomes of it."""
+    """Records that are not kept exactly, by what happens to them."""
     unsure: list[Index] = field(default_factory=list)
     """Records that Arrow has read, and that may have fields which no column takes."""
     left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Those fields."""
 
     def drop(self, refused: set[int]) -> None:
-        """Leave out records that were refused after all."""
+        """Leave out records that were refused later."""
         if not refused:
             return
         self.loose = [(i, texts) for i, texts in self.loose if i not in refused]
@@ -106,7 +106,7 @@ class _Values:
             self.left_out[i] = names
 
     def carried(self) -> set[str]:
-        """Columns that some record has something for."""
+        """The columns that some record fills."""
         names = {name for _, texts in self.loose for name in texts}
         for _, table in self.parts:
             for name in () if table is None else table.column_names:
@@ -116,7 +116,7 @@ class _Values:
 
 
 class Decoder:
-    """Knows the layout of one table; belongs to one thread.
+    """Decodes for the layout of one table; belongs to one thread.
 
     `always` are columns to write also when no record has anything for them, and `never_null` those
     without which a record cannot be written. Of those that are `minded` a record writes only what it
@@ -143,7 +143,7 @@ class Decoder:
         self._beside = [*self._unread, *([layout.extra] if layout.extra is not None else [])]
 
     def decode(self, records: Records, refusals: Refusals, *, nulls_are_rows: bool) -> Decoded:
-        """All of a slice's records."""
+        """Decode all records of a slice."""
         metadata = {
             each.name: metadata_column(each, records, refusals.add)
             for each in self._layout.metadata
@@ -187,7 +187,7 @@ class Decoder:
         return tuple(each for each in self._layout.fields if each.name in names)
 
     def _named(self, values: _Values, records: Records, refusals: Refusals) -> ColumnSets:
-        """What each record names of what is minded."""
+        """Find the `minded` columns that each record names."""
         forms = ColumnSets(len(records))
         if not self._minded:
             return forms
@@ -241,7 +241,7 @@ class Decoder:
         self._has_left_out = len(values.left_out) > before
 
     def _read(self, part: Index, records: Records, values: _Values, loose: list[int]) -> None:
-        """Let Arrow read them, in smaller parts where it must; what it may not read is loose."""
+        """Let Arrow read values, in smaller parts if necessary; values that it must not read are loose."""
         if not part:
             return
         is_all = isinstance(part, range) and len(part) == len(records)
@@ -265,7 +265,7 @@ class Decoder:
     def _beside_columns(
         self, part: Index, records: Records, values: _Values, refusals: Refusals
     ) -> dict[str, Any]:
-        """The columns that Arrow's reader cannot fill, from the values once more."""
+        """Fill the columns that Arrow's reader cannot fill, from the values again."""
         texts: dict[str, list[str | None]] = {each.name: [] for each in self._beside}
         for i in part:
             found: dict[str, str] = {}
@@ -283,9 +283,7 @@ class Decoder:
     def _refuse_nulls(self, values: _Values, metadata: dict[str, Any], refusals: Refusals) -> None:
         for name in self._never_null:
             for i in _nulls(name, values, metadata):
-                refusals.add(
-                    i, Bad("no_key", f"nothing for column {name}, by which rows are known")
-                )
+                refusals.add(i, Bad("no_key", f"nothing for column {name}, which identifies rows"))
 
 
 def _no_column(names: Sequence[str]) -> Bad:
@@ -295,7 +293,7 @@ def _no_column(names: Sequence[str]) -> Bad:
 
 
 def _nulls(name: str, values: _Values, metadata: dict[str, Any]) -> list[int]:
-    """Records that have nothing for a column."""
+    """Return the records without a value for a column."""
     found = []
     for part, table in values.parts:
         if name in metadata:
@@ -325,7 +323,7 @@ def _ready(
 
 
 def _pieces(each: Field, part: Index, table: Any) -> list[Any]:
-    """A column as it was read: to put its pieces together would copy all of it."""
+    """Return a column as it was read: joining its parts would copy all of it."""
     if table is None or each.name not in table.column_names:
         return [pa.nulls(len(part), each.arrow)]
     column = table.column(each.name)
@@ -348,7 +346,7 @@ def _loose(
 def _placed(
     index: Index, fields: Sequence[Field], metadata: dict[str, Any], records: Records
 ) -> dict[str, Any]:
-    """The record's own columns for these records, its offset first."""
+    """Return the records' metadata columns, the offset first."""
     everything = range(len(records))
     is_all = index == everything or (
         len(index) == len(records) and all(map(operator.eq, index, everything))
@@ -383,7 +381,7 @@ def _without(part: Index, table: Any, numbers: set[int]) -> tuple[Index, Any]:
 
 
 def _whole(each: Field, held: Sequence[Any], live: Index, refusals: Refusals) -> Any:
-    """A column that takes values as they are."""
+    """Return a column that takes whole values."""
     if each.column.base == "bytea":
         return pa.array(held, pa.binary())
     texts: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Fills the columns that say where a record stood: topic, partition, offset, timestamp, key, headers."""
+"""Fills the columns with a record's origin: topic, partition, offset, timestamp, key, headers."""
 
 import base64
 import json
@@ -17,12 +17,12 @@ from playhead.records import Records
 
 Refuse = Callable[[int, Bad], None]
 _NO_TIME_MS = -1
-# From the server's first instant to the last of which Arrow counts the microseconds.
+# From the server's first time to the last that Arrow can express in microseconds.
 _FIRST_MS, _LAST_MS = -210_866_803_200_000, (1 << 63) // 1000 - 1
 
 
 def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
-    """The column for every record, ready to be copied; null where a record was refused."""
+    """Return the column for every record, ready to be copied; null where a record was refused."""
     if field.name == TOPIC:
         return pa.repeat(pa.scalar(records.topic, pa.string()), len(records))
     if field.name == PARTITION:
@@ -50,18 +50,18 @@ def _numbers(field: Field, numbers: Sequence[int], refuse: Refuse) -> Any:
 
 
 def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> Any:
-    """-1 is "none": null in a column of times, itself in a column of numbers."""
+    """-1 means no time: null in a column of times, itself in a column of numbers."""
     if field.column.base not in TIMES:
         return _numbers(field, timestamps_ms, refuse)
     microseconds, far = microseconds_of(timestamps_ms)
     for index in far:
         ms = timestamps_ms[index]
-        refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of its reach"))
+        refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of range"))
     return microseconds.cast(field.arrow)
 
 
 def microseconds_of(timestamps_ms: Sequence[int]) -> tuple[Any, list[int]]:
-    """Times as Arrow counts them, null for none; and which are out of reach, null as well."""
+    """Return times in microseconds, null for none, and the indexes out of range, also null."""
     ms = pa.array(timestamps_ms, pa.int64())
     reach = pc.min_max(ms).as_py()
     if timestamps_ms and reach["min"] > _NO_TIME_MS and reach["max"] <= _LAST_MS:
@@ -81,12 +81,12 @@ def _keys(field: Field, keys: Sequence[bytes | None], refuse: Refuse) -> Any:
         try:
             return pa.array(keys, pa.binary()).cast(pa.string())
         except pa.ArrowInvalid:
-            pass  # some key is not UTF-8: find out which
+            pass  # A key is not UTF-8: find out which.
     return pa.array(_texts(field, _key_text, keys, refuse), pa.string())
 
 
 def bytes_text(held: bytes, what: str) -> str:
-    """Bytes as text that PostgreSQL can hold."""
+    """Return bytes as text that PostgreSQL can store."""
     try:
         return checked(held.decode("utf-8"), what)
     except UnicodeDecodeError as exc:
@@ -109,9 +109,9 @@ def _key_json(field: Field, key: bytes | None) -> str | None:
 
 
 def _headers_text(field: Field, headers: Headers) -> str:
-    """Pairs in their order; a value that is no text stands as {"base64": ...}."""
+    """Return pairs in order; a value that is not text becomes {"base64": ...}."""
     if any("\0" in name for name, _ in headers):
-        raise Bad("nul", "the name of a header holds a character NUL")
+        raise Bad("nul", "the name of a header contains a NUL")
     pairs = [[name, _header_value(value)] for name, value in headers]
     return checked(json.dumps(pairs, ensure_ascii=False), field.name)
 

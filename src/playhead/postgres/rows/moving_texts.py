@@ -1,4 +1,4 @@
-"""Texts that the server takes for the time at which it reads them: never a record's own time."""
+"""Texts that the server replaces by the time of writing, which is never the record's own time."""
 
 import re
 
@@ -13,14 +13,14 @@ _STRETCHES = (
     "tsmultirange",
     "tstzmultirange",
 )
-# Anywhere between other signs, which the server passes over: `now()`, `!today 10:00`, `[now,)`.
+# Anywhere between characters that the server skips: `now()`, `!today 10:00`, `[now,)`.
 _MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
-# Ranges, arrays and rows read letters behind a backslash, and around quotes, as one word.
+# In ranges, arrays and rows, letters after a backslash and around quotes form one word.
 _IGNORED = str.maketrans("", "", '"\\')
 
 
 def moving_word(column: Column, text: str) -> str | None:
-    """The word of a text that would make a column's value depend on when it is written."""
+    """Return the word in a text that would make a column's value depend on the time of writing."""
     names = (*_TIMES, *_STRETCHES)
     if not (column.holds_times or column.base in names or column.element in names):
         return None

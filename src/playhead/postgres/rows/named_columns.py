@@ -1,4 +1,4 @@
-"""Which columns each record names: what it does not name is the table's to say, by a default or by what is there."""
+"""Which columns each record names; the others keep their default or their present value."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,13 +12,13 @@ from playhead.postgres.rows.text_format import Bad
 
 FORM = "playhead:form"
 Names = frozenset[str]
-# Names that a JSON text can have in no other spelling than upper and lower case, and by escapes.
+# Names that JSON can spell differently only by case and by escapes.
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:$-]+")
 _MOST_BITS = 40
 
 
 class ColumnSets:
-    """Sets of named columns, and which of them each record has."""
+    """Sets of named columns, and the set of each record."""
 
     def __init__(self, records: int) -> None:
         self.names: list[Names] = []
@@ -26,14 +26,14 @@ class ColumnSets:
         self._of = [0] * records
 
     def add(self, index: Iterable[int], names: Names) -> None:
-        """All these records name the same."""
+        """Add records that all name the same columns."""
         number = self._number(names)
         if number:
             for i in index:
                 self._of[i] = number
 
     def add_each(self, index: Sequence[int], each: Sequence[int], sets: Sequence[Names]) -> None:
-        """Each record names one of the sets."""
+        """Add records that name one of the sets each."""
         numbers = [self._number(names) for names in sets]
         for i, which in zip(index, each, strict=True):
             self._of[i] = numbers[which]
@@ -46,23 +46,23 @@ class ColumnSets:
 
     @property
     def column(self) -> Any:
-        """Each record's set, by its number; None when all have one."""
+        """The number of each record's set; None if all have one."""
         return pa.array(self._of, pa.int32()) if len(self.names) > 1 else None
 
 
 class ColumnNamer:
-    """Finds out what records name of the columns for which that matters."""
+    """Finds out which of the relevant columns records name."""
 
     def __init__(self, documents: Documents, minded: Collection[str]) -> None:
         self._documents, self._minded = documents, tuple(sorted(minded))
         self._all = frozenset(minded)
 
     def note_nulls(self, forms: ColumnSets, index: Sequence[int]) -> None:
-        """Records without a value say of every column that it is null."""
+        """A record without a value names every column as null."""
         forms.add(index, self._all)
 
     def note_text(self, forms: ColumnSets, i: int, value: bytes) -> None:
-        """A record that is read by itself."""
+        """Add a record that is read by itself."""
         forms.add([i], self._named(value))
 
     def note_table(
@@ -73,14 +73,14 @@ class ColumnNamer:
         held: Sequence[bytes],
         refuse: Callable[[int, Bad], None],
     ) -> None:
-        """Records that were read together: who has something for a column has named it."""
+        """Add records that were read together: a record that fills a column names it."""
         constant, masks = set(self._minded), {}
         nulls = {name: table.column(name) for name in self._minded if table.column(name).null_count}
         explicit = {}
         for n in self._suspects(nulls, held) if nulls else ():
             try:
                 explicit[n] = self._named(held[n])
-            except Bad as bad:  # Arrow had no reason to look into all of it
+            except Bad as bad:  # Arrow had no reason to parse all of it.
                 refuse(index[n], bad)
         for name, column in nulls.items():
             mask = pc.is_valid(column).combine_chunks()
@@ -104,7 +104,7 @@ class ColumnNamer:
         forms.add_each(index, each, sets)
 
     def _suspects(self, nulls: dict[str, Any], held: Sequence[bytes]) -> set[int]:
-        """Those that may say of a column that it is null."""
+        """Return the records that may name a column as null."""
         joined = b"\n".join(held)
         lowered, has_escapes = joined.lower(), b"\\u" in joined
         suspects: set[int] = set()
@@ -126,7 +126,7 @@ class ColumnNamer:
 
 
 def _told_apart(masks: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """A number for each row, the same where all masks are the same; and the first row of each number."""
+    """Return a number for each row, equal for equal masks, and the first row of each number."""
     codes, bits = pc.cast(masks[0], pa.int64()), 1
     for mask in masks[1:]:
         if bits == _MOST_BITS:

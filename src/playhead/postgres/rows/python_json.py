@@ -1,4 +1,4 @@
-"""Decodes JSON values one by one, tolerantly, and says what is wrong with those that cannot be written."""
+"""Decodes JSON values one by one, tolerantly, and says why a value cannot be written."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from playhead.postgres.rows.text_format import Bad, Number, Repeated, text_for
 
 
 class Documents:
-    """Finds the fields of JSON objects that belong to columns: by name, else but for upper and lower case."""
+    """Finds the fields of JSON objects for columns: by name, or else ignoring upper and lower case."""
 
     def __init__(self, fields: Sequence[Field], extra: Field | None = None) -> None:
         self.fields, self._extra = fields, extra
@@ -21,7 +21,7 @@ class Documents:
         self._unused: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def spelling(self, document: Mapping[str, Any]) -> dict[str, str]:
-        """For each column that the object has a field for, that field's name."""
+        """Return the field's name for each column that the object fills."""
         found = {field.name: field.name for field in self.fields if field.name in document}
         if len(found) == len(self.fields):
             return found
@@ -37,7 +37,7 @@ class Documents:
     def texts(
         self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
     ) -> dict[str, str]:
-        """What goes to each column, as text; a column that gets nothing is missing."""
+        """Return the text for each column; columns without a value are missing."""
         spelling = self.spelling(document)
         found = {}
         for field in self.fields if fields is None else fields:
@@ -70,7 +70,7 @@ class Documents:
     def alterations(
         self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
     ) -> set[str]:
-        """What is not kept exactly of an object, in the words under which it is counted."""
+        """Return what the columns cannot keep exactly, in the words under which it is counted."""
         if fields is None or isinstance(document, Repeated):
             fields = self.fields
         spelling = self.spelling(document)
@@ -87,14 +87,14 @@ _MOST_SHAPES = 1_000
 
 
 def fold(name: str) -> str:
-    """Lower case as SQL has it for names: of the letters that ASCII knows."""
+    """Fold a name like SQL: ASCII letters to lower case."""
     if name.isascii():
         return name.lower()
     return "".join(each.lower() if each.isascii() else each for each in name)
 
 
 def read_object(value: bytes) -> dict[str, Any]:
-    """The JSON object that a value is; numbers other than integers as they were written."""
+    """Parse a value as a JSON object; numbers other than integers keep their text."""
     return _object_of(read_json(value, "the value"))
 
 
@@ -130,7 +130,7 @@ def _loads(text: str) -> Any:
         return _READER.decode(text)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # an integer of more digits than Python converts unasked
+    except ValueError:  # An integer with more digits than Python converts by default.
         return _READER_OF_LONG.decode(text)
 
 

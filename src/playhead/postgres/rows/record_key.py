@@ -1,4 +1,4 @@
-"""Reads by a record's key which row it means, as a tombstone does."""
+"""Parses a record's key into key columns, for tombstones."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from playhead.postgres.rows.text_format import Bad, text_for
 
 
 def key_texts(held: bytes | None, key: Sequence[Field]) -> dict[str, str]:
-    """A record's key as the texts of key columns: fields of a JSON object, or the whole of it for one."""
+    """Return the key's texts for the key columns: fields of a JSON object, or the whole key for one column."""
     if held is None:
-        raise Bad("no_key", "a tombstone without a key says nothing of what is gone")
+        raise Bad("no_key", "a tombstone without a key does not identify a row")
     try:
         document = read_json(held, "the key")
     except Bad:

@@ -1,4 +1,4 @@
-"""Writes a JSON value as the text from which the server reads a column of some type."""
+"""Formats a JSON value as the text from which the server parses a column of some type."""
 
 import base64
 import binascii
@@ -15,31 +15,32 @@ from playhead.postgres.rows.moving_texts import moving_word
 from playhead.postgres.table import Column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The forms of ISO 8601 that Arrow reads; whatever else a string says, the server reads.
+# The ISO 8601 forms that Arrow reads; the server parses any other text.
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?"
     r"(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
-# What halves to nothing in four bytes; the server would refuse it, Arrow reads it as zero.
+# A number that becomes zero in four bytes: the server would refuse it, Arrow reads zero.
 _FLOAT4_NOTHING = 2.0**-150
-# Digits of a count since 1970, up to, and how many of it make a second.
+# Digits of a count since 1970, up to, and how many of them are a second.
 _EPOCH_UNITS = ((11, 1), (14, 10**3), (17, 10**6), (20, 10**9))
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
-# The server's own limit is its stack; this is far below it, and below Python's, one call for each level.
+# The server's limit is its stack; this is far below it, and below Python's, which needs a call for
+# each level.
 _DEEPEST = 500
-# The server knows no array of more dimensions.
+# The server's maximum.
 _MOST_DIMENSIONS = 6
 
 
 class Number(str):
-    """A number that is no integer, as it was written."""
+    """A number that is not an integer, as it was written."""
 
     __slots__ = ()
 
 
 class Repeated(dict[str, Any]):
-    """An object in which fields of one name stand twice: of each the last, and all of them as they stood."""
+    """An object with repeated names: the last field of each, and all fields as written."""
 
     __slots__ = ("pairs",)
 
@@ -49,7 +50,7 @@ class Repeated(dict[str, Any]):
 
     @property
     def repeated(self) -> set[str]:
-        """The names that stand more than once."""
+        """The names that occur more than once."""
         counts = Counter(name for name, _ in self.pairs)
         return {name for name, count in counts.items() if count > 1}
 
@@ -63,18 +64,18 @@ class Bad(Exception):
 
 
 def text_for(column: Column, held: Any) -> str:
-    """What the server has to read so that the column gets this JSON value, which is not null."""
+    """Return the text that the server parses into this JSON value, which is not null."""
     try:
         text = _text(column.base, column.element, held, column.name)
         return checked_for(column, text, column.name)
-    except RecursionError as exc:  # whoever called us was deep in calls already
+    except RecursionError as exc:  # The call stack was already deep.
         raise Bad("json", f"{column.name}: nested too deeply") from exc
 
 
 def checked_for(column: Column, text: str, where: str) -> str:
-    """The text, if the column then holds what it says, whenever it is written."""
+    """Return the text if the column then has the same value whenever it is written."""
     if (word := moving_word(column, text)) is not None:
-        reason = f"{where}: {word!r} means the time at which it is written, which is no record's"
+        reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
     if column.base == "name" and len(text.encode("utf-8", "replace")) > LONGEST_NAME:
         raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
@@ -82,7 +83,7 @@ def checked_for(column: Column, text: str, where: str) -> str:
 
 
 def checked(text: str, where: str) -> str:
-    """The text, if PostgreSQL can hold it at all."""
+    """Return the text if PostgreSQL can store it."""
     if "\0" in text:
         raise Bad("nul", f"{where}: a character NUL, which PostgreSQL does not store in text")
     try:
@@ -93,14 +94,14 @@ def checked(text: str, where: str) -> str:
 
 
 def written(held: Any, where: str, depth: int = 0) -> str:
-    """JSON, with every number as it was written."""
+    """Return JSON with every number as it was written."""
     if depth > _DEEPEST:
         raise Bad("json", f"{where}: nested too deeply")
     if isinstance(held, Number):
         if held in _NO_NUMBERS:
-            raise Bad("json", f"{where}: {held} is no number of JSON")
+            raise Bad("json", f"{where}: {held} is not a JSON number")
         return held
-    inner: list[str] = []  # filled in loops, because a generator would be a call of its own
+    inner: list[str] = []  # Loops, because a generator would need another call.
     if isinstance(held, dict):
         for name, each in held.pairs if isinstance(held, Repeated) else held.items():
             inner.append(f"{_quoted(name)}:{written(each, where, depth + 1)}")
@@ -138,7 +139,7 @@ def _json_text(base: str, held: Any, where: str) -> str:
 
 
 def _array(element: str, held: Sequence[Any], where: str, dimensions: int = 1) -> str:
-    """An array's literal; every element quoted, so that none can be taken for another."""
+    """Return an array literal with every element quoted."""
     if dimensions > _MOST_DIMENSIONS:
         raise Bad("type", f"{where}: an array has at most {_MOST_DIMENSIONS} dimensions")
     return "{" + ",".join(_element(element, each, where, dimensions) for each in held) + "}"
@@ -171,7 +172,7 @@ def _bytes(held: str, where: str) -> str:
 
 
 def _instant(match: "re.Match[str]") -> str | None:
-    """The instant in UTC; None where there is no such time, which the server says in its own words."""
+    """Return the time in UTC; None if it does not exist, which the server then reports."""
     year, month, day, hour, minute, second, fraction = match.groups("0")[:7]
     hours, minutes = int(match[10] or 0), int(match[11] or 0)
     if hours > 23 or minutes > 59:
@@ -202,13 +203,13 @@ def _number(base: str, held: "int | Number", where: str) -> str:
 
 
 def _whole(held: Number) -> str:
-    """1.0 and 1e3 are whole numbers too; the server would not read them as such."""
+    """Write 1.0 and 1e3 as whole numbers, because the server would not parse them as such."""
     try:
         exact = Decimal(held)
         if exact.adjusted() < 20 and exact == exact.to_integral_value():
             return str(int(exact))
     except (InvalidOperation, OverflowError, ValueError):
-        pass  # no number at all, which the server says in its own words
+        pass  # Not a number, which the server reports.
     return held
 
 
@@ -217,19 +218,19 @@ def _float(base: str, held: Number, where: str) -> str:
         return held
     number = float(held)
     if number in (float("inf"), float("-inf")):
-        raise Bad("out_of_reach", f"{where}: a number out of reach of {base}")
+        raise Bad("out_of_reach", f"{where}: a number outside the range of {base}")
     if number == 0 or (base == "float4" and abs(number) <= _FLOAT4_NOTHING):
         return "-0" if held.startswith("-") else "0"
     return held
 
 
 def _since_epoch(held: "int | Number", where: str) -> str:
-    """Seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their digits."""
+    """Return seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their digits."""
     digits = len(str(held).lstrip("-"))
     per_second = next((per for most, per in _EPOCH_UNITS if digits <= most), None)
     if not isinstance(held, int) or per_second is None:
-        raise Bad("type", f"{where}: no whole number of seconds, ms, µs or ns since 1970")
+        raise Bad("type", f"{where}: not a whole number of seconds, ms, µs or ns since 1970")
     try:
         return _shown(_EPOCH + timedelta(microseconds=held * 10**6 // per_second))
     except OverflowError as exc:
-        raise Bad("type", f"{where}: a number that is no time") from exc
+        raise Bad("type", f"{where}: a number that is not a time") from exc

@@ -1,1 +1,1 @@
-"""Rows staged and merged into a table by its conflict rule."""
+"""Stages rows and merges them into a table by its conflict rule."""

@@ -1,4 +1,4 @@
-"""Statements that find, and forget, all staged rows the server would refuse for a reason known beforehand."""
+"""The statements that find and remove staged rows that the server would certainly refuse."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from playhead.postgres.merge_sql import STAGE, TEXTS, MergeSql, literal, named, 
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER
 
-# Each answers offset, SQLSTATE and reason.
+# Each returns offset, SQLSTATE and reason.
 
 
 def before_read(as_text: Sequence[Field], *, has_validity: bool) -> list[str]:
-    """Texts that are not of their type."""
+    """Return statements for texts that their type cannot parse."""
     if not has_validity:
         return []
     typed = [
@@ -20,11 +20,11 @@ def before_read(as_text: Sequence[Field], *, has_validity: bool) -> list[str]:
 
 
 def before_insert(merge: MergeSql, *, has_validity: bool) -> list[str]:
-    """Staged rows that cannot be rows of the table."""
+    """Return statements for staged rows that cannot be rows of the table."""
     sweeps = []
     for each in merge.fields:
         if each.column.is_required and each.column.default is None:
-            reason = literal(f"null in column {each.name}, which may not be null")
+            reason = literal(f"null in column {each.name}, which must not be null")
             sweeps.append(
                 f"DELETE FROM {STAGE} WHERE {named(each.name)} IS NULL "  # noqa: S608 - all quoted
                 f"RETURNING {named(ORDER)}, '23502', {reason}"
@@ -42,7 +42,7 @@ def before_insert(merge: MergeSql, *, has_validity: bool) -> list[str]:
 
 
 def _invalid(table: str, typed: Sequence[tuple[str, str]]) -> str:
-    """pg_input_is_valid came with PostgreSQL 16."""
+    """Return the statement with pg_input_is_valid, which PostgreSQL 16 introduced."""
     tests = [f"pg_input_is_valid({_text(name)}, {literal(kind)})" for name, kind in typed]
     codes, reasons = [], []
     for (name, kind), test in zip(typed, tests, strict=True):

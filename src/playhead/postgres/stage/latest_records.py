@@ -1,9 +1,9 @@
-"""What `newer` has to remember beside a table: the latest record of a key, where no row can tell it.
+"""What `newer` remembers beside a table: the latest record of a key, if no row can tell it.
 
-A row that was deleted is not there to say that its tombstone was later than a record that comes now,
-and a row without columns for its place cannot say which of two records of one version it is from.
-Records of partition 0 are not kept: they are before those of all other partitions, and their own
-partition commits in order. Whoever looks has the table's lock until the transaction ends.
+A deleted row cannot say that its tombstone was later than a new record, and a row without columns for its
+origin cannot say which of two records of one version it is from. Records of partition 0 are not stored:
+they are before those of all other partitions, and their own partition commits in order. A reader has the
+table's lock until the transaction ends.
 """
 
 import json
@@ -31,7 +31,7 @@ RIGHTS = ("SELECT", "INSERT", "UPDATE")
 
 
 def beside(ledger: TableName, oid: int) -> TableName:
-    """The table's name: it has key columns of one table's types, and so belongs to that one."""
+    """Return the table's name, which belongs to one table because of its key columns' types."""
     end = f"latest_{oid}" if ledger.name == "entries" else f"_latest_{oid}"
     kept = "" if ledger.name == "entries" else ledger.name
     short = kept.encode()[: _LONGEST_BYTES - len(end)].decode(errors="ignore")
@@ -39,15 +39,15 @@ def beside(ledger: TableName, oid: int) -> TableName:
 
 
 def is_needed(layout: Layout, habits: WriteRules) -> bool:
-    """Whether the table's own rows do not say enough."""
+    """Return whether the table's own rows do not contain enough."""
     return habits.rule == "newer" and (habits.tombstones == "delete" or not has_place(layout))
 
 
 def not_remembered(table: TableName) -> Note:
-    """Said when slices were committed before anything was kept."""
+    """The note for slices that were committed before keys were remembered."""
     text = (
-        f"what was committed to {table} was so by an earlier version, which did not remember deleted keys: "
-        "an older record of one that comes now brings it back; a replay under another id does not"
+        f"an earlier version committed to {table} without remembering deleted keys: an older "
+        "record can bring back a deleted key; a replay under another ID avoids that"
     )
     return Note("not-remembered", text)
 
@@ -62,7 +62,7 @@ class Latest:
     habits: WriteRules
     replay_id: str
     is_used: bool = False
-    """Whether something is known to be in it."""
+    """Whether it certainly has entries."""
     _is_made: bool = field(default=False)
 
     @property
@@ -77,7 +77,7 @@ class Latest:
         ).exists()
 
     def keeps_rows(self, partition: int) -> bool:
-        """Whether not only tombstones of a partition are kept."""
+        """Return whether rows of a partition are stored too, not only tombstones."""
         return partition > 0 and not has_place(self.layout)
 
     def make(self) -> None:
@@ -86,18 +86,18 @@ class Latest:
             self._is_made = True
 
     def lock(self) -> None:
-        """Keep other partitions of the replay from this table: what they find must be all there is."""
+        """Lock the table against other partitions of the replay, so that what is read is complete."""
         self.session.run(
             "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
             (json.dumps(["playhead latest", self.replay_id, self.layout.table.oid]),),
         )
 
     def may_be_let_be(self, partition: int) -> bool:
-        """Whether rows may be copied as they come, as far as is known before a transaction has begun."""
+        """Return whether rows may be copied directly, as far as is known before the transaction."""
         return not self.is_used and not self.keeps_rows(partition)
 
     def is_empty(self) -> bool:
-        """Whether nothing is kept, so that rows can be copied as they come; until the transaction ends."""
+        """Return whether nothing is stored, so that rows can be copied directly until the transaction ends."""
         self.lock()
         if not self.is_used:
             found = self.session.run(
@@ -112,7 +112,7 @@ class Latest:
 
 
 def _statement(layout: Layout, habits: WriteRules) -> str:
-    """Without modifiers and domains: what is kept has been through the column's own type."""
+    """Return the CREATE TABLE; without modifiers and domains, because values have passed the column's type."""
     fields = {each.name: each for each in layout.fields}
     key = ", ".join(f"{named(name)} {_kind(fields[name])}" for name in habits.key)
     names = ", ".join(map(named, habits.key))
@@ -135,7 +135,7 @@ def _kind(field_: Field) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Those of one slice; as elsewhere, `s` is the stage, `g` its tombstones, and `m` what is kept."""
+    """The statements of one slice; `s` is the stage, `g` its tombstones, `m` the stored records."""
 
     merge: MergeSql
     table: TableName
@@ -144,7 +144,7 @@ class Statements:
     partition: int
 
     def outdated(self, first: int, last: int) -> str:
-        """Forget staged rows that something later is known of."""
+        """Remove staged rows for which a later record is known."""
         return (
             f"DELETE FROM {STAGE} s USING {self.table.quoted} m "  # noqa: S608 - all quoted
             f"WHERE s.{_ORDER} BETWEEN {first} AND {last} AND {self._mine} "
@@ -152,7 +152,7 @@ class Statements:
         )
 
     def outdated_tombstones(self) -> str:
-        """Forget those tombstones, too."""
+        """Remove tombstones for which a later record is known."""
         return (
             f"DELETE FROM {GONE} g USING {self.table.quoted} m WHERE {self._mine} "  # noqa: S608
             f"AND {self.merge.same('g', 'm')} AND {is_later(self._kept('m'), self._gone())}"
@@ -164,7 +164,7 @@ class Statements:
         return self._keep(f"{GONE} g", keys, (version, place), is_deleted=True)
 
     def keep_rows(self) -> str:
-        """What was staged and not refused."""
+        """Store staged rows that were not refused."""
         keys = [self.merge.key_of(name) for name in self.merge.key]
         version, place = self.merge.key_of(self.merge.version), f"s.{_ORDER}"
         return self._keep(f"{STAGE} s", keys, (version, place), is_deleted=False)
@@ -172,7 +172,7 @@ class Statements:
     def _keep(
         self, source: str, keys: Sequence[str], latest: tuple[str, str], *, is_deleted: bool
     ) -> str:
-        """The latest of each key, unless what is kept is later."""
+        """Store the latest record of each key, unless the stored one is later."""
         version, offset = latest
         names = ", ".join(map(named, self.merge.key))
         own = ", ".join((_VERSION, _TOPIC, _PARTITION, _OFFSET, _IS_DELETED))

@@ -1,4 +1,4 @@
-"""Brings a slice's rows in by a temporary table, and finds the records that the server refuses."""
+"""Writes a slice's rows through a temporary table, and finds the records that the server refuses."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ from playhead.postgres.stage.latest_records import Latest, Statements
 from playhead.records import Records
 
 Statement = Callable[[int, int], str]
-"""For the records from the first to the last of two offsets."""
+"""Returns the statement for the records between two offsets."""
 Run = Callable[[str], Mapping[str, int]]
-"""Runs a statement, and says what to count of it."""
+"""Runs a statement, and returns what to count."""
 
 _KINDS = {
     "22001": "too_long",
@@ -47,34 +47,34 @@ _KINDS = {
     "54000": "too_long",
     "54001": "json",
 }
-# What is of none of these a constraint says, a policy for rows, or a trigger in words of its own.
+# Other SQLSTATEs come from a constraint, a row security policy, or a trigger.
 _OF_TYPES = ("0A", "21", "22", "3F", "42")
 _POLICY = "42501"
 
 
-# With so many parts, to look through all rows for each takes longer than an index of them.
+# With this many parts, scanning all rows for each takes longer than an index.
 _INDEXED_FROM = 8
-# A row that refers to one that a later record brings.
+# A row that refers to one of a later record.
 _REFERENCE = "23503"
 
 
 class _Undone(Exception):
-    """Found out what there was to find out; none of it is to stay."""
+    """Raised to undo a trial whose result is known."""
 
 
 class ConflictFound(PlayheadError):
-    """A record meets a row that is there already, and nobody said what then."""
+    """A record has the key of an existing row, and `--on-conflict` was not given."""
 
     def __init__(self, place: str, *, table: str, reason: str) -> None:
         self.place, self.table, self.reason = place, table, reason
         super().__init__(
-            f"{place} meets a row that table {table} has already: {reason}",
-            hint="say what then: --on-conflict ignore, newer, update or error",
+            f"{place} has the key of an existing row in table {table}: {reason}",
+            hint="choose a rule: --on-conflict ignore, newer, update or error",
         )
 
 
 class Stage:
-    """One slice in temporary tables, inside the transaction of its commit."""
+    """One slice in temporary tables, in the transaction of its commit."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Stage:
         self._bad: dict[int, DataError] = {}
 
     def write(self) -> dict[str, int]:
-        """Rows into the table; says how many were inserted, updated, left alone and deleted."""
+        """Write the rows; return how many were inserted, updated, left alone and deleted."""
         self.fill()
         abort_point("postgres.stage.copied")
         latest = self._table.latest
@@ -122,13 +122,13 @@ class Stage:
         return found
 
     def _not_kept(self, left: int) -> int:
-        """How many of the rows that were not written a trigger or a rule dropped: no row has their key."""
+        """Return how many unwritten rows a trigger or a rule dropped: no row has their key."""
         if not self.merge.key or self.merge.rule in (None, "error"):
             return left
         return int(self._session.run(self.merge.not_there())[0][0])
 
     def _mind_latest(self, latest: Latest) -> None:
-        """Under `newer`: forget records that something later is known of, though no row says so."""
+        """Under `newer`: remove records for which a later one is known, although no row says so."""
         statements = self._of(latest)
         latest.lock()
         if self.has_tombstones:
@@ -142,7 +142,7 @@ class Stage:
         return latest.statements(self.merge, self._whole.topic, self._whole.partition)
 
     def _parts(self) -> list[MergeSql]:
-        """One merge for all rows; or for rows that name other columns one each, which follow each other."""
+        """Return one merge for all rows; or one for each form of rows, in order."""
         if not self.merge.forms:
             return [self.merge]
         lay = self.merge.lay()
@@ -155,7 +155,7 @@ class Stage:
         return [self.merge.for_part(layer, form) for layer, form in found]
 
     def fill(self) -> None:
-        """The temporary tables: rows, read but for the types that have no form in a COPY, and tombstones."""
+        """Fill the temporary tables with tombstones and rows; only types without a COPY form stay texts."""
         decoded = self._decoded
         self._session.run(self.merge.make_stage())
         self._copy(STAGE, decoded.ready)
@@ -165,7 +165,7 @@ class Stage:
             self._read_tombstones()
 
     def expect(self) -> None:
-        """Beside them the same rows in the table's own types, with all of its columns."""
+        """Add the same rows in the table's own types, with all of its columns."""
         self._session.run(self.merge.make_expected(self._table.layout.fields))
         self._apply(self.merge.expected, STAGE, self._sweeps())
 
@@ -181,7 +181,7 @@ class Stage:
         self._apply(partial(self.merge.read_texts, as_text), TEXTS, sweeps)
 
     def _copy(self, name: str, rows: Any) -> None:
-        """Copy rows; where the server refuses, fewer, until one is left to refuse."""
+        """Copy rows; if the server refuses, copy fewer, until a single one is refused."""
         if not len(rows):
             return
         try:
@@ -203,7 +203,7 @@ class Stage:
         *,
         run: Run | None = None,
     ) -> None:
-        """Run it for all records; where the server refuses, sweep out what is known to be bad, and look."""
+        """Run a statement for all records; if the server refuses, remove the bad ones and find the others."""
         run = run or self._uncounted
         slice_ = self._account.slice
         everything = slice_.from_offset, slice_.to_offset - 1
@@ -227,7 +227,7 @@ class Stage:
             self._without(self._bad, statement, source, run)
 
     def _try_again(self, statement: Statement, run: Run) -> None:
-        """What refers to rows that came later; what is refused now as well is bad."""
+        """Retry rows that refer to later rows; those refused again are bad."""
         is_better = True
         while is_better:
             left = {
@@ -244,7 +244,7 @@ class Stage:
     def _without(
         self, bad: dict[int, DataError], statement: Statement, source: str, run: Run
     ) -> None:
-        """All but the bad ones at once, so that what a row refers to may come after it."""
+        """Run all but the bad ones at once, because a row may refer to a later one."""
         self._forget(bad, source)
         for order, refusal in bad.items():
             self._refuse(order, refusal.sqlstate, refusal.reason)
@@ -254,7 +254,7 @@ class Stage:
             raise whole
 
     def _forget(self, bad: Iterable[int], source: str) -> None:
-        """What is refused is nothing that later statements may go by."""
+        """Remove refused records, so that later statements ignore them."""
         orders = ", ".join(map(str, bad))
         if orders:
             self._session.run(f"DELETE FROM {source} WHERE {named(ORDER)} IN ({orders})")  # noqa: S608
@@ -277,7 +277,7 @@ class Stage:
         self._bisect(statement, orders[half:], run)
 
     def _refusal(self, statement: Statement, first: int, last: int, run: Run) -> DataError | None:
-        """Run it for the records from the first to the last; why not, when the server refuses."""
+        """Run a statement for a range of records; return the server's refusal, if any."""
         try:
             found = self._ran(statement(first, last), run)
         except DataError as exc:
@@ -287,7 +287,9 @@ class Stage:
             bad = of_a_record(exc, has_policies=has_policies)
             if bad is None:
                 raise
-            self._ran(statement(last, first - 1), run)  # for no record: who fails now, fails always
+            self._ran(
+                statement(last, first - 1), run
+            )  # Without any record: this failure is permanent.
             return bad
         self._counts.update(found)
         return None
@@ -295,13 +297,13 @@ class Stage:
     def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
         with self._session.savepoint():
             found = run(statement)
-            # Rows that tombstones delete may be made again by the same slice.
+            # The slice may insert rows again that its tombstones delete.
             if self._table.layout.table.has_deferred and run != self._deleted:
                 self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
             return found
 
     def _inserted(self, statement: str) -> Mapping[str, int]:
-        """How many rows were inserted, and how many were there and are others now."""
+        """Return how many rows were inserted, and how many existing ones were changed."""
         if not self.merge.answers_counts:
             return {"inserted": self._session.count(statement)}
         [(inserted, written)] = self._session.run(statement)
@@ -318,12 +320,12 @@ class Stage:
         return {}
 
     def _sweep(self, statement: str) -> None:
-        """Forget records that a look at all of them at once finds to be bad."""
+        """Remove records that a check of all of them finds to be bad."""
         try:
             with self._session.savepoint():
                 found = self._session.run(statement)
         except (DataError, StatementRefused):
-            return  # some types cannot be looked at without failing; one by one it is
+            return  # Some types cannot be checked together; they are checked one by one.
         for order, sqlstate, reason in sorted(found):
             self._refuse(order, sqlstate, reason)
 
@@ -340,7 +342,7 @@ class Stage:
         return {offset: index for index, offset in enumerate(self._whole.offsets)}
 
     def _read_tombstones(self) -> None:
-        """Their keys."""
+        """Read the keys of tombstones."""
         merge, session = self.merge, self._session
         session.run(merge.make_gone_texts())
         session.run(merge.make_gone())
@@ -348,17 +350,17 @@ class Stage:
         self._apply_to_tombstones(merge.read_gone, GONE_TEXTS, self._uncounted)
 
     def _delete(self) -> None:
-        """Delete what tombstones say; one whose row may not go is no tombstone to what comes after."""
+        """Delete the rows of tombstones; a tombstone whose row cannot be deleted has no effect."""
         self._apply_to_tombstones(self.merge.delete, GONE, self._deleted)
 
     def _apply_to_tombstones(self, statement: Statement, source: str, run: Run) -> None:
         refused = self._counts["refused"]
         self._apply(statement, source, run=run)
-        # Those were no rows, so that they are not missing among these.
+        # These were not rows, so they are not missing.
         self._counts["refused"] = refused
 
     def _supersede(self) -> None:
-        """Forget staged rows that tombstones come after; a key that the column refuses is found here."""
+        """Remove staged rows before a tombstone; this finds keys that the column refuses."""
         self._apply(self.merge.supersede, STAGE, self._sweeps(), run=self._superseded)
 
     def _keys_of_tombstones(self) -> Any:
@@ -374,7 +376,7 @@ class Stage:
                 continue
             offsets.append(record.offset)
             times.append(record.timestamp_ms)
-        # One out of reach is null: where times count, under `newer`, it was refused before.
+        # A time out of range is null; if times count (`newer`), it was refused before.
         microseconds, _ = microseconds_of(times)
         columns = {
             ORDER: pa.array(offsets, pa.int64()),
@@ -386,7 +388,7 @@ class Stage:
 
 
 def kind_of(sqlstate: str) -> str:
-    """One word for why the server refuses a record."""
+    """Return one word for why the server refuses a record."""
     if sqlstate in _KINDS:
         return _KINDS[sqlstate]
     is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
