@@ -189,5 +189,5 @@ class ServerDidNotStart(SandboxError):
         tail = "".join(f"\n    {line}" for line in log_tail)
         super().__init__(
             f"{server} did not start: {reason}{tail}",
-            hint=f"read the whole log in {log}; `playhead sandbox up --fresh` starts with empty servers",
+            hint=f"read the whole log in {log}; the same command with --fresh starts with empty servers",
         )

@@ -24,10 +24,13 @@ from playhead.config.settings import SETTINGS
 from playhead.errors import (
     BadValue,
     MissingPiece,
+    SandboxError,
     UnknownKey,
     UntranslatableProperty,
     UsageError,
 )
+from playhead.host import paths
+from playhead.sandbox import Sandbox
 
 PLACES = ("flag", "-X", "environment", "project", "context", "default")
 SPELLINGS = ("sasl.mechanism", "sasl.mechanisms")
@@ -350,6 +353,33 @@ def test_the_sandbox_does_not_mix_with_a_server_that_is_named(places, flags, ass
     found = configure(flags, assignments=assigned, folder=places.folder)
     assert found.context is None
     assert "sand" not in str(found.rows())
+
+
+def test_what_is_missing_beside_a_server_of_ones_own_is_in_the_sandbox_that_is_up(
+    places, monkeypatch
+):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/db")
+    with pytest.raises(MissingPiece) as missing:
+        places.configure().kafka().for_librdkafka("client")
+    assert missing.value.hint.endswith("or start local servers: playhead sandbox up")
+    places.sandbox_is_up()
+    with pytest.raises(MissingPiece) as missing:
+        places.configure().kafka().for_librdkafka("client")
+    assert missing.value.hint.endswith("or choose the sandbox that is up: -c sandbox")
+    monkeypatch.delenv("DATABASE_URL")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "h:1")
+    with pytest.raises(MissingPiece) as missing:
+        places.configure().need("database", needed_for="a test")
+    assert missing.value.hint.endswith("or choose the sandbox that is up: -c sandbox")
+
+
+def test_commands_of_a_sandbox_name_its_folder_unless_it_is_the_usual_one(places):
+    assert paths.sandbox_command("up", paths.sandbox_dir()) == "playhead sandbox up"
+    other = Path("/srv/my sandbox")
+    assert paths.sandbox_command("down", other) == "playhead sandbox down --dir '/srv/my sandbox'"
+    with pytest.raises(SandboxError) as stopped:
+        Sandbox(other).endpoints()
+    assert stopped.value.hint == "start it: playhead sandbox up --dir '/srv/my sandbox'"
 
 
 @pytest.mark.parametrize("variable", ["KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"])

@@ -28,7 +28,14 @@ from playhead.config.layers import (
 )
 from playhead.config.logins import Homes, keep_at_home
 from playhead.config.project import PROJECT_FILE, find_project_file
-from playhead.config.settings import BY_NAME, SETTINGS, as_heap, as_switch, as_zone
+from playhead.config.settings import (
+    BY_NAME,
+    SETTINGS,
+    as_heap,
+    as_switch,
+    as_zone,
+    or_local_servers,
+)
 from playhead.config.trust import ReadFile
 from playhead.config.whole_paths import is_secret, need_whole_paths
 from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
@@ -80,7 +87,7 @@ class Configuration:
             raise MissingPiece(
                 f"setting {name}",
                 needed_for=needed_for,
-                hint=f"set {setting.ways}, choose a context with -c, or start local servers: playhead sandbox up",
+                hint=or_local_servers(f"set {setting.ways}, choose a context with -c"),
             )
         return value
 
@@ -236,17 +243,12 @@ def _choose_context(
     if default is not None:
         return default, str(current_context_file())
     # A context that was not chosen must not combine its database with another place's broker.
-    if sandbox_file().exists() and not any(layer.names_a_server() for layer in upper):
+    if paths.sandbox_context().exists() and not any(layer.names_a_server() for layer in upper):
         return SANDBOX, "the sandbox is up"
     return None, ""
 
 
 # --- contexts ----------------------------------------------------------------------------------
-
-
-def sandbox_file() -> Path:
-    """Return the context file that a running sandbox writes."""
-    return paths.sandbox_dir() / "context.toml"
 
 
 def current_context_file() -> Path:
@@ -276,16 +278,16 @@ def contexts() -> dict[str, Layer]:
         if not isinstance(table, dict):
             raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
         found[name] = layer_of(table, where)
-    if sandbox_file().exists():
+    if paths.sandbox_context().exists():
         if not paths.sandbox_dir_is_whole():
             raise Refused(
                 "PLAYHEAD_SANDBOX_DIR is relative: it would be another sandbox in each folder, a clone's too",
                 hint=f"export PLAYHEAD_SANDBOX_DIR={shlex.quote(str(paths.sandbox_dir()))}, if that is yours",
             )
-        others = why_not_ours(sandbox_file().stat())
+        others = why_not_ours(paths.sandbox_context().stat())
         if others is not None:
-            raise Refused(f"{sandbox_file()} is no sandbox of yours: {others}")
-        found[SANDBOX] = layer_of(read_toml(sandbox_file()), f"context {SANDBOX}")
+            raise Refused(f"{paths.sandbox_context()} is no sandbox of yours: {others}")
+        found[SANDBOX] = layer_of(read_toml(paths.sandbox_context()), f"context {SANDBOX}")
     return found
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from playhead.config import kafka_properties as known
 from playhead.config.kafka_properties import BY_NAME, HOSTNAME, Property, Role
+from playhead.config.settings import or_local_servers
 from playhead.errors import BadValue, MissingPiece, UntranslatableProperty
 from playhead.secrets import HIDDEN, remember, resolve
 
@@ -55,7 +56,6 @@ _FIELDS = {
 _PEM = {"ca": "CERTIFICATE", "certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
 _WHOLE_REFERENCE = re.compile(r"\s*(?:file:.*|\$\{\w+\}\s*)")
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})")
-_WAYS = "set -b, KAFKA_BOOTSTRAP_SERVERS or -c, or start a local broker: playhead sandbox up"
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,7 +150,8 @@ class KafkaConnection:
 
     def _settings(self, role: Role | None) -> dict[str, str | int]:
         if self.bootstrap_servers is None:
-            raise MissingPiece("a broker's address", needed_for="a connection to Kafka", hint=_WAYS)
+            hint = or_local_servers("set -b, KAFKA_BOOTSTRAP_SERVERS or -c")
+            raise MissingPiece("a broker's address", needed_for="a connection to Kafka", hint=hint)
         fits = (None, "client", role) if role else (None, *get_args(Role))
         return {name: it for name, it in self._said().items() if BY_NAME[name].role in fits}
 

@@ -12,6 +12,7 @@ from typing import Final
 from playhead.errors import BadValue
 from playhead.grammar.cursor import NotUnderstood
 from playhead.grammar.zone import zone_name
+from playhead.host import paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +143,10 @@ def as_zone(value: str, *, key: str, where: str) -> str:
     except NotUnderstood as exc:
         needed = "UTC, an offset like +05:30, or a name like Europe/Berlin"
         raise BadValue(key, found=value, needed=needed, where=where, hint=exc.hint) from exc
+
+
+def or_local_servers(ways: str) -> str:
+    """Return a hint: these ways to name a server, or the sandbox, which is not used beside another server."""
+    if paths.sandbox_context().exists():
+        return f"{ways}, or choose the sandbox that is up: -c sandbox"
+    return f"{ways}, or start local servers: playhead sandbox up"

@@ -1,6 +1,7 @@
 """Where Playhead stores its files: a user's XDG folders, or the system's folders for root."""
 
 import os
+import shlex
 from pathlib import Path
 
 from playhead.errors import UsageError
@@ -52,6 +53,17 @@ def sandbox_dir() -> Path:
     """Return the folder of the default sandbox."""
     value = os.environ.get(_SANDBOX_DIR)
     return at_home(value).absolute() if value else state_dir() / "sandbox"
+
+
+def sandbox_command(verb: str, directory: Path) -> str:
+    """Return the command that does this with the sandbox in a folder."""
+    named = "" if directory == sandbox_dir() else f" --dir {shlex.quote(str(directory))}"
+    return f"playhead sandbox {verb}{named}"
+
+
+def sandbox_context() -> Path:
+    """Return the context file that a running sandbox writes."""
+    return sandbox_dir() / "context.toml"
 
 
 def sandbox_dir_is_whole() -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import SandboxError, ServerDidNotStart
+from playhead.host import paths
 from playhead.host.atomic_file import write_whole
 from playhead.host.faults import abort_point
 from playhead.host.runtimes import command_of
@@ -119,7 +120,7 @@ class Sandbox:
         if not status.is_up or status.endpoints is None:
             raise SandboxError(
                 f"the sandbox in {self.directory} is not running",
-                hint="start it: playhead sandbox up",
+                hint=f"start it: {paths.sandbox_command('up', self.directory)}",
             )
         return status.endpoints
 

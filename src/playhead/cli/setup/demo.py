@@ -85,7 +85,7 @@ def _finish(run: Run, sandbox: Sandbox, outcome: "Outcome") -> None:
     say = run.output.say
     say("")
     say(f"transcript and charts are in {outcome.folder}")
-    say(f"the servers' data are kept: playhead sandbox up --dir {sandbox.directory}")
+    say(f"the servers' data are kept: {paths.sandbox_command('up', sandbox.directory)}")
     run.output.emit(outcome.as_document(), [outcome.row()])
 
 

@@ -45,9 +45,8 @@ def up(run: Run, fresh: bool, dry_run: bool, yes: bool) -> None:
     fetch_jars(run)
     sandbox.up(fresh=fresh, say=run.output.say)
     _emit(run, sandbox.status())
-    run.output.say(
-        'in a shell: eval "$(playhead sandbox env)"; stop it with: playhead sandbox down'
-    )
+    enter, stop = (paths.sandbox_command(verb, sandbox.directory) for verb in ("env", "down"))
+    run.output.say(f'in a shell: eval "$({enter})"; stop it with: {stop}')
 
 
 def _say_what_up_would_do(run: Run, sandbox: Sandbox, fresh: bool) -> None:
@@ -90,7 +89,8 @@ def env(run: Run) -> None:
     found = chosen(run).status()
     if found.endpoints is None or not found.is_up:
         raise SandboxError(
-            f"the sandbox in {found.directory} is not running", hint="start it: playhead sandbox up"
+            f"the sandbox in {found.directory} is not running",
+            hint=f"start it: {paths.sandbox_command('up', found.directory)}",
         )
     variables = found.endpoints.environment()
     if run.output.form == "table":
