@@ -155,7 +155,7 @@ def test_a_run_is_forgotten_with_its_group(journal, monkeypatch, capsys):
     [
         (["--forget"], 2, "needs the ID"),
         (["b", "--forget", "--yes"], 6, "in the history of standby laps"),
-        (["a", "--forget"], 6, "needs a yes"),
+        (["a", "--forget"], 6, "needs a confirmation"),
     ],
 )
 def test_what_is_still_needed_is_not_forgotten(journal, capsys, words, code, said):

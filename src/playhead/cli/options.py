@@ -16,7 +16,7 @@ from playhead.cli.layout import Command, CommandOption, Group
 from playhead.cli.output import Output
 from playhead.config.context import Configuration, configure
 from playhead.config.settings import BY_NAME
-from playhead.errors import UsageError
+from playhead.errors import PlayheadError, UsageError
 from playhead.grammar.zone import zone_name
 from playhead.options.option import Argument, Option, Options
 from playhead.options.shared import OUTPUT
@@ -85,8 +85,11 @@ def command(
 
 
 def _zone(run: Run) -> str:
-    """The zone that was asked for, by the option or another place of the settings."""
-    return zone_name(run.configuration().get("timezone") or "UTC", where="timezone")
+    """Return the zone that was asked for; a command that needs one refuses a wrong zone itself."""
+    try:
+        return zone_name(run.configuration().get("timezone") or "UTC", where="timezone")
+    except PlayheadError:
+        return "UTC"
 
 
 def group(
