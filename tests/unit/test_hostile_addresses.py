@@ -11,16 +11,19 @@ from threading import Thread
 import pytest
 
 from playhead import secrets
+from playhead.cli.app import main
 from playhead.errors import BadValue, DatabaseUnavailable, PlayheadError, Refused, UsageError
 from playhead.files.open_archive import settled
 from playhead.files.source import FilesSource
 from playhead.files.stores.s3 import S3Store
 from playhead.files.target import FilesTarget
+from playhead.host.runtimes import find_java, find_spark_home
 from playhead.postgres.server import ask
 from playhead.postgres.session import open_session
 from playhead.schemas import registry as registry_module
 from playhead.schemas.registry import Registry
 from playhead.schemas.schema_id import SchemaId
+from playhead.spark import jvm
 from tests.empty_listener import EmptyListener
 
 PASSWORD = "the-password-of-the-service"
@@ -313,3 +316,56 @@ def test_an_address_that_is_no_registrys_is_refused_without_its_login(url):
     with pytest.raises(BadValue, match="https://host:port") as caught:
         Registry(url.format(password=PASSWORD))
     assert PASSWORD not in str(caught.value)
+
+
+# --- what lies in a clone
+
+
+VARIABLES = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_no_program_and_no_settings_of_the_engine_are_taken_from_the_working_folder(
+    monkeypatch, variable
+):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    Path("own", "conf").mkdir(parents=True)
+    monkeypatch.setenv(variable, "own")
+    ask_for = {"JAVA_HOME": find_java, "SPARK_HOME": find_spark_home}
+    with pytest.raises(BadValue, match="whole path"):
+        ask_for.get(variable, lambda: jvm._conf_dirs(Path("/nowhere")))()
+
+
+OF_A_CLONE = {
+    ".env": "KAFKA_BOOTSTRAP_SERVERS={at}\nDATABASE_URL=postgresql://{at}/db\n",
+    "pg_service.conf": "[prod]\nhost=127.0.0.1\n",
+    ".pg_service.conf": "[prod]\nhost=127.0.0.1\n",
+    ".pgpass": "*:*:*:*:x\n",
+    ".aws/config": "[default]\nendpoint_url=http://{at}\n",
+    ".aws/credentials": "[default]\naws_access_key_id=x\naws_secret_access_key=y\n",
+    "config.toml": "[contexts.prod]\nbootstrap_servers='{at}'\n",
+    "playhead/config.toml": "[contexts.prod]\nbootstrap_servers='{at}'\n",
+    "current-context": "prod",
+    "context.toml": "bootstrap_servers='{at}'\n",
+    "client.properties": "bootstrap.servers={at}\n",
+    "spark-defaults.conf": "spark.master spark://{at}\n",
+    "conf/spark-defaults.conf": "spark.master spark://{at}\n",
+}
+
+
+def test_no_other_file_of_a_clone_names_a_server(monkeypatch, listener, tmp_path, capsys):
+    for name in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path.parent / f"{tmp_path.name}-{name}"))
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "PGSERVICEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".git").mkdir()
+    for name, text in OF_A_CLONE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.format(at=listener.address))
+    for words in (("topics", "list"), ("context", "list"), ("topics", "list", "-c", "prod")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code in (0, 1, 2), words
+    assert listener.address not in "".join(capsys.readouterr())
+    assert listener.brought() == []

@@ -4,7 +4,7 @@ import os
 import shlex
 from pathlib import Path
 
-from playhead.errors import UsageError
+from playhead.errors import BadValue, UsageError
 
 _SANDBOX_DIR = "PLAYHEAD_SANDBOX_DIR"
 # The sandbox's servers of root run as an unprivileged user, who cannot enter root's home.
@@ -78,3 +78,14 @@ def at_home(text: str) -> Path:
         return Path(text).expanduser()
     except (RuntimeError, ValueError) as exc:
         raise UsageError(f"{text!r} begins with the home of a user who has none here") from exc
+
+
+def of_variable(name: str) -> Path | None:
+    """Return the path in an environment variable; a relative one would be another in each folder, a clone's too."""
+    value = os.environ.get(name)
+    if not value:
+        return None
+    if not Path(value).is_absolute():
+        needed = "a whole path: a relative one would be looked for in the folder of each command"
+        raise BadValue(name, found=value, needed=needed, where="the environment")
+    return Path(value)

@@ -1,7 +1,6 @@
 """Finds the Java runtime, Spark and PostgreSQL's programs on this machine, without starting any."""
 
 import importlib.util
-import os
 import re
 import shutil
 import sys
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import MissingPiece
+from playhead.host import paths
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 25
 AOT_JAVA = 25
@@ -49,8 +49,8 @@ def find_java() -> Java:
 
 
 def _from_java_home() -> Java | None:
-    value = os.environ.get("JAVA_HOME")
-    return _java_at(Path(value), "JAVA_HOME") if value else None
+    home = paths.of_variable("JAVA_HOME")
+    return None if home is None else _java_at(home, "JAVA_HOME")
 
 
 def _bundled_java() -> Java | None:
@@ -79,9 +79,9 @@ def _java_at(home: Path, origin: str) -> Java | None:
 
 def find_spark_home() -> Path:
     """Return the Spark whose jars run: `SPARK_HOME` if set, else the installed pyspark's own."""
-    value = os.environ.get("SPARK_HOME")
-    if value:
-        return Path(value)
+    named = paths.of_variable("SPARK_HOME")
+    if named is not None:
+        return named
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise MissingPiece("pyspark", needed_for="running a Spark job", hint=_INSTALL_HINT)

@@ -247,9 +247,9 @@ def _command(blueprint: JvmCommand, conf: Mapping[str, str], options: Sequence[s
 
 def _conf_dirs(spark_home: Path) -> list[str]:
     """Return the configuration folders that Spark's scripts would put on the class path."""
-    named = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
-    own = os.environ.get("SPARK_CONF_DIR", str(spark_home / "conf"))
-    return [folder for folder in [own, *named] if folder and Path(folder).is_dir()]
+    named = [paths.of_variable(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    own = paths.of_variable("SPARK_CONF_DIR") or spark_home / "conf"
+    return [str(folder) for folder in [own, *named] if folder is not None and folder.is_dir()]
 
 
 def _environment(blueprint: JvmCommand, info: Path) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from pyarrow import fs
@@ -15,6 +14,7 @@ from playhead import secrets
 from playhead.errors import BadValue
 from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import Piece
+from playhead.host import paths
 
 _SCHEME = "s3://"
 _READERS = 16
@@ -138,9 +138,7 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
     for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         # They contain credentials and the programs that provide them; a clone may have files of
         # these names.
-        if not Path(environment.get(variable) or "/").is_absolute():
-            needed = "a whole path: a relative one depends on the folder of each command"
-            raise BadValue(variable, found=environment[variable], needed=needed, where=_ENVIRONMENT)
+        paths.of_variable(variable)
     if region is None and where is None:
         region = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
