@@ -12,7 +12,7 @@ from playhead.cli.replay.run_replay import with_servers
 from playhead.config import trust
 from playhead.config.context import configure
 from playhead.config.saved_servers import configuration_of, kept_servers
-from playhead.errors import BadValue, Refused
+from playhead.errors import BadValue, Refused, UsageError
 from playhead.host import paths
 
 Command = Callable[..., tuple[int, str, str]]
@@ -188,3 +188,16 @@ def test_a_clones_sandbox_is_none(monkeypatch, clone):
         configure({})
     monkeypatch.setenv("PLAYHEAD_SANDBOX_DIR", str(clone / "sandbox"))
     assert configure({}).context == "sandbox"
+
+
+@pytest.mark.parametrize("option", ["password", "clientSecret"])
+def test_a_secret_of_jaas_is_no_word_of_a_command_line(option):
+    """A reference beside it, for the user's name, made a literal one pass, and a run's journal kept it."""
+    text = f'{MODULE} required username="${{HOME}}" {option}="a-literal-one";'
+    with pytest.raises(UsageError, match="is a secret") as caught:
+        configure({}, assignments=[f"sasl.jaas.config={text}"])
+    assert "a-literal-one" not in str(caught.value)
+    for named in ("${HOME}", "file:/whole"):
+        assert configure(
+            {}, assignments=[f"sasl.jaas.config={text}".replace("a-literal-one", named)]
+        )

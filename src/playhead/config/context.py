@@ -14,7 +14,7 @@ from pathlib import Path
 from playhead import secrets
 from playhead.config import project
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.config.kafka_properties import not_understood
+from playhead.config.kafka_properties import not_understood, parse_jaas
 from playhead.config.layers import (
     BOOTSTRAP,
     FILE,
@@ -197,10 +197,19 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"-X {text} has no value", hint="write -X key=value; see -X list")
         if key not in SPELLINGS:
             raise not_understood(key, where="-X")
-        if is_secret(key):
-            _refuse_literal(value, key=key, where="-X")
+        for secret in _secrets_in(key, value):
+            _refuse_literal(secret, key=key, where="-X")
         properties[key] = value
     return properties
+
+
+def _secrets_in(key: str, value: str) -> list[str]:
+    """Return the values that may only be references; the options of JAAS count one by one."""
+    is_whole = secrets.is_reference(value.strip()) or value.strip().startswith("file:")
+    if SPELLINGS[key] == "sasl.jaas.config" and not is_whole and value != secrets.PROMPT:
+        _, options = parse_jaas(value, where="-X")
+        return [text for option, text in options.items() if option in ("password", "clientSecret")]
+    return [value] if is_secret(key) else []
 
 
 def _refuse_literal(value: str, *, key: str, where: str) -> None:

@@ -86,6 +86,6 @@ def of_variable(name: str) -> Path | None:
     if not value:
         return None
     if not Path(value).is_absolute():
-        needed = "a whole path: a relative one would be looked for in the folder of each command"
+        needed = "a whole path: a relative one depends on the folder of each command"
         raise BadValue(name, found=value, needed=needed, where="the environment")
     return Path(value)
