@@ -163,6 +163,7 @@ class Plan:
         contains no code, and everything that matters is shown before it runs.
         """
         document = {"version": VERSION, **asdict(self), "planned": self.planned}
+        del document["target"]["rows"]  # they are the samples
         for facts in document["source"]["topics"].values():
             sizes = facts["bytes_by_partition"]
             facts["bytes_by_partition"] = {str(number): size for number, size in sizes.items()}

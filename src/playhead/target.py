@@ -16,6 +16,9 @@ from playhead.records import Records
 from playhead.source import SourceFacts, TopicPartition
 from playhead.terms import Terms, Whereto
 
+AT_EACH_END = 3
+"""So many of the first and of the last records are shown."""
+
 
 class AlreadyCommitted(Refused):
     """A slice overlaps one that the same replay has committed; nothing was written."""
@@ -76,6 +79,29 @@ class InspectRequest:
     """The earliest known record time, to compare with a retention."""
     kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each topic, the fields of its values and their kinds in the schema; see `playhead.decoding`."""
+    ends_on_refusal: bool = True
+    """Whether a record that cannot be written ends the replay."""
+    more: "Callable[[], InspectRequest] | None" = None
+    """Samples of the whole span, which take a moment to read; see `wider`."""
+
+    def wider(self) -> "InspectRequest":
+        """The same with samples from all parts of the span: for who infers from them what will come."""
+        return self if self.more is None else self.more()
+
+    def of(self, topic: str) -> list[Records]:
+        """The samples of a topic."""
+        return [each for each in self.samples if each.topic == topic]
+
+    def shown(self) -> list[Records]:
+        """The first and the last records of the samples, which a plan shows."""
+        return [_first_and_last(records) for records in self.samples[:8]]
+
+
+def _first_and_last(records: Records) -> Records:
+    count = len(records)
+    if count <= 2 * AT_EACH_END:
+        return records
+    return records.pick([*range(AT_EACH_END), *range(count - AT_EACH_END, count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +115,8 @@ class Inspection:
     """What will be created, in sentences or statements, for people; the result of `Target.creates`."""
     needs: Mapping[str, Any] = field(default_factory=dict)
     """What `prepare` needs to create it; JSON values, because a saved plan stores it. It contains no code."""
+    rows: tuple[Mapping[str, Any], ...] = ()
+    """What would be written for the records that are shown; where there are none, `preview` says it."""
 
 
 @dataclass(frozen=True, slots=True)

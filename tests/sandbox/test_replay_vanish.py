@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from playhead.endpoint import Endpoint
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Refused
 from playhead.extra_fields import ExtraFields
 from playhead.record import Record, TimestampType
 from playhead.replay import api
@@ -82,3 +82,125 @@ def test_fail_refuses_them_and_a_column_keeps_them(deck: Deck) -> None:
         ({"speed": 2, "lap": [1]},),
         (None,),
     ]
+
+
+# --- a table that is made
+
+
+def made(deck: Deck, source: str, name: str, **asked: Any) -> tuple[Any, set[str]]:
+    """The proof of a replay into a new table, and the columns that were made for values."""
+    table = f"{deck.schema}.{name}"
+    proof = deck.play(f"kafka:{source}", f"postgres:{table}", create=True, **asked)
+    columns = deck.sql(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+        deck.schema,
+        name,
+    )
+    return proof, {column for (column,) in columns if not column.startswith("_")}
+
+
+def test_a_field_that_only_the_middle_has_gets_its_column(deck: Deck) -> None:
+    """And one that only the last partition has; behind a filter that keeps nothing of the start."""
+    values = [{"seq": n} | ({"speed": n} if 2_900 < n < 3_100 else {}) for n in range(6_000)]
+    values[5_990] = {"seq": 5_990, "pit": True}
+    topic = tape(deck, values, 3)
+    proof, columns = made(deck, topic, "all_of_it")
+    assert (columns, proof.extra_fields) == ({"seq", "speed", "pit"}, {})
+    proof, columns = made(deck, topic, "filtered", where="value:seq > 2950 AND value:seq < 3050")
+    assert (columns, proof.extra_fields) == ({"seq", "speed"}, {})
+
+
+def test_a_table_without_a_column_for_values_is_not_made(deck: Deck) -> None:
+    topic = tape(deck, [{"seq": 0}, {"seq": 1}])
+    source, target = f"kafka:{topic}", f"postgres:{deck.schema}.none"
+    span = f"{T0_MS + 10_000}..{T0_MS + 20_000}"
+    with pytest.raises(
+        Refused, match="no record of .* was found from which columns could be inferred"
+    ):
+        deck.plan(source, target, create=True, span=span, lateness_ms=0)
+    with pytest.raises(Refused, match="no record of .* was found"):
+        deck.plan(source, target, create=True, where="value:seq > 5")
+    texts = tape(deck, [b"lap 1", b"lap 2"])
+    with pytest.raises(
+        Refused, match="2 of 2 sampled values are not JSON objects; the first"
+    ) as caught:
+        deck.plan(f"kafka:{texts}", target, create=True)
+    assert "--decode string" in (caught.value.hint or "")
+    with pytest.raises(Refused, match="there is no schema nowhere"):
+        deck.plan(source, "postgres:nowhere.laps", create=True)
+    _, columns = made(deck, texts, "whole", decode="string")
+    assert columns == {"value"}
+
+
+def test_a_table_that_takes_nothing_of_a_value_is_refused(deck: Deck) -> None:
+    topic, texts = tape(deck, [{"seq": 0, "car": "a"}]), tape(deck, [b"lap 1"])
+    other, bare = deck.table("speed int, _offset bigint"), deck.table("_offset bigint", "bare")
+    for table, asked, reason in (
+        (other, {}, "no column of .* takes a field .* Fields: seq, car; columns: speed"),
+        (bare, {}, "has no column for a field of a value"),
+        (bare, {"decode": "string"}, "has no column for the value"),
+    ):
+        with pytest.raises(Refused, match=reason):
+            deck.plan(f"kafka:{topic}", f"postgres:{table}", **asked)
+    with pytest.raises(Refused, match="1 of 1 sampled values are not JSON objects"):
+        deck.plan(f"kafka:{texts}", f"postgres:{other}")
+    skipping = deck.plan(f"kafka:{texts}", f"postgres:{other}", on_error="skip").plan
+    assert "target-values-not-json" in {note.code for note in skipping.notes}
+    assert deck.plan(f"kafka:{topic}", f"postgres:{bare}", decode="none").plan.samples == (
+        {"_offset": 0},
+    )
+
+
+def test_samples_are_the_rows_that_are_written(deck: Deck) -> None:
+    topic = tape(deck, [{"SEQ": 0, "car": {"n": 7}, "x": 1}, {"seq": 1, "y": None}])
+    table = deck.table("seq int, car jsonb, rest jsonb, _offset bigint, _key text")
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}", extra_fields="rest")
+    ran(planned)
+    rows = deck.sql(f"SELECT to_jsonb(t) FROM {table} t ORDER BY seq")
+    shown = [dict(row) for row in planned.plan.samples]
+    assert [
+        {name: held for name, held in row.items() if held is not None} for (row,) in rows
+    ] == shown
+    new = deck.plan(f"kafka:{topic}", f"postgres:{deck.schema}.new", create=True)
+    assert new.plan.samples[1]["seq"] == 1
+    assert set(new.plan.samples[1]) >= {"_topic", "_partition", "_offset", "_timestamp", "_key"}
+
+
+# --- an empty table that an earlier replay has created
+
+
+def shell(deck: Deck, name: str) -> tuple[str, str]:
+    """A table of a replay that failed at its first slice, and the topic."""
+    topic = tape(deck, [{"a": 1}, b"no JSON"])
+    with pytest.raises(PlayheadError, match="not JSON"):
+        deck.plan(f"kafka:{topic}", f"postgres:{deck.schema}.{name}", create=True).run()
+    assert deck.rows(f"{deck.schema}.{name}") == []
+    return topic, f"{deck.schema}.{name}"
+
+
+def test_an_empty_table_of_a_failed_run_is_created_again(deck: Deck) -> None:
+    topic, table = shell(deck, "shell")
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}", create=True, decode="string")
+    dropped, created = planned.plan.target.creates
+    assert (dropped.split()[:2], created.split()[:2]) == (["DROP", "TABLE"], ["CREATE", "TABLE"])
+    assert totals(ran(planned)) == {"written": 2}
+    assert deck.rows(table, "value", "ORDER BY _offset") == [('{"a": 1}',), ("no JSON",)]
+    # It has rows now, and is nobody's shell.
+    deck.sql(f"DELETE FROM {table}")
+    again = deck.plan(f"kafka:{topic}", f"postgres:{table}", create=True, decode="bytes")
+    assert again.plan.target.creates == ()
+
+
+def test_an_empty_table_that_somebody_touched_is_left_alone(deck: Deck) -> None:
+    topic, table = shell(deck, "granted")
+    deck.sql(f"GRANT SELECT ON {table} TO PUBLIC")
+    own = deck.table("b int", "own")
+    for name in (table, own):
+        with pytest.raises(Refused, match="has no column for the value"):
+            deck.plan(f"kafka:{topic}", f"postgres:{name}", create=True, decode="string")
+    topic, table = shell(deck, "filled")
+    planned = deck.plan(f"kafka:{topic}", f"postgres:{table}", create=True, decode="string")
+    deck.sql(f"INSERT INTO {table} (a, _topic, _partition, _offset) VALUES (7, 't', 0, 0)")
+    with pytest.raises(Refused, match="was to be created again"):
+        planned.run()
+    assert deck.rows(table, "a") == [(7,)]

@@ -1,5 +1,6 @@
 """Plans over lists: what is frozen, what is refused, what is said, and that samples are what would be played."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
+from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
 from playhead.replay.plan_notes import MixedTimes
 from playhead.replay.planner import NothingThere, Planner
@@ -534,3 +536,71 @@ def test_a_plan_of_a_live_source_survives_a_file():
     plan = planned(ListSource(TEN), SPAN, target=ListTarget())
     assert Plan.from_json(plan.as_json(), where="p.json") == plan
     assert plan.source == SourceFacts(plan.source.identity, {TOPIC: TopicFacts()})
+
+
+# --- samples of the whole span, for who infers from them what will come
+
+
+class Inferring(Shown):
+    """Asks for all that can be seen."""
+
+    def inspect(self, look: InspectRequest, /) -> Inspection:
+        return super().inspect(look.wider())
+
+
+def seen(source: ListSource, span: str = "start..end", **changes: Any) -> list[tuple[int, int]]:
+    """Partition and offset of every record that a target which asks for more was shown."""
+    target = Inferring()
+    planned(source, span, target=target, **changes)
+    samples = target.look.samples if target.look else []
+    return [(each.partition, offset) for each in samples for offset in each.offsets]
+
+
+def test_wider_samples_are_of_every_partition_and_of_all_its_parts():
+    source = ListSource(
+        [replace(record(offset), partition=number) for number in range(5) for offset in range(900)]
+        + [replace(record(0), partition=5)]
+    )
+    places = seen(source)
+    for number in range(5):
+        offsets = {offset for partition, offset in places if partition == number}
+        # Of each eighth of a partition at least one record.
+        assert {offset * 8 // 900 for offset in offsets} == set(range(8))
+    assert (5, 0) in places
+
+
+def test_wider_samples_are_of_the_span_and_behind_the_filter():
+    """However little a filter keeps: it is looked for until it was found, or all was looked at."""
+    source = ListSource([record(offset, T + offset) for offset in range(6_000)])
+
+    def transformed(samples: Sequence[Records]) -> Sequence[Records]:
+        return [
+            each.pick([i for i, o in enumerate(each.offsets) if o == 3_333]) for each in samples
+        ]
+
+    assert (0, 3_333) in seen(source, transformed=transformed)
+    inside = span_ms(T + 1_000, T + 2_000)
+    assert all(1_000 <= offset < 2_000 for _, offset in seen(source, inside))
+
+
+def test_wider_samples_take_no_longer_than_they_may(monkeypatch):
+    """The first samples are always there."""
+    source = ListSource([record(offset) for offset in range(50_000)])
+    monkeypatch.setattr(sampling, "WITHIN_S", 0.0)
+    assert len(seen(source)) == 503
+
+
+@given(st.lists(st.integers(0, 5_000), min_size=1, max_size=4))
+def test_pieces_of_a_span_lie_in_it_and_leave_no_wide_gap(lengths):
+    """All of them together leave out nothing that is longer than a piece."""
+    plans = [
+        PartitionPlan(TOPIC, n, 10, 10 + length, 10 + length, 0, 9_999, 9_999)
+        for n, length in enumerate(lengths)
+        if length
+    ]
+    pieces = list(sampling._spread(plans))
+    for each in plans:
+        its = sorted(piece for piece in pieces if piece.partition == each.partition)
+        assert (its[0].from_offset, its[-1].to_offset) == (each.from_offset, each.to_offset)
+        gaps = [b.from_offset - a.to_offset for a, b in itertools.pairwise(its)]
+        assert max(gaps, default=0) <= sampling._STRIDE

@@ -308,7 +308,9 @@ def test_fields_without_a_column_are_counted_kept_or_refused(tmp_path: Path) -> 
 def test_the_folder_of_the_file_keeps_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)
-    written(SqliteTarget(str(tmp_path / "mine" / "a.db"), "t", TableRules(create=True)), b"{}")
+    written(
+        SqliteTarget(str(tmp_path / "mine" / "a.db"), "t", TableRules(create=True)), b'{"a": 1}'
+    )
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
 
 

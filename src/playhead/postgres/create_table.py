@@ -59,6 +59,8 @@ class NewTable:
     columns: tuple[tuple[str, str], ...]
     """Names, and types of ours."""
     key: tuple[str, ...]
+    replaces: bool = False
+    """Whether it takes the place of an empty one that an earlier replay created."""
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.columns]
@@ -84,16 +86,24 @@ class NewTable:
             .as_string(None)
         )
 
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """All that is done for it, in order."""
+        name = sql.Identifier(self.place.schema, self.place.name).as_string(None)
+        return (*((f"DROP TABLE {name}",) if self.replaces else ()), self.statement)
+
     def as_document(self) -> dict[str, Any]:
         place = [self.place.schema, self.place.name]
         columns = [list(each) for each in self.columns]
-        return {"table": place, "columns": columns, "key": list(self.key)}
+        document = {"table": place, "columns": columns, "key": list(self.key)}
+        return document | ({"replaces": True} if self.replaces else {})
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "NewTable":
         schema, name = document["table"]
         columns = tuple((column, kind) for column, kind in document["columns"])
-        return cls(TableName(schema, name), columns, tuple(document["key"]))
+        replaces = document.get("replaces") is True
+        return cls(TableName(schema, name), columns, tuple(document["key"]), replaces)
 
 
 def table_for(
@@ -102,14 +112,16 @@ def table_for(
     key: Sequence[str],
     kinds: Mapping[str, str],
     extra: str | None = None,
+    *,
+    is_whole: bool = False,
 ) -> NewTable:
     """Return the table for such records; its key is the requested one, or the record's origin.
 
-        `kinds` is what a schema says of fields; what it does not say is inferred. `extra` is a column for
-    the fields that no other one takes.
+    `kinds` is what a schema says of fields; what it does not say is inferred. `extra` is a column for
+    the fields that no other one takes. Values that are taken as a whole have no fields.
     """
     runs = list(samples)
-    found = _fields(value for run in runs for value in run.readable)
+    found = {} if is_whole else _fields(value for run in runs for value in run.readable)
     names = [name for name in dict.fromkeys((*kinds, *found)) if name != extra]
     fields = {name: found.get(name, []) for name in names}
     rest = [] if extra is None else [(extra, "jsonb")]

@@ -12,13 +12,16 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import offsets_held
 from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
+from playhead.postgres.empty_shell import EmptyShells
 from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
+from playhead.postgres.no_values import notes_of_layout, refuse_nothing_to_infer, refuse_place
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
 from playhead.postgres.rows.column_layout import EXTRA, Layout, layout_of
 from playhead.postgres.session import Session, TableName, open_session
+from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import parts_of, place_of
@@ -72,34 +75,78 @@ class PostgresTarget(Target):
     def inspect(self, look: InspectRequest, /) -> Inspection:
         tables: dict[TableName, NewTable] = {}
         notes: list[Note] = []
+        layouts: dict[TableName, Layout] = {}
         with self._session() as session:
             places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
             for topic, place in places.items():
-                samples = [each for each in look.samples if each.topic == topic]
                 table = read_table(session.run, place)
+                shells = self._shells(session)
+                is_shell = table is not None and not self.is_endless and bool(shells.makers(table))
+                if self.create and (table is None or is_shell):
+                    look = look.wider()
+                    wanted = self._new_table(session, place, topic, look)
+                    if table is None or shells.is_other(table, wanted):
+                        tables.setdefault(place, replace(wanted, replaces=table is not None))
+                        continue
                 if table is not None:
-                    layout = self._layout(table)
+                    layout = layouts[place] = self._layout(table)
                     refuse_extra_column(layout, self._extra_column)
+                    notes += notes_of_layout(layout, topic, self.decode, look)
                     others = [each for each in places if each != topic and places[each] == place]
                     count = look.partitions[topic]
-                    subject = Subject(topic, layout, self._habits(table), samples, count, others)
+                    samples, habits = look.of(topic), self._habits(table)
+                    subject = Subject(topic, layout, habits, samples, count, others)
                     refuse(session, subject)
                     self._refuse_without_latest(session, subject)
                     notes += inspection_notes(session, subject)
-                elif self.create:
-                    kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
-                    made = table_for(place, samples, self.key or (), kinds, self._extra_column)
-                    tables.setdefault(place, made)
                 else:
                     hint = "add --create to create it, with columns inferred from a sample of the records"
                     raise Refused(f"there is no table {place}", hint=hint)
             self._ledger(session).refuse_unusable(is_endless=self.is_endless)
             self._replays(session).refuse_unusable(is_endless=self.is_endless)
             needs = {"tables": [each.as_document() for each in tables.values()]}
-            return Inspection(_identity(session), tuple(notes), self.creates(needs), needs)
+            rows = [
+                row
+                for records in look.shown()
+                for row in self._shown_rows(records, layouts, tables, places[records.topic])
+            ]
+            return Inspection(
+                _identity(session), tuple(notes), self.creates(needs), needs, tuple(rows)
+            )
+
+    def _new_table(
+        self, session: Session, place: TableName, topic: str, look: InspectRequest
+    ) -> NewTable:
+        """The table to create for such records; refused where it would have no column for values."""
+        refuse_place(session, place)
+        samples = look.of(topic)
+        kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
+        if self.decode == "json" and self._extra_column is None and not kinds:
+            refuse_nothing_to_infer(place, topic, samples)
+        extra, is_whole = self._extra_column, self.decode != "json"
+        return table_for(place, samples, self.key or (), kinds, extra, is_whole=is_whole)
+
+    def _shells(self, session: Session) -> EmptyShells:
+        held_as = self._held_as("{}")
+        return EmptyShells(session, self._ledger(session), self._replays(session), held_as)
+
+    def _held_as(self, replay_id: str) -> str:
+        """The name of the lock that a running replay holds."""
+        return f"playhead replay {replay_id} in {self.ledger_table}"
+
+    def _shown_rows(
+        self,
+        records: Records,
+        layouts: Mapping[TableName, Layout],
+        made: Mapping[TableName, NewTable],
+        place: TableName,
+    ) -> Iterator[Mapping[str, Any]]:
+        if place in layouts:
+            return rows_of_layout(records, layouts[place], self.decode)
+        return rows_of_new_table(records, made[place], self.decode, self._extra_column)
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
-        return tuple(each.statement for each in _new_tables(needs))
+        return tuple(each for table in _new_tables(needs) for each in table.statements)
 
     def _habits(self, table: Table) -> WriteRules:
         if self.known_by:
@@ -154,18 +201,25 @@ class PostgresTarget(Target):
             self._ledger(session).make()
             replays.make()
             tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
-            statements = self._statements(session, replay_id, inspection.needs, tables.values())
-            agreed = replays.agree(replay_id, SavedTerms(terms, statements, tables))
+            made = self._made(session, replay_id, inspection.needs, tables.values())
+
+            def make() -> None:
+                for table in made:
+                    if table.replaces:
+                        self._shells(session).drop(table.place)
+                    session.run(table.statement)
+
+            agreed = replays.agree(replay_id, SavedTerms(terms, make, tables))
             return (*agreed, *self._not_remembered(session, replay_id, set(tables.values())))
 
-    def _statements(
+    def _made(
         self,
         session: Session,
         replay_id: str,
         needs: Mapping[str, Any],
         tables: Iterable[TableName],
-    ) -> Sequence[str]:
-        """Return the statements that create tables: generated here, and only for tables that records go to."""
+    ) -> Sequence[NewTable]:
+        """The tables to create, and only such as the records go to."""
         wanted = set(tables)
         if needs.get("statements"):
             self._refuse_unmade(session, replay_id, wanted)
@@ -175,7 +229,7 @@ class PostgresTarget(Target):
                 f"the plan of {replay_id} would create table {others[0]}, but no record goes there",
                 hint="make a new plan",
             )
-        return self.creates(needs)
+        return _new_tables(needs)
 
     def _refuse_unmade(self, session: Session, replay_id: str, tables: Iterable[TableName]) -> None:
         """Refuse a plan of an earlier version with statements of its own, which are not run."""
@@ -204,7 +258,7 @@ class PostgresTarget(Target):
         with self._session() as session:
             [(mine,)] = session.run(
                 "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended($1, 0))",
-                (f"playhead replay {replay_id} in {self.ledger_table}",),
+                (self._held_as(replay_id),),
             )
             if not mine:
                 raise InUse(

@@ -1,6 +1,7 @@
 """The terms of replays, in a table beside the ledger's, written before the first commit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from playhead.host.faults import abort_point
@@ -35,8 +36,8 @@ class SavedTerms:
     """The terms with which a replay begins or continues, and its tables."""
 
     terms: Terms
-    statements: Sequence[str]
-    """The statements that create missing tables; empty for a replay that continues."""
+    make: Callable[[], None]
+    """Creates missing tables; it is not called for a replay that continues."""
     tables: Mapping[str, TableName]
     """The table of each source topic now."""
 
@@ -56,6 +57,22 @@ class Replays:
 
     def make(self) -> None:
         self._own.make()
+
+    def begun_with(self, table: TableName, oid: int) -> dict[str, Terms]:
+        """The replays, by id, whose records go to this very table; those that cannot be read are left out."""
+        if not self._own.exists():
+            return {}
+        found = self._session.run(
+            f"SELECT replay, terms::text FROM {self._own.place.quoted} WHERE terms::text LIKE $1",  # noqa: S608
+            (f'%"oid {oid}"%',),
+        )
+        begun: dict[str, Terms] = {}
+        for replay_id, text in found:
+            with suppress(*UNREADABLE):
+                terms = Terms.from_json(text)
+                if whereto(table, oid) in terms.places.values():
+                    begun[replay_id] = terms
+        return begun
 
     def get(self, replay_id: str) -> Terms | None:
         """Return the terms of a replay; None if there are none, or no such table."""
@@ -87,8 +104,7 @@ class Replays:
             if is_old:
                 _refuse_gone(replay_id, self._now(begun, begun.tables))
             elif kept is None or kept.is_endless:
-                for statement in begun.statements:
-                    self._session.run(statement)
+                begun.make()
             abort_point("postgres.terms.looked")
             self._keep(replay_id, kept, self._now(begun, begun.tables))
             abort_point("postgres.terms.written")

@@ -14,12 +14,12 @@ from playhead.record import TimestampType
 from playhead.records import Records
 from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
-from playhead.replay.decode import sampled
+from playhead.replay.decode import Sampled, sampled
 from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, HasTransactions, Source, SourceFacts, TopicFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved
-from playhead.target import InspectRequest
+from playhead.target import Inspection, InspectRequest
 from playhead.task.slicer import Filter
 from playhead.time_span import time_span
 
@@ -54,9 +54,11 @@ class Planner:
         partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
-        arriving = self.transformed(decoded.records) if self.transformed else decoded.records
+        arriving = self.arriving(decoded.records)
         kinds = {} if self.request.spec.transform.select else decoded.kinds
-        inspection = self.ends.target.inspect(_look(facts, bounds, arriving, kinds))
+        look = self._look(facts, bounds, arriving, kinds)
+        wider = _Wider(self, look, partitions, resolved, samples)
+        inspection = self.ends.target.inspect(replace(look, more=wider))
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
         graveyard = self.ends.graveyard
@@ -82,17 +84,48 @@ class Planner:
             resolved.to_ms,
             partitions,
             facts,
-            inspection,
+            replace(inspection, rows=()),
             self._estimate(partitions, facts, samples),
             notes,
-            self._previews(arriving),
+            self._previews(inspection, look),
         )
 
-    def _previews(self, arriving: Sequence[Records]) -> tuple[Mapping[str, object], ...]:
-        """Return the first and last records as the target would store them."""
-        rows: list[Mapping[str, object]] = []
-        for records in arriving[:8]:
-            rows += self.ends.target.preview(_first_and_last(records))
+    def arriving(self, decoded: Sequence[Records]) -> Sequence[Records]:
+        """Decoded records as the transform leaves them."""
+        return self.transformed(decoded) if self.transformed else decoded
+
+    def _look(
+        self,
+        facts: SourceFacts,
+        bounds: Mapping[TopicPartition, Bounds],
+        arriving: Sequence[Records],
+        kinds: Mapping[str, Kinds],
+    ) -> InspectRequest:
+        partitions: dict[str, int] = {}
+        for topic, _ in bounds:
+            partitions[topic] = partitions.get(topic, 0) + 1
+        times = [
+            time
+            for records in arriving
+            for time, kind in zip(records.timestamps_ms, records.timestamp_types, strict=True)
+            if kind != TimestampType.NONE.value
+        ]
+        return InspectRequest(
+            facts,
+            partitions,
+            arriving,
+            min(times, default=None),
+            kinds,
+            ends_on_refusal=self.request.spec.on_error.action == "fail",
+        )
+
+    def _previews(
+        self, inspection: Inspection, look: InspectRequest
+    ) -> tuple[Mapping[str, object], ...]:
+        """The first and the last records, as the target would have them."""
+        rows: list[Mapping[str, object]] = [*inspection.rows]
+        for records in () if rows else look.shown():
+            rows += self.ends.target.preview(records)
         return tuple({name: _shortened(value) for name, value in row.items()} for row in rows)
 
     def _future(self, partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:
@@ -121,6 +154,36 @@ class Planner:
         return Estimate(records, size, records / _GUESSED_RATE, told)
 
 
+@dataclass(slots=True)
+class _Wider:
+    """Samples of all parts of a span, read when a target asks for them, and once."""
+
+    planner: Planner
+    look: InspectRequest
+    partitions: Sequence[PartitionPlan]
+    resolved: Resolved
+    samples: Sequence[Records]
+    found: InspectRequest | None = None
+
+    def __call__(self) -> InspectRequest:
+        if self.found is None:
+            source = self.planner.ends.source
+            found = sampling.strides(source, self.partitions, self.resolved, self._arriving)
+            more = sampling.unlike(found, self.samples)
+            decoded = self._decoded([*self.samples, *more])
+            kinds = {} if self.planner.request.spec.transform.select else decoded.kinds
+            # The first samples have arrived already.
+            arriving = (*self.look.samples, *self._arriving(more))
+            self.found = replace(self.look, samples=arriving, kinds=kinds)
+        return self.found
+
+    def _arriving(self, records: Sequence[Records]) -> Sequence[Records]:
+        return self.planner.arriving(self._decoded(records).records) if records else ()
+
+    def _decoded(self, records: Sequence[Records]) -> Sampled:
+        return sampled(records, self.planner.ends.decoding, self.planner.request.decode)
+
+
 def _paced_seconds(
     pace: Pace, records: int, samples: Sequence[Records], horizon_ms: int
 ) -> float | None:
@@ -144,14 +207,6 @@ def _shortened(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_shortened(each) for each in value[:_MOST_ITEMS]]
     return value
-
-
-def _first_and_last(records: Records) -> Records:
-    count = len(records)
-    if count <= 2 * sampling.AT_EACH_END:
-        return records
-    ends = [*range(sampling.AT_EACH_END), *range(count - sampling.AT_EACH_END, count)]
-    return records.pick(ends)
 
 
 def freeze(
@@ -222,24 +277,6 @@ def _not_held(asked: OffsetSpan, place: TopicPartition, held: Bounds) -> Refused
         if start < end
         else "the partition has no records that can be read",
     )
-
-
-def _look(
-    facts: SourceFacts,
-    bounds: Mapping[TopicPartition, Bounds],
-    arriving: Sequence[Records],
-    kinds: Mapping[str, Kinds],
-) -> InspectRequest:
-    partitions: dict[str, int] = {}
-    for topic, _ in bounds:
-        partitions[topic] = partitions.get(topic, 0) + 1
-    times = [
-        time
-        for records in arriving
-        for time, kind in zip(records.timestamps_ms, records.timestamp_types, strict=True)
-        if kind != TimestampType.NONE.value
-    ]
-    return InspectRequest(facts, partitions, arriving, min(times, default=None), kinds)
 
 
 def _open_at_the_end(

@@ -1,8 +1,10 @@
 """Reads sample records while a plan is made: what the span holds, and which times are in the future."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, islice
 from operator import not_
 
 from playhead.grammar.instant import show_ms
@@ -12,9 +14,10 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Bounds, Reader, Source, TopicPartition
 from playhead.span import Resolved
+from playhead.target import AT_EACH_END
 from playhead.task.slicer import Filter
+from playhead.time_span_tail import side_by_side
 
-AT_EACH_END = 3
 NO_RECORDS = "no-records"
 _TO_INFER_FROM = 500
 _MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
@@ -23,6 +26,11 @@ _MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
 _MOST_LOOKED_AT, _MOST_LOOKED_BYTES = 20_000, 64 << 20
 _FIRST_TAIL, _LONGEST_TAIL = 200, 200_000
 _MOST_PARTITIONS = 64
+# Of the whole span: so many short pieces of all partitions together, and at least so many of each.
+_STRIDES, _FEWEST_STRIDES, _STRIDE, _STRIDE_BYTES = 128, 4, 100, 64 << 10
+_READERS, _AT_ONCE = 4, 32
+WITHIN_S = 4.0
+"""How long is spent on such pieces; those that are being read then are read to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,86 @@ def samples(
     return [records for held in found.values() for records in held]
 
 
+def strides(
+    source: Source,
+    partitions: Sequence[PartitionPlan],
+    resolved: Resolved,
+    arriving: Callable[[Sequence[Records]], Sequence[Records]],
+) -> list[Records]:
+    """Short pieces of the whole span, spread over every partition; where a filter keeps nothing, more of them.
+
+    `arriving` is what becomes of records on their way: what it leaves out does not count.
+    """
+    filter_ = Filter(resolved.from_ms, resolved.to_ms)
+    planned = [each for each in partitions if each.planned]
+    least = max(_STRIDES, _FEWEST_STRIDES * len(planned))
+    until, looked_at, kept = time.monotonic() + WITHIN_S, 0, 0
+    found: list[Records] = []
+    pieces = _spread(planned)
+    with ExitStack() as stack:
+        readers = [stack.enter_context(source.open()) for _ in planned[:_READERS]]
+        while time.monotonic() < until and (looked_at < least or not kept):
+            wanted = list(islice(pieces, _AT_ONCE))
+            if not wanted:
+                break
+            looked_at += len(wanted)
+            taken = _read_pieces(readers, filter_, wanted, until)
+            kept += sum(map(len, arriving(taken))) if taken else 0
+            found += taken
+    return found
+
+
+def _read_pieces(
+    readers: Sequence[Reader], filter_: Filter, wanted: Sequence[Slice], until: float
+) -> list[Records]:
+    """Several at the same time; those for which there is no time are left out."""
+    few = _Few(_STRIDE, _STRIDE_BYTES)
+    taken: dict[Slice, Records] = {}
+
+    def work(number: int) -> None:
+        for piece in wanted[number :: len(readers)]:
+            if time.monotonic() < until:
+                span = (piece.from_offset, piece.to_offset)
+                taken[piece] = _first_kept(readers[number], filter_, piece, span, few)
+
+    side_by_side(work, range(len(readers)))
+    return [taken[piece] for piece in wanted if piece in taken and len(taken[piece])]
+
+
+def _spread(planned: Sequence[PartitionPlan]) -> Iterator[Slice]:
+    """Of every partition in turn a piece at its start and at its end, in its middle, its quarters, its eighths …"""
+    for each in planned:
+        yield _piece(each, each.from_offset)
+    for each in planned:
+        if each.planned > _STRIDE:
+            yield _piece(each, each.to_offset - _STRIDE)
+    longest = max((each.planned for each in planned), default=0)
+    level = 0
+    while longest >> level > _STRIDE:
+        for number in range(1, 2 << level, 2):
+            for each in planned:
+                if each.planned >> level > _STRIDE:
+                    yield _piece(each, each.from_offset + (each.planned * number >> level + 1))
+        level += 1
+
+
+def _piece(each: PartitionPlan, start: int) -> Slice:
+    return Slice(*each.place, start, min(start + _STRIDE, each.to_offset))
+
+
+def unlike(found: Sequence[Records], known: Sequence[Records]) -> list[Records]:
+    """Those of the records that are not among the known ones, each of them once."""
+    seen = {(each.topic, each.partition, offset) for each in known for offset in each.offsets}
+    fresh: list[Records] = []
+    for each in found:
+        places = [(each.topic, each.partition, offset) for offset in each.offsets]
+        new = [index for index, place in enumerate(places) if place not in seen]
+        seen.update(places)
+        if new:
+            fresh.append(each.pick(new))
+    return fresh
+
+
 def _of_partition(
     reader: Reader, filter_: Filter, each: PartitionPlan, few: _Few
 ) -> Iterator[Records]:
@@ -83,7 +171,7 @@ def _of_partition(
 
 
 def _first_kept(
-    reader: Reader, filter_: Filter, each: PartitionPlan, span: tuple[int, int], few: _Few
+    reader: Reader, filter_: Filter, each: PartitionPlan | Slice, span: tuple[int, int], few: _Few
 ) -> Records:
     """Return the first records that the span keeps, counted in records, because offsets may be absent."""
     found = Records(each.topic, each.partition)

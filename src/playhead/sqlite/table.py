@@ -89,19 +89,31 @@ class Table:
             raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
 
     def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
-        """Yield what a user should know about the table before records are written."""
+        """Yield what a user should know about the table; refuse a table whose rows would lack the values."""
         if not self.place:
             text = (
                 f"{self.name} lacks the columns _partition and _offset: its rows cannot be verified"
             )
             yield Note("target-unplaced", text)
         fields = sampled_fields(samples) if self.rules.form == "json" else {}
+        if self.extra is None and fields and not fields.keys() & {*self.columns} - {*_METADATA}:
+            hint = "--select gives fields other names; --extra-fields COLUMN stores them as JSON"
+            text = f"no column of {self.name} takes a field of the sampled values ({', '.join(fields)})"
+            raise Refused(f"{text}: its rows would lack the values", hint=hint)
         if self.extra is None and (unknown := self._left_out(fields)):
             action = (
                 "records with them are refused" if self._refuses else "these fields are left out"
             )
             text = f"{self.name} has no column for {', '.join(unknown)}: {action}; --extra-fields COLUMN "
             yield Note("target-left-out", f"{text}stores them as JSON in a column")
+
+    def shown(self, records: Records) -> Iterator[Row]:
+        """Yield the rows that would be written for these records."""
+        for record, value in zip(records, records.readable, strict=True):
+            try:
+                yield self.row(record, value)[0]
+            except (ValueError, RecursionError) as exc:
+                yield {"_offset": record.offset, "cannot be written": str(exc)}
 
     def marking(self) -> str:
         """Return the statement that marks the table, so that a table created in its place is recognised."""
@@ -160,6 +172,10 @@ def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[
     if lacking := [column for column in rules.key if column not in fields]:
         raise Refused(f"the key column {lacking[0]} is in no sampled record", hint="another --key")
     extra = set() if rules.extra_fields in EXTRA_FIELDS_RULES else {rules.extra_fields}
+    if rules.form == "json" and not fields and not extra:
+        hint = "--decode string stores each value as a whole; or choose a span with other records"
+        text = "no sampled value is a JSON object with a field"
+        raise Refused(f"no table {name} can be created: {text}", hint=hint)
     columns = [*{**fields, **dict.fromkeys(extra), **dict.fromkeys(_METADATA)}]
     return {"table": name, "columns": columns, "key": [*(rules.key or PLACE)]}
 

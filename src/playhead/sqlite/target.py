@@ -60,21 +60,27 @@ class SqliteTarget(Target):
 
     def inspect(self, request: InspectRequest, /) -> Inspection:
         created: dict[str, Any] = {}
+        tables: dict[str, Table] = {}
         notes: list[Note] = []
         with self._opened() as connection:
             for topic in request.partitions:
                 name, table = self._name(topic), self._find(connection, topic)
-                samples = [records for records in request.samples if records.topic == topic]
                 if table is not None:
                     table.refuse_unwritable(connection)
-                    notes += table.notes(samples)
+                    notes += table.notes(request.of(topic))
                 elif self.rules.create:
-                    created.setdefault(name, new_table(name, samples, self.rules))
+                    request = request.wider()
+                    document = new_table(name, request.of(topic), self.rules)
+                    created.setdefault(name, document)
+                    names = tuple(document["columns"]), tuple(document["key"])
+                    table = Table(name, *names, "", self.rules)
                 else:
                     hint = "add --create to create it, with columns inferred from a sample of the records"
                     raise Refused(f"there is no table {name} in {self.file}", hint=hint)
+                tables[topic] = table
         needs = {"tables": [*created.values()]}
-        return Inspection(self.identity(), tuple(notes), self.creates(needs), needs)
+        rows = [row for each in request.shown() for row in tables[each.topic].shown(each)]
+        return Inspection(self.identity(), tuple(notes), self.creates(needs), needs, tuple(rows))
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(map(creating, needs.get("tables", ())))
