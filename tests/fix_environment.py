@@ -28,6 +28,7 @@ def own_environment(servers_folder: Path) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(servers_folder / "config"))
         patch.setenv("COLUMNS", "80")
         patch.setenv("PLAYHEAD_AOT_CACHE", "use")
+        patch.setenv("PLAYHEAD_WARM", "off")
         yield
     # This fixture is the first of the run and so the last to end: all others have cleaned up.
     left = _wait_for_none(servers_folder)

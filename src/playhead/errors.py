@@ -60,6 +60,14 @@ class PlayheadError(Exception):
         return self.message
 
 
+class RunsAlone(BaseException):
+    """In the warm engine: the command needs what only the process has in which it was typed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class UsageError(PlayheadError):
     """The request is invalid."""
 

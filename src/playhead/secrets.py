@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from getpass import getpass
 from urllib.parse import unquote
@@ -55,6 +56,10 @@ _ESCAPE = r"\\{1,8}+"
 
 _known: set[str] = set()
 _asked: dict[tuple[str, str], str] = {}
+
+
+ask_elsewhere: Callable[[str], None] | None = None
+"""In the warm engine: told what is missing here and may be there where the command was typed."""
 
 
 def remember(value: str) -> str:
@@ -130,6 +135,8 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
     def from_environment(match: re.Match[str]) -> str:
         name = match[1]
         if name not in os.environ:
+            if ask_elsewhere is not None:
+                ask_elsewhere(f"the engine has no {name} of its environment")
             raise BadValue(
                 key, found=match[0], needed=f"environment variable {name} to be set", where=where
             )
@@ -151,6 +158,8 @@ def has_reference(text: str) -> bool:
 def _from_terminal(key: str, where: str) -> str:
     """Ask for a secret once, however often it is needed afterwards."""
     if (key, where) not in _asked:
+        if ask_elsewhere is not None:
+            ask_elsewhere(f"{key} is asked for at the terminal")
         if not sys.stdin.isatty():
             raise BadValue(
                 key,

@@ -29,6 +29,7 @@ from playhead.errors import (
 )
 from playhead.version import __version__
 
+_WITH_ENGINE = ("replay", "gaps", "verify", "resume")
 _VERBOSE = re.compile("-v+|--verbose")
 
 
@@ -62,15 +63,19 @@ app = Tree(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and end the process with its exit code."""
+    """Run one command, in the warm engine where it can be, and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
+    _leave(run(words, _run_anywhere))
+
+
+def run(words: list[str], command: "Callable[[list[str]], int] | None" = None) -> int:
+    """Run one command in this process; returns its exit code."""
     exposed_logins.teller = lambda text: tell(f"warning: {text}")
     threading.excepthook = _tell_of_thread
     ending = Ending()
     with ending.listening():
-        code = _run(words, ending)
-    _leave(code)
+        return _run(words, ending, command or _run_command)
 
 
 def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
@@ -88,9 +93,9 @@ def _open_what_is_closed() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _run(words: list[str], ending: Ending) -> int:
+def _run(words: list[str], ending: Ending, command: Callable[[list[str]], int]) -> int:
     try:
-        return _run_command(words)
+        return command(words)
     except (KeyboardInterrupt, EOFError):
         tell("interrupted")
         return EXIT_INTERRUPTED
@@ -118,6 +123,22 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
         hint = "arguments and files must be UTF-8"
         return f"not UTF-8: {exc.object[:80]!r}", hint
     return None
+
+
+def _run_anywhere(words: list[str]) -> int:
+    if not words or words[0] not in _WITH_ENGINE or os.environ.get(COMPLETES):
+        return _run_command(words)
+    from playhead.cli.warm import client
+
+    try:
+        return client.run(words)
+    except client.RunHere as exc:
+        here = exc
+    try:
+        return _run_command(here.words)
+    finally:
+        if here.leave_engine:
+            client.leave_engine()
 
 
 def _run_command(words: list[str]) -> int:

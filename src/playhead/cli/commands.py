@@ -37,6 +37,7 @@ SECTIONS = {
         "demo": "Play the whole story on real servers: an outage, the gap, the replay, the proof.",
         "doctor": "Check the installation and the servers; say what to do about problems.",
         "sandbox": "Start and stop a real Kafka broker and PostgreSQL on this machine.",
+        "engine": "Start, show and stop the warm engine, which later commands use.",
         "context": "Name clusters with their databases; show every setting and its origin.",
         "config": "Trust a project's settings file.",
     },
@@ -63,6 +64,7 @@ _MODULES = {
     "demo": "setup.demo",
     "doctor": "setup.doctor",
     "sandbox": "setup.sandbox",
+    "engine": "warm.engine",
     "context": "setup.context",
     "config": "setup.config",
 }

@@ -145,6 +145,16 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def write_answer(data: bytes) -> None:
+    """What a command has printed elsewhere, for this stdout, as it is."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as exc:
+        raise ReaderGone from exc
+
+
 def colour_is_wanted() -> bool:
     """Return whether to use colours: only on a terminal, and never with NO_COLOR."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _term() != "dumb"

@@ -80,6 +80,12 @@ SETTINGS: Final = (
         is_heap=True,
     ),
     Setting(
+        "engine_idle",
+        "Time without a command after which the warm engine ends.",
+        environment="PLAYHEAD_ENGINE_IDLE",
+        default="10m",
+    ),
+    Setting(
         "schema_registry",
         "URL of the schema registry: https://…",
         "--schema-registry",

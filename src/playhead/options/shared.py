@@ -63,6 +63,15 @@ SPARK = Options(
     setting("spark_remote", "URL"),
     setting("spark_memory", "SIZE"),
 )
+WARM = Options(
+    SERVERS,
+    Option(
+        "warm",
+        "Use the warm engine of an earlier command, or leave one behind for later commands.",
+        kind="switch",
+        off="--no-warm",
+    ),
+)
 REGISTRY = Options(SERVERS, setting("schema_registry", "URL"))
 TIME = Options("Options", setting("timezone", "ZONE"))
 SANDBOX = Options(

@@ -7,7 +7,8 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from playhead.config.context import Configuration
-from playhead.errors import PlayheadError
+from playhead.config.settings import BY_NAME
+from playhead.errors import PlayheadError, RunsAlone
 from playhead.records import Records
 from playhead.task.job import Job
 from playhead.transform.transform import Transform
@@ -34,6 +35,7 @@ class Engine:
         self._lanes, self._share = lanes, share
         # Read it now, so that an invalid one is refused before anything is asked or written.
         self._memory = configuration.get("spark_memory")
+        _need_lent_engine_to_do(configuration)
         self._lock = Lock()
         self._session: SparkSession | None = None
 
@@ -60,14 +62,17 @@ class Engine:
 
     def paced_slots(self) -> int:
         """How many tasks run at once, as the started engine reports."""
-        from playhead.spark import session
+        from playhead.spark import attached, session
 
-        return session.slots(self.session())
+        spark = self.session()
+        return self.slots if attached.lent() is not None else session.slots(spark)
 
     @property
     def is_there(self) -> bool:
         """Whether the session has started, in the background or not."""
-        return self._session is not None
+        from playhead.spark import attached
+
+        return self._session is not None or attached.lent() is not None
 
     def warm(self) -> None:
         """Start in the background; the first use waits for it."""
@@ -141,3 +146,15 @@ class Engine:
         with self._lock:
             if self._session is not None:
                 session.interrupt(self._session)
+
+
+def _need_lent_engine_to_do(configuration: Configuration) -> None:
+    """Another process's engine is as that one has made it; who configured another one runs alone."""
+    from playhead.spark import attached
+
+    if attached.lent() is None:
+        return
+    for name in ("spark_master", "spark_remote", "spark_memory"):
+        found = configuration.settings.get(name)
+        if found is not None and found.value != BY_NAME[name].default:
+            raise RunsAlone(f"{name} is set in {found.origin}")

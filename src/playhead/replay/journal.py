@@ -7,7 +7,7 @@ about the data.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ CREATE INDEX IF NOT EXISTS replays_by_time ON replays (made_at_ms DESC, id)
 NEW_SUMMARY = "INSERT INTO summaries VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _WAIT_FOR_LOCK_S = 10.0
 _MOST_NAMED = 3
+told_of_run: Callable[[str], None] | None = None
+"""In the warm engine: told the id of a run before it is kept."""
 PLANNED, RUNNING, STOPPED, FAILED, DONE, DIFFERENT = (
     "planned",
     "running",
@@ -165,6 +167,8 @@ class Journal:
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
         """Store a plan before it runs; an existing one stays, and must be of the same work."""
+        if told_of_run is not None:
+            told_of_run(plan.replay_id)
         row = (plan.replay_id, plan.made_at_ms, plan.as_json(), PLANNED, json.dumps(dict(servers)))
         with self._opened() as connection:
             kept = connection.execute(

@@ -18,7 +18,7 @@ from playhead.host import jars
 from playhead.host.runtimes import workers_path
 from playhead.host.threads import call_within
 from playhead.printable import printable
-from playhead.spark import engine_settings, jvm, jvm_cache, process_habits
+from playhead.spark import attached, engine_settings, jvm, jvm_cache, process_habits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -81,12 +81,15 @@ def session(
 def describe(spark: "SparkSession", description: str) -> None:
     """Name the jobs of this thread in Spark's UI."""
     if hasattr(spark, "_jsparkSession"):  # Spark Connect names its work only by the application.
+        attached.mark()
         spark.sparkContext.setJobDescription(description)
 
 
 def interrupt(spark: "SparkSession") -> None:
     """End the session's running jobs, from another thread."""
-    if hasattr(spark, "_jsparkSession"):
+    if attached.lent() is not None:
+        attached.cancel_own()
+    elif hasattr(spark, "_jsparkSession"):
         spark.sparkContext.cancelAllJobs()
     else:
         spark.interruptAll()
@@ -114,6 +117,8 @@ def ran_out_of_memory() -> bool:
 
 def own_folder() -> Path | None:
     """Return the private folder of this process's engine; None if it is elsewhere."""
+    if (lent := attached.lent()) is not None:
+        return lent.folder
     return _engine.gateway.folder.path if _engine is not None else None
 
 
@@ -223,6 +228,8 @@ def _require(*packages: str) -> None:
 
 
 def _active() -> "SparkSession | None":
+    if (lent := attached.lent()) is not None:
+        return lent.spark
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -239,17 +246,22 @@ def _start(settings: dict[str, str], memory: str) -> "SparkSession":
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
         return _build(settings | engine_settings.executors_secret(settings))
+    engine, cache = boot(settings, memory)
+    spark = _connect(engine, settings)
+    if cache is not None and not cache.is_there():
+        jvm_cache.start_training()
+    return spark
+
+
+def boot(settings: dict[str, str], memory: str) -> tuple[_Engine, jvm_cache.Cache | None]:
+    """Start a JVM without a session, which is not yet this process's engine; also its cache."""
     blueprint = jvm.blueprint_for(memory)
     cache = jvm_cache.cache_for(blueprint)
     usable = cache if cache is not None and cache.is_there() else None
     booting = jvm.launch(blueprint, settings, more_options=usable.options if usable else ())
     check = jvm_cache.Check(usable) if usable else None
     _import_pyspark()
-    engine = _settle(booting, check, usable, blueprint, settings)
-    spark = _connect(engine, settings)
-    if cache is not None and not cache.is_there():
-        jvm_cache.start_training()
-    return spark
+    return _settle(booting, check, usable, blueprint, settings), cache
 
 
 def _import_pyspark() -> None:

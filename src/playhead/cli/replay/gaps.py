@@ -11,7 +11,7 @@ from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gaps.gap import Gap, Gaps, touching
 from playhead.options.option import unset
 from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, TRANSFORM, ZONE
-from playhead.options.shared import CONNECTION, REGISTRY, SPARK
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.shown import proof_lines
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ _RULES = [group.without("create", "redrive", "typed") for group in RULES]
 _UNSAID = unset((SPAN, *RULES))
 
 
-@command(GAPS, CLOSING_GAPS, _SPAN, ZONE, TRANSFORM, *_RULES, MACHINE, CONNECTION, REGISTRY, SPARK)
+@command(
+    GAPS, CLOSING_GAPS, _SPAN, ZONE, TRANSFORM, *_RULES, MACHINE, CONNECTION, REGISTRY, SPARK, WARM
+)
 def gaps(run: Run, source: str, target: str) -> None:
     """Find the offsets of SOURCE that are not in TARGET; with --replay, fill exactly these gaps.
 

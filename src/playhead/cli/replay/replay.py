@@ -8,14 +8,14 @@ from playhead.cli.replay.run_replay import load_plan, play, resume_saved, save_p
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
 from playhead.options.replays import MACHINE, REPLAY, RULES, SPAN, TRAFFIC, TRANSFORM, ZONE
-from playhead.options.shared import CONNECTION, REGISTRY, SPARK
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.plan import REPLAY_ID
 from playhead.replay import api
 from playhead.replay.journal import Journal
 from playhead.request import Request
 
 
-@command(SPAN, ZONE, TRANSFORM, TRAFFIC, *RULES, MACHINE, REPLAY, CONNECTION, REGISTRY, SPARK)
+@command(SPAN, ZONE, TRANSFORM, TRAFFIC, *RULES, MACHINE, REPLAY, CONNECTION, REGISTRY, SPARK, WARM)
 def replay(run: Run, source: str, target: str) -> None:
     """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.
 

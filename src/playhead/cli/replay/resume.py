@@ -4,11 +4,11 @@ from playhead.cli.options import Run, command
 from playhead.cli.replay.run_replay import resume_from_ledger, resume_saved
 from playhead.endpoint import Endpoint
 from playhead.options.replays import MACHINE, RESUME
-from playhead.options.shared import CONNECTION, REGISTRY, SPARK
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.replay.journal import Journal
 
 
-@command(RESUME, MACHINE, CONNECTION, REGISTRY, SPARK)
+@command(RESUME, MACHINE, CONNECTION, REGISTRY, SPARK, WARM)
 def resume(
     run: Run, replay_id: str, target: str | None, source: str | None, yes: bool, trust_ledger: bool
 ) -> None:

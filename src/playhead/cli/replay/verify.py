@@ -7,7 +7,7 @@ from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.options.option import unset
 from playhead.options.replays import INTO_TABLES, RULES, SPAN, TRAFFIC, TRANSFORM, VERIFY, ZONE
-from playhead.options.shared import CONNECTION, REGISTRY, SPARK
+from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.replay import api
 from playhead.replay.journal import Journal
 from playhead.replay.verify import Verification
@@ -18,7 +18,7 @@ _OF_TABLES = INTO_TABLES.without("create")
 _UNSAID = unset(RULES)
 
 
-@command(VERIFY, SPAN, ZONE, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK)
+@command(VERIFY, SPAN, ZONE, TRANSFORM, TRAFFIC, _OF_TABLES, CONNECTION, REGISTRY, SPARK, WARM)
 def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> None:
     """Read the records of a replay again, from source and target, and compare them.
 

@@ -1,0 +1,223 @@
+"""Has a command run in the warm engine, where there is one; else says that it runs here."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from playhead.cli.output import ReaderGone, tell, write_answer
+from playhead.cli.warm import handover
+from playhead.cli.warm.handover import Asked, KeepsToItself
+from playhead.config.context import configure
+from playhead.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, PlayheadError
+from playhead.grammar.duration import parse_duration_ms
+from playhead.host import local_socket, private_files
+from playhead.host.detached import Detached
+from playhead.host.local_socket import Gone
+from playhead.host.runtimes import command_of
+
+HELLO, COMMAND, RUN_ID, ANSWER, END, ALONE = b"H", b"C", b"I", b"A", b"E", b"O"
+SIGNAL, STOP = b"S", b"Q"
+ANSWERS_WITHIN_S = 3.0
+_CODES: dict[int, int] = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
+# A library that starts threads when it is loaded is not to: the engine is forked.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+_QUIET = ("-q", "--quiet")
+
+
+class RunHere(Exception):
+    """The command is to run in this process, as these words; `leave_engine` when one is to be left behind."""
+
+    def __init__(self, words: Sequence[str], *, leave_engine: bool) -> None:
+        super().__init__(*words)
+        self.words, self.leave_engine = list(words), leave_engine
+
+
+def run(words: Sequence[str]) -> int:
+    """The exit code of the command that ran in the engine; raises `RunHere` when it did not, or not to its end."""
+    if not handover.is_wanted(words):
+        raise RunHere(words, leave_engine=False)
+    try:
+        asked = handover.asked(words)
+    except KeepsToItself as exc:
+        _say(words, exc.reason)
+        raise RunHere(words, leave_engine=False) from None
+    connection = _connection()
+    if connection is None:
+        raise RunHere(words, leave_engine=True)
+    with connection:
+        return _Conversation(connection, asked).hold()
+
+
+def _connection() -> socket.socket | None:
+    """To an engine that is what this command would start itself; another one is asked to end."""
+    try:
+        found = greeted()
+    except (PlayheadError, OSError) as exc:
+        tell(f"warning: {exc}")
+        return None
+    if found is None:
+        return None
+    connection, hello = found
+    if hello.get("identity") == handover.identity():
+        return connection
+    with connection, suppress(OSError):
+        local_socket.send(connection, STOP)
+    return None
+
+
+def greeted() -> tuple[socket.socket, dict[str, Any]] | None:
+    """A connection to the engine, and what it says of itself."""
+    path = handover.folder()
+    try:
+        with local_socket.private_folder(path, make=False) as folder:
+            connection = local_socket.connected(folder, path, within_s=ANSWERS_WITHIN_S)
+    except FileNotFoundError:
+        return None
+    if connection is None:
+        return None
+    try:
+        kind, content = local_socket.receive(connection)
+        if kind != HELLO:
+            raise Gone("it does not greet")
+        connection.settimeout(None)
+        return connection, json.loads(content)
+    except (OSError, ValueError):  # it is ending, or has too much to do
+        connection.close()
+        return None
+
+
+def leave_engine() -> None:
+    """Start an engine for the commands to come, when this one has started a JVM of its own."""
+    session = sys.modules.get("playhead.spark.session")
+    if session is None or session.jvm_pid() is None:
+        return
+    with suppress(PlayheadError, OSError):
+        start_engine(at_once=False)
+
+
+def start_engine(*, at_once: bool) -> Path:
+    """Start an engine, with the lowest priority where nobody waits for it; returns its log."""
+    path = handover.folder()
+    with local_socket.private_folder(path, make=True):
+        given = configure({}).get("engine_idle") or ""
+        idle_ms = parse_duration_ms(given, where="engine_idle")
+        priority = ["--at-once"] if at_once else []
+        with private_files.opened(path / "log", "wb") as log:
+            Detached(
+                [*command_of("playhead.cli.warm_engine"), str(idle_ms), *priority],
+                directory=Path("/"),
+                environment=handover.engine_environment() | _ONE_THREAD,
+                output=log,
+            )
+    return path / "log"
+
+
+class _Conversation:
+    """From the command that is handed over to its exit code."""
+
+    def __init__(self, connection: socket.socket, asked: Asked) -> None:
+        self._connection, self._asked = connection, asked
+        self._run_id: str | None = None
+        self._answer: bytes | None = None
+        self._heard: int | None = None
+        self._is_handed_over = False
+        self._early: list[int] = []
+        """Signals that came before the command was handed over."""
+
+    def hold(self) -> int:
+        with _forwarded(self._forward):
+            try:
+                self._hand_over()
+                return self._listen()
+            except OSError:
+                if self._heard is not None:
+                    tell("interrupted" if self._heard == signal.SIGINT else "terminated")
+                    return _CODES[self._heard]
+                tell("warning: the warm engine is gone; the command goes on without it")
+                words = [*self._asked.words, *self._same_run()]
+                raise RunHere(words, leave_engine=True) from None
+
+    def _same_run(self) -> list[str]:
+        """What has the same command go on with the run that it had begun."""
+        if self._run_id is None or self._asked.words[0] != "replay":
+            return []
+        return ["--yes", "--id", self._run_id]
+
+    def _hand_over(self) -> None:
+        with _handles() as handles:
+            local_socket.send(self._connection, COMMAND, self._asked.as_bytes(), handles)
+        self._is_handed_over = True
+        for number in self._early:
+            self._forward(number)
+
+    def _listen(self) -> int:
+        while True:
+            kind, content = local_socket.receive(self._connection)
+            if kind == RUN_ID:
+                self._run_id = content.decode()
+            elif kind == ANSWER:
+                self._answer = content
+            elif kind == ALONE:
+                _say(self._asked.words, content.decode())
+                raise RunHere([*self._asked.words, *self._same_run()], leave_engine=False)
+            elif kind == END:
+                if self._answer is not None:
+                    with suppress(ReaderGone):
+                        write_answer(self._answer)
+                return int(content)
+
+    def _forward(self, number: int) -> None:
+        self._heard = number
+        if not self._is_handed_over:  # in the middle of a frame, perhaps
+            self._early.append(number)
+            return
+        with suppress(OSError):
+            local_socket.send(self._connection, SIGNAL, str(number).encode())
+
+
+def _say(words: Sequence[str], reason: str | None) -> None:
+    if reason and not any(word in _QUIET for word in words):
+        tell(f"note: without the warm engine, because {reason}")
+
+
+@contextmanager
+def _handles() -> Iterator[list[int]]:
+    """Of the working folder and the three streams; a stream that is closed is the null device."""
+    opened = [os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    try:
+        handles = [*opened]
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            try:
+                handles.append(stream.fileno())
+            except (OSError, ValueError):
+                opened.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+                handles.append(opened[-1])
+        yield handles
+    finally:
+        for handle in opened:
+            os.close(handle)
+
+
+@contextmanager
+def _forwarded(forward: Callable[[int], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM are the run's to hear; those that are ignored here stay so."""
+
+    def hear(number: int, _: FrameType | None) -> None:
+        forward(number)
+
+    before = {kind: signal.getsignal(kind) for kind in _CODES}
+    heard = {kind: was for kind, was in before.items() if was != signal.SIG_IGN}
+    for kind in heard:
+        signal.signal(kind, hear)
+    try:
+        yield
+    finally:
+        for kind, was in heard.items():
+            signal.signal(kind, was)

@@ -1,0 +1,98 @@
+"""`playhead engine`: the warm engine of this user, started, looked at and ended."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from playhead.cli.options import Run, command, end, group
+from playhead.cli.warm import client
+from playhead.errors import EXIT_FAILED, PlayheadError
+from playhead.grammar.instant import show_ms
+from playhead.host import local_socket
+from playhead.host.clock import wait_until
+
+_STARTED_WITHIN_S, _ENDED_WITHIN_S = 120.0, 40.0
+
+
+class EngineDidNotCome(PlayheadError):
+    """The engine was started, and does not answer."""
+
+    def __init__(self, log: object) -> None:
+        super().__init__(
+            f"the engine does not answer after {_STARTED_WITHIN_S:g} s",
+            hint=f"what it says is in {log}; commands run without it",
+        )
+
+
+@command()
+def start(run: Run) -> None:
+    """Start the engine now, so that the next command finds it; without this, the first one leaves one."""
+    if _status() is None:
+        log = client.start_engine(at_once=True)
+        if wait_until(_status, deadline_s=_STARTED_WITHIN_S, every_s=0.1) is None:
+            raise EngineDidNotCome(log)
+    status(run)
+
+
+@command()
+def status(run: Run) -> None:
+    """Say whether an engine runs, since when, and how many commands it has run. Exit code 1 if none runs."""
+    said = _status()
+    if said is None:
+        run.output.say("no engine runs")
+        run.output.emit({"running": False}, [])
+        raise end(EXIT_FAILED)
+    row = {
+        "pid": said["pid"],
+        "version": said["version"],
+        "started": show_ms(said["started_ms"]),
+        "commands": said["commands"],
+        "ends_after_s": said["idle_s"],
+        "memory_mb": _memory_mb(said["pid"], said["jvm"]),
+    }
+    run.output.emit({"running": True} | row, [row])
+
+
+@command()
+def stop(run: Run) -> None:
+    """End the engine; commands that run in it are finished first."""
+    found = client.greeted()
+    if found is None:
+        run.output.say("no engine runs")
+        return
+    connection, said = found
+    with connection:
+        local_socket.send(connection, client.STOP)
+    gone = wait_until(lambda: not _is_alive(said["pid"]), deadline_s=_ENDED_WITHIN_S, every_s=0.05)
+    run.output.say("the engine has ended" if gone else "the engine ends with the commands that run")
+
+
+def _status() -> dict[str, Any] | None:
+    found = client.greeted()
+    if found is None:
+        return None
+    connection, said = found
+    connection.close()
+    return said
+
+
+def _is_alive(process: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(process, 0)
+        return True
+    return False
+
+
+def _memory_mb(*processes: int) -> int:
+    """What the keeper and the JVM have in memory."""
+    pages = 0
+    for process in processes:
+        with suppress(OSError):
+            pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+engine = group(
+    "Start, show and stop the warm engine of this user.", start, status, stop, name="engine"
+)

@@ -1,0 +1,224 @@
+"""What a command hands to the warm engine, and which commands keep to themselves: never a secret is handed."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from playhead import secrets
+from playhead.config.saved_servers import holds_secret
+from playhead.config.settings import SETTINGS, as_switch
+from playhead.host import paths
+from playhead.version import __version__
+
+SWITCH = "PLAYHEAD_WARM"
+"""Environment variable: `off` does without the engine, `on` uses it."""
+FOLDER = "engine"
+
+# Who names an engine, or the size of one, has it; and help needs none.
+_OWN_ENGINE = ("--master", "--spark-remote", "--spark-memory", "-h", "--help")
+_OWN_ENGINE_VARIABLES = (
+    "PLAYHEAD_SPARK_MASTER",
+    "PLAYHEAD_SPARK_MEMORY",
+    "SPARK_REMOTE",
+    "SPARK_HOME",
+)
+# With these an engine is started; one that was started with others is another one.
+_STARTED_WITH = (
+    "HOME",
+    "PATH",
+    "TMPDIR",
+    "JAVA_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "AWS_CA_BUNDLE",
+    "KRB5_CONFIG",
+    "KRB5CCNAME",
+    "PLAYHEAD_AOT_CACHE",
+)
+# These are of one command: how it speaks, and how it names servers.
+_OF_A_COMMAND = (
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "COLUMNS",
+    "LINES",
+    "USER",
+    "LOGNAME",
+    "PLAYHEAD_CONTEXT",
+    "PLAYHEAD_SANDBOX_DIR",
+    "PLAYHEAD_SLICE_RECORDS",
+    *(each.environment for each in SETTINGS if each.environment),
+)
+# Of everything else that libraries and tasks read the engine has nothing: who has it set runs alone.
+_KEPT = re.compile(
+    "(PG|KAFKA_|PLAYHEAD_|SPARK_|PYSPARK_|HADOOP_|YARN_|KRB5|SSL_|OPENSSL_|SASL_|LD_|JDK_|_JAVA|JAVA_TOOL"
+    "|PYTHONPATH|PYTHONHOME).*"
+)
+_SECRET_WORD = re.compile(
+    r"(?i)[a-z_.]*(password|secret|token|jaas|credential|ssl[a-z.]*key)[a-z_.]*\s*=(?!file:|\$\{)"
+)
+
+
+_OF_S3, _S3 = "AWS_", "s3:"
+
+
+class KeepsToItself(Exception):
+    """The command runs in its own process; says why where that is worth a line."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "it needs no engine, or has its own")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command as it was typed, with what of its surroundings it is to be run with."""
+
+    words: list[str]
+    variables: dict[str, str]
+    umask: int
+    encodings: list[tuple[str, str]]
+    """Of stdin, stdout and stderr."""
+
+    def as_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def of_bytes(cls, content: bytes) -> "Asked":
+        said = json.loads(content.decode("utf-8", "surrogatepass"))
+        return cls(**said | {"encodings": [tuple(each) for each in said["encodings"]]})
+
+
+def is_wanted(words: Sequence[str]) -> bool:
+    """Whether the command line or the environment says so; what the command line says counts."""
+    for word in reversed(words):
+        if word in ("--warm", "--no-warm"):
+            return word == "--warm"
+    return as_switch(os.environ.get(SWITCH) or "off", key=SWITCH, where="the environment")
+
+
+def asked(words: Sequence[str]) -> Asked:
+    """The command to hand over; raises when it keeps to itself."""
+    environment = os.environ
+    if any(word.partition("=")[0] in _OWN_ENGINE for word in words):
+        raise KeepsToItself
+    if any(environment.get(name) for name in _OWN_ENGINE_VARIABLES):
+        raise KeepsToItself
+    if any(_SECRET_WORD.search(word) or holds_secret(word) for word in words):
+        raise KeepsToItself("its command line has a secret")
+    has_endpoints = words[0] in ("replay", "gaps")
+    may_be_s3 = not has_endpoints or any(_S3 in word for word in words)
+    if may_be_s3:
+        for name in environment:
+            if name.startswith(_OF_S3) and name not in _STARTED_WITH:
+                raise KeepsToItself(f"the engine has no {name} of its environment")
+    return Asked(
+        list(words),
+        _variables(environment, (*_STARTED_WITH, *_OF_A_COMMAND), needs_all=True),
+        _umask(),
+        [_encoding(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+    )
+
+
+def engine_environment() -> dict[str, str]:
+    """What the engine is started with, of what this command has."""
+    return _variables(os.environ, _STARTED_WITH, needs_all=False)
+
+
+def _variables(
+    environment: Mapping[str, str], names: Sequence[str], *, needs_all: bool
+) -> dict[str, str]:
+    taken = {}
+    for name, value in environment.items():
+        if name in names or (needs_all and name.startswith("LC_")):
+            if not holds_secret(value) and not secrets.has_reference(value):
+                taken[name] = value
+            elif needs_all:
+                raise KeepsToItself(f"{name} of its environment has a secret")
+        elif needs_all and value and name != SWITCH and _KEPT.fullmatch(name):
+            raise KeepsToItself(f"the engine has no {name} of its environment")
+    return taken
+
+
+def identity() -> str:
+    """What has to be equal on both sides: the code, the libraries, the user's rights, what is seen of the machine."""
+    seen = (
+        __version__,
+        sys.executable,
+        sys.version,
+        _code(),
+        [(each, _time(Path(each))) for each in sys.path if each.endswith("-packages")],
+        [os.geteuid(), os.getegid(), sorted(os.getgroups())],
+        [_namespace(kind) for kind in ("mnt", "net", "user", "uts")],
+        sorted(each for each in engine_environment().items() if each[0] != "PATH"),
+    )
+    return hashlib.sha256(json.dumps(seen).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def folder() -> Path:
+    """Where the engine's socket is."""
+    return paths.state_dir() / FOLDER
+
+
+def _code() -> list[tuple[str, int, int]]:
+    """Names, times and sizes of our own files: whoever works on them gets what he has written."""
+    found = []
+    pending = [str(Path(__file__).parents[2])]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        pending.append(entry.path)
+                else:
+                    status = entry.stat()
+                    found.append((entry.path, status.st_mtime_ns, status.st_size))
+    return sorted(found)
+
+
+def _time(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return str(Path(f"/proc/self/ns/{kind}").readlink())
+    except OSError:
+        return ""
+
+
+def _umask() -> int:
+    before = os.umask(0o077)
+    os.umask(before)
+    return before
+
+
+def _encoding(stream: object) -> tuple[str, str]:
+    return (
+        str(getattr(stream, "encoding", None) or "utf-8"),
+        str(getattr(stream, "errors", None) or "strict"),
+    )

@@ -1,0 +1,69 @@
+"""The lowest priority that can be given back: what starts for later does not slow what runs now."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_MAY_SET_PRIORITIES = 1 << 23  # CAP_SYS_NICE
+_NICE_OF_ALL = 20
+_LOWEST, _USUAL = 19, 0
+
+
+@contextmanager
+def lowered() -> Iterator[None]:
+    """This process and what it starts in here wait for whoever else wants a processor.
+
+    Linux lets go of the idle class only those who may set priorities; the others have the nice value of
+    their session's group, where the kernel has such groups.
+    """
+    has_idle_class = hasattr(os, "SCHED_IDLE") and _may_give_back()
+    if has_idle_class:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    _nice(os.getpid(), _LOWEST)
+    try:
+        yield
+    finally:
+        for process in _family(os.getpid()):
+            _nice(process, _USUAL)
+            if has_idle_class:
+                _usual_class(process)
+
+
+def _may_give_back() -> bool:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        effective = next(line for line in lines if line.startswith("CapEff:"))
+        if int(effective.split()[1], 16) & _MAY_SET_PRIORITIES:
+            return True
+    return resource.getrlimit(resource.RLIMIT_NICE)[0] >= _NICE_OF_ALL
+
+
+def _nice(process: int, value: int) -> None:
+    with suppress(OSError):
+        Path(f"/proc/{process}/autogroup").write_text(str(value))
+
+
+def _usual_class(process: int) -> None:
+    for _ in range(2):  # a thread that was started meanwhile has what its starter had
+        for thread in _names(Path(f"/proc/{process}/task")):
+            with suppress(OSError):
+                os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+
+
+def _family(process: int) -> list[int]:
+    """The process and all that it has started."""
+    family = [process]
+    for member in family:
+        for thread in _names(Path(f"/proc/{member}/task")):
+            with suppress(OSError):
+                children = Path(f"/proc/{member}/task/{thread}/children").read_text().split()
+                family += [int(child) for child in children]
+    return family
+
+
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return [entry.name for entry in folder.iterdir()]
+    return []

@@ -1,0 +1,188 @@
+"""The process of one command in the warm engine: forked beforehand, it waits with a session of its own."""
+
+import contextlib
+import io
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from playhead import secrets
+from playhead.cli.warm import client
+from playhead.cli.warm.handover import Asked
+from playhead.errors import RunsAlone
+from playhead.host import local_socket, paths
+from playhead.host.local_socket import Gone
+from playhead.replay import journal
+
+Run = Callable[[list[str]], int]
+READY, TAKEN, STOP, ENDING = b"R", b"T", b"Q", b"X"
+_HANDLES = 4
+# Whose client has vanished stops as at a SIGTERM, at the next slice; what hangs then is ended.
+_STOPS_WITHIN_S, _ENDS_WITHIN_S = 25.0, 8.0
+_DIED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Where the process stands: between those who ask and the engine that has forked it."""
+
+    listener: socket.socket
+    engine: socket.socket
+    hello: bytes
+
+
+def serve(post: Post, run: Run) -> NoReturn:
+    """Wait for one command, run it, answer, and end."""
+    post.engine.sendall(READY)
+    connection = _accepted(post)
+    try:
+        asked, handles = _taken(connection)
+        post.engine.sendall(TAKEN)
+        post.listener.close()
+        _enter(asked, handles)
+        _Command(connection, post.engine, asked, run).do()
+    except BaseException:  # noqa: BLE001  whoever asked sees the connection end, and runs it himself
+        import traceback
+
+        traceback.print_exc(file=sys.__stderr__)
+        os._exit(_DIED)
+    os._exit(0)
+
+
+def _accepted(post: Post) -> socket.socket:
+    """A connection on which somebody of ours is about to hand a command over."""
+    while True:
+        readable, _, _ = select.select([post.listener, post.engine], [], [])
+        if post.engine in readable:
+            os._exit(0)  # it wants us no more, or is gone
+        connection, _ = post.listener.accept()
+        connection.settimeout(client.ANSWERS_WITHIN_S)
+        with contextlib.suppress(Exception):  # a stranger, or somebody who has gone away
+            local_socket.need_own(connection, paths.state_dir())
+            local_socket.send(connection, client.HELLO, post.hello)
+            if _is_command(connection, post):
+                return connection
+        connection.close()
+
+
+def _is_command(connection: socket.socket, post: Post) -> bool:
+    """Whether a command comes next, which is left unread."""
+    kind = connection.recv(1, socket.MSG_PEEK)
+    if kind == client.STOP:
+        post.engine.sendall(STOP)
+    return kind == client.COMMAND
+
+
+def _taken(connection: socket.socket) -> tuple[Asked, list[int]]:
+    kind, content, handles = local_socket.receive_handles(connection, _HANDLES)
+    connection.settimeout(None)
+    if kind != client.COMMAND or len(handles) != _HANDLES:
+        raise Gone("that is no command")
+    return Asked.of_bytes(content), handles
+
+
+def _enter(asked: Asked, handles: Sequence[int]) -> None:
+    """Have folder, streams, mask and variables of whoever asked, and nothing of the engine's."""
+    folder, *streams = handles
+    os.fchdir(folder)
+    os.close(folder)
+    for number, handle in enumerate(streams):
+        os.dup2(handle, number)
+        os.close(handle)
+    os.umask(asked.umask)
+    kept = {name: value for name, value in os.environ.items() if name.startswith("PYSPARK_")}
+    os.environ.clear()
+    os.environ.update(kept | asked.variables)
+    time.tzset()
+    _speak(asked.encodings)
+
+
+def _speak(encodings: Sequence[tuple[str, str]]) -> None:
+    """Stdout is kept until the command's end: who asked gets all of it or, from a dead engine, nothing."""
+    (coded, errors), (_, _), (error_coded, error_errors) = encodings
+    sys.stdin = open(0, encoding=coded, errors=errors, closefd=False)  # noqa: SIM115
+    sys.stdout = _Kept(encoding=encodings[1][0], errors=encodings[1][1])
+    sys.stderr = io.TextIOWrapper(
+        io.FileIO(2, "w", closefd=False),
+        encoding=error_coded,
+        errors=error_errors,
+        write_through=True,
+    )
+
+
+class _Kept(io.TextIOWrapper):
+    """A stdout that is handed over at the end, and says of itself what the real one would."""
+
+    def __init__(self, *, encoding: str, errors: str) -> None:
+        self._content = io.BytesIO()
+        super().__init__(self._content, encoding=encoding, errors=errors, write_through=True)
+
+    def isatty(self) -> bool:
+        return os.isatty(1)
+
+    def fileno(self) -> int:
+        return 1
+
+    def content(self) -> bytes:
+        self.flush()
+        return self._content.getvalue()
+
+
+class _Command:
+    """One command on its way, and the thread that hears who asked for it, and the engine."""
+
+    def __init__(
+        self, connection: socket.socket, engine: socket.socket, asked: Asked, run: Run
+    ) -> None:
+        self._connection, self._engine = connection, engine
+        self._asked, self._run = asked, run
+        self._sending = threading.Lock()
+
+    def do(self) -> None:
+        secrets.ask_elsewhere = self._run_alone
+        journal.told_of_run = lambda run_id: self._send(client.RUN_ID, run_id.encode())
+        threading.Thread(target=self._listen, name="client", daemon=True).start()
+        try:
+            code = self._run(self._asked.words)
+        except RunsAlone as exc:
+            self._send(client.ALONE, exc.reason.encode())
+            return
+        if isinstance(sys.stdout, _Kept) and (content := sys.stdout.content()):
+            self._send(client.ANSWER, content)
+        self._send(client.END, str(code).encode())
+
+    def _run_alone(self, reason: str) -> NoReturn:
+        raise RunsAlone(reason)
+
+    def _send(self, kind: bytes, content: bytes) -> None:
+        with self._sending, contextlib.suppress(OSError):
+            local_socket.send(self._connection, kind, content)
+
+    def _listen(self) -> None:
+        while True:
+            readable, _, _ = select.select([self._connection, self._engine], [], [])
+            if self._engine in readable and not self._engine.recv(1):
+                os._exit(_DIED)  # as if this had been killed: who asked goes on without us
+            if self._connection not in readable:
+                continue
+            try:
+                kind, content = local_socket.receive(self._connection)
+            except OSError:
+                _end_gently()
+            if kind == client.SIGNAL and int(content) in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), int(content))
+
+
+def _end_gently() -> NoReturn:
+    """Nobody is there any more: stop at the next slice; what is committed is in the ledger."""
+    for seconds in (_STOPS_WITHIN_S, _ENDS_WITHIN_S):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(seconds)
+    os._exit(_DIED)

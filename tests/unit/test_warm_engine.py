@@ -1,0 +1,308 @@
+"""The doors of the warm engine: who gets in, what is handed over, and what never is."""
+
+import os
+import socket
+import stat
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from playhead.cli.warm import client, handover
+from playhead.cli.warm.handover import Asked, KeepsToItself
+from playhead.errors import Refused, RunsAlone
+from playhead.host import local_socket
+from playhead.host.local_socket import Gone
+from playhead.spark import attached
+from tests.fix_commands import Playhead
+from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger
+
+WORDS = ["replay", "kafka:laps", "postgres:laps", "--yes"]
+CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment in which a command may be handed over."""
+    for name in list(os.environ):
+        if handover._KEPT.fullmatch(name) or name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "engine"
+    path.mkdir(mode=0o700)
+    return path
+
+
+# --- the socket
+
+
+def test_the_socket_is_its_owners_alone_whatever_the_umask(folder):
+    before = os.umask(0)
+    try:
+        with local_socket.private_folder(folder, make=True) as handle:
+            local_socket.listening(handle, folder).close()
+    finally:
+        os.umask(before)
+    status = (folder / local_socket.SOCKET).lstat()
+    assert stat.S_IMODE(status.st_mode) & 0o077 == 0
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_can_enter_is_refused(folder):
+    folder.chmod(0o750)
+    with (
+        pytest.raises(Refused, match="others can enter"),
+        local_socket.private_folder(folder, make=False),
+    ):
+        pass
+
+
+def test_a_link_in_the_folders_place_is_refused(folder, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    with pytest.raises(OSError), local_socket.private_folder(link, make=False):
+        pass
+
+
+@NEEDS_A_STRANGER
+def test_a_strangers_folder_is_refused(folder):
+    os.chown(folder, STRANGER.pw_uid, STRANGER.pw_gid)
+    with (
+        pytest.raises(Refused, match="belongs to user"),
+        local_socket.private_folder(folder, make=False),
+    ):
+        pass
+
+
+@NEEDS_A_STRANGER
+def test_a_socket_that_a_stranger_has_put_there_is_refused(folder):
+    with local_socket.private_folder(folder, make=False) as handle:
+        listener = local_socket.listening(handle, folder)
+        os.chown(folder / local_socket.SOCKET, STRANGER.pw_uid, STRANGER.pw_gid)
+        with listener, pytest.raises(Refused, match="somebody else"):
+            local_socket.connected(handle, folder, within_s=1)
+
+
+@NEEDS_A_STRANGER
+def test_a_stranger_who_connects_is_known_by_the_kernels_word():
+    with tempfile.TemporaryDirectory() as open_folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(open_folder) / "open"
+        path.parent.chmod(0o755)
+        listener.bind(str(path))
+        path.chmod(0o777)
+        listener.listen()
+        listener.settimeout(15)
+        command = ("/usr/bin/python3", "-c", CONNECT, str(path))
+        thread = threading.Thread(target=as_stranger, args=command)
+        thread.start()
+        connection, _ = listener.accept()
+        with connection, pytest.raises(Refused, match=f"user {STRANGER.pw_uid}"):
+            local_socket.need_own(connection, path)
+        thread.join()
+
+
+def test_a_socket_that_a_dead_engine_left_is_nobody_and_is_replaced(folder):
+    with local_socket.private_folder(folder, make=False) as handle:
+        local_socket.listening(handle, folder).close()
+        assert local_socket.connected(handle, folder, within_s=1) is None
+        with local_socket.listening(handle, folder):
+            connection = local_socket.connected(handle, folder, within_s=1)
+            assert connection is not None
+            assert local_socket.peer(connection) == (os.getpid(), os.geteuid())
+            connection.close()
+
+
+def test_a_long_path_is_no_matter(tmp_path):
+    deep = tmp_path / ("a" * 100) / ("b" * 100)
+    with (
+        local_socket.private_folder(deep, make=True) as handle,
+        local_socket.listening(handle, deep),
+    ):
+        connection = local_socket.connected(handle, deep, within_s=1)
+        assert connection is not None
+        connection.close()
+
+
+def test_frames_arrive_whole_with_their_handles(tmp_path):
+    ours, theirs = socket.socketpair()
+    content = bytes(range(256)) * 40_000
+    with ours, theirs, (tmp_path / "file").open("w+") as file:
+        sending = threading.Thread(
+            target=local_socket.send, args=(ours, b"C", content, [file.fileno()])
+        )
+        sending.start()
+        kind, received, handles = local_socket.receive_handles(theirs, 4)
+        sending.join()
+        assert (kind, received) == (b"C", content)
+        assert os.path.samestat(os.fstat(handles[0]), os.fstat(file.fileno()))
+        os.close(handles[0])
+
+
+def test_an_end_that_is_gone_is_said_and_not_waited_for():
+    ours, theirs = socket.socketpair()
+    ours.sendall(b"C\0\0")
+    ours.close()
+    with theirs, pytest.raises(Gone):
+        local_socket.receive(theirs)
+
+
+# --- what is handed over
+
+
+def test_no_secret_is_handed_over(clean):
+    clean.setenv("MY_PASSWORD", "hunter2-hunter2")
+    clean.setenv("NO_COLOR", "1")
+    asked = handover.asked(WORDS)
+    assert b"hunter2" not in asked.as_bytes()
+    assert asked.variables["NO_COLOR"] == "1"
+    assert Asked.of_bytes(asked.as_bytes()) == asked
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "postgresql://u:hunter2-hunter2@h/d"),
+        ("SCHEMA_REGISTRY_URL", "https://u:hunter2-hunter2@h"),
+        ("HTTPS_PROXY", "http://u:hunter2-hunter2@proxy:3128"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "${BROKERS}"),
+        ("PGPASSWORD", "hunter2-hunter2"),
+        ("PGSERVICE", "mine"),
+        ("LD_PRELOAD", "/lib/x.so"),
+        ("PYTHONPATH", "/somewhere"),
+        ("PLAYHEAD_ABORT_AT", "x"),
+    ],
+)
+def test_who_has_it_only_in_his_environment_runs_alone_and_says_so(clean, name, value):
+    clean.setenv(name, value)
+    with pytest.raises(KeepsToItself) as kept:
+        handover.asked(WORDS)
+    assert name in str(kept.value.reason)
+    assert "hunter2" not in str(kept.value.reason)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--database", "postgresql://u:hunter2-hunter2@h/d"],
+        ["-X", "sasl.password=hunter2"],
+        ["-Xssl.key.password=hunter2"],
+        ["--schema-registry=https://u:hunter2-hunter2@h"],
+    ],
+)
+def test_who_has_it_on_his_command_line_runs_alone_and_says_so(clean, words):
+    with pytest.raises(KeepsToItself, match="command line"):
+        handover.asked([*WORDS, *words])
+
+
+def test_a_server_that_is_named_without_a_secret_is_handed_over(clean):
+    clean.setenv("DATABASE_URL", "postgresql://reader@db/laps")
+    clean.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka:9092")
+    asked = handover.asked([*WORDS, "-X", "sasl.password=file:/run/secrets/kafka"])
+    assert asked.variables["DATABASE_URL"] == "postgresql://reader@db/laps"
+    assert asked.variables["KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
+
+
+@pytest.mark.parametrize("words", [["--master", "local[2]"], ["--spark-remote=sc://h"], ["--help"]])
+def test_who_names_an_engine_has_it_and_nothing_is_said(clean, words):
+    with pytest.raises(KeepsToItself) as kept:
+        handover.asked([*WORDS, *words])
+    assert kept.value.reason is None
+
+
+def test_credentials_of_s3_keep_only_what_may_be_of_s3(clean):
+    clean.setenv("AWS_PROFILE", "mine")
+    handover.asked(WORDS)
+    for words in (["replay", "kafka:laps", "s3://bucket/laps"], ["resume", "ab12"]):
+        with pytest.raises(KeepsToItself, match="AWS_PROFILE"):
+            handover.asked(words)
+
+
+def test_the_engine_is_started_with_a_short_list(clean):
+    clean.setenv("MY_PASSWORD", "hunter2-hunter2")
+    clean.setenv("HTTP_PROXY", "http://u:hunter2-hunter2@proxy")
+    clean.setenv("DATABASE_URL", "postgresql://reader@db/laps")
+    environment = handover.engine_environment()
+    assert set(environment) <= set(handover._STARTED_WITH)
+    assert "hunter2" not in repr(environment)
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "is_wanted"),
+    [
+        ([], "on", True),
+        ([], "off", False),
+        (["--warm"], "off", True),
+        (["--no-warm"], "on", False),
+        (["--no-warm", "--warm"], "", True),
+    ],
+)
+def test_the_command_line_counts_before_the_environment(monkeypatch, words, value, is_wanted):
+    monkeypatch.setenv(handover.SWITCH, value)
+    assert handover.is_wanted([*WORDS, *words]) == is_wanted
+
+
+def test_the_identity_changes_with_the_place_that_the_engine_runs_in(clean):
+    before = handover.identity()
+    assert handover.identity() == before
+    clean.setenv("JAVA_HOME", "/another/java")
+    assert handover.identity() != before
+
+
+# --- the command
+
+
+def test_without_an_engine_the_command_runs_here(playhead: Playhead, tmp_path):
+    done = playhead(
+        "runs", "--limit", "1", PLAYHEAD_WARM="on", XDG_STATE_HOME=str(tmp_path / "state")
+    )
+    assert done.returncode == 0
+    status = playhead("engine", "status", XDG_STATE_HOME=str(tmp_path / "state"))
+    assert status.returncode == 1
+    assert "no engine runs" in status.stderr
+    assert playhead("engine", "stop", XDG_STATE_HOME=str(tmp_path / "state")).returncode == 0
+
+
+def test_a_socket_that_greets_as_another_version_is_asked_to_end(clean, tmp_path):
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = handover.folder()
+    heard = []
+    with (
+        local_socket.private_folder(path, make=True) as handle,
+        local_socket.listening(handle, path) as listener,
+    ):
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                local_socket.send(connection, client.HELLO, b'{"identity": "another"}')
+                heard.append(local_socket.receive(connection)[0])
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        assert client._connection() is None
+        thread.join()
+    assert heard == [client.STOP]
+
+
+def test_a_reference_that_the_engine_cannot_follow_ends_the_command_there(monkeypatch):
+    from playhead import secrets
+
+    def elsewhere(reason: str) -> None:
+        raise RunsAlone(reason)
+
+    monkeypatch.setattr(secrets, "ask_elsewhere", elsewhere)
+    with pytest.raises(RunsAlone, match="KAFKA_SECRET"):
+        secrets.resolve("${KAFKA_SECRET}", key="sasl.password", where="context prod")
+    with pytest.raises(RunsAlone, match="terminal"):
+        secrets.resolve("prompt:", key="sasl.password", where="context prod")
+
+
+def test_this_process_has_nothing_of_another_ones_engine():
+    assert attached.lent() is None
+    assert "pyspark" in sys.modules or attached.mark() is None
