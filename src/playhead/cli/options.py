@@ -122,12 +122,13 @@ def _given(row: Option | Argument, given: dict[str, Any]) -> Any:
         return given[row.name]
     placed, flagged = given[row.name], given[row.name + _BY_FLAG]
     if row.repeatable:
-        placed, flagged = (*placed, *flagged), None
-    if placed and flagged:
+        placed, flagged = (*placed, *flagged) or None, None
+    if placed is not None and flagged is not None:
         raise UsageError(f"{row.shown_name} is given twice: {placed} and {flagged}")
-    if row.required and not (placed or flagged):
+    value = flagged if placed is None else placed
+    if row.required and value is None:
         raise click.UsageError(f"Missing argument '{_usage_of(row)}'.", click.get_current_context())
-    return placed or flagged
+    return value
 
 
 def _parameters(row: Option | Argument, heading: str) -> list[click.Parameter]:

@@ -94,7 +94,11 @@ def _record(number: int, entry: Any) -> Entry | None:
         kind if isinstance(kind, str) else None,
         body,
     )
-    return number, started_ns // 1_000_000, None, body, shown.headers()
+    try:
+        headers = shown.headers()
+    except UnicodeEncodeError as exc:  # JSON can spell half of a character.
+        raise UnknownShape(f"its request is not valid text: {exc.reason}") from exc
+    return number, started_ns // 1_000_000, None, body, headers
 
 
 def _body(posted: Any) -> bytes | None:
