@@ -2,11 +2,11 @@
 
     PlayheadError                    exit 1
     ├── UsageError                   exit 2   the request cannot be understood
-    │   ├── UnknownKey                        a setting or property nobody knows, with the nearest match
+    │   ├── UnknownKey                        a setting or property that does not exist, with the nearest match
     │   ├── BadValue                          a setting or property with a value it cannot have
     │   └── UntranslatableProperty            a Kafka client property with no counterpart here
     ├── Refused                      exit 6   a guard said no
-    │   └── NeedsConsent                      would write, and nobody said yes
+    │   └── NeedsConsent                      would write, without a confirmation
     ├── Stopped                      exit 5   stopped before the end; can be resumed
     ├── Unavailable                  exit 1   a server that is needed does not answer
     │   ├── BrokerUnavailable

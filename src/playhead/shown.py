@@ -48,7 +48,7 @@ def plan_lines(plan: "Plan") -> list[str]:
 
 
 def _rule_lines(request: "Request") -> list[str]:
-    """Return every option of the request, so that a person who confirms another one's plan sees all of them."""
+    """Return every option of the request, so that a person who confirms another person's plan sees all of them."""
     return [
         f"  {name.replace('_', '-'):<8} {_rule(value)}"
         for name, value in request.said().items()

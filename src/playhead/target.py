@@ -305,7 +305,7 @@ class HeldOffsets:
     unplaced: list[str] = field(default_factory=list)
     """Tables with rows that do not say which offset they are."""
     untold: list[str] = field(default_factory=list)
-    """Tables that do not say of which topic their rows are."""
+    """Tables whose rows do not name their topic."""
 
     def count(self, topic: str) -> int:
         """Return how many offsets of a topic exist."""

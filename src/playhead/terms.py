@@ -184,7 +184,7 @@ def differing_topics(kept: Mapping[str, str], found: Mapping[str, str]) -> list[
 
 
 def differing_place(kept: Whereto | None, found: Whereto) -> str | None:
-    """Describe the difference of a place to which records go; None if there is none."""
+    """Describe the difference of a place to which records go; None without a difference."""
     if kept is None or kept == found:
         return None
     if not found.id:

@@ -83,7 +83,7 @@ def test_a_producer_whose_transaction_was_aborted_may_commit_the_next(source, lo
     log.abort(0, *rows(3))
     log.commit(0, *rows(3, first=3))
     with source.absences() as explainer:
-        with pytest.raises(RecordsNotGiven, match=r"offsets 4 to 6, where the log holds some"):
+        with pytest.raises(RecordsNotGiven, match=r"offsets 4 to 6, but the log holds some"):
             explainer.explain((log.topic, 0), [(0, 8)])
         assert explainer.explain((log.topic, 0), [(0, 4), (7, 8)]) == Explained(
             {ABORTED: 3, MARKER: 2}

@@ -134,7 +134,7 @@ class TestRefusals:
             needed = f"rule update needs a unique key on .{key}."
             self.refused(table, needed, on_conflict="update", key=(key,))
         self.refused(table, "--tombstones delete needs a unique key", tombstones="delete")
-        needed = "knows rows by n, which the server itself fills"
+        needed = "identifies rows by n, which the server itself fills"
         self.refused(table, needed, on_conflict="update", key=("n",))
 
     def test_newer_without_something_to_compare(self, sandbox: Endpoints, schema: str) -> None:

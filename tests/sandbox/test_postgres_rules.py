@@ -41,7 +41,7 @@ class TestWithoutARule:
         table.commit(valued((2, "there")))
         with pytest.raises(ConflictFound) as caught:
             table.commit(valued((1, "a"), (2, "b"), (3, "c"), start=10), rule="skip")
-        assert "cars:0 offset 11 meets a row" in str(caught.value)
+        assert "cars:0 offset 11 has the key of an existing row" in str(caught.value)
         assert "--on-conflict" in (caught.value.hint or "")
         assert held(table) == {2: "there"}
         assert len(table.target.entries("7f3a")) == 1

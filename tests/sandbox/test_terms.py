@@ -192,7 +192,7 @@ def test_dropped_in_the_middle_of_a_run(table, replay_id):
         made_again(table)
         with pytest.raises(PlayheadError, match="dropped, or created again"):
             write(writer, 10)
-    with target.open(replay_id) as writer, pytest.raises(OtherTerms, match="made again"):
+    with target.open(replay_id) as writer, pytest.raises(OtherTerms, match="created again"):
         write(writer, 10)
     assert [each.slice.to_offset for each in target.entries(replay_id)] == [10]
     assert table.rows() == []
@@ -254,7 +254,7 @@ def test_a_pipeline_needs_to_change_its_ledger(table):
         assert isinstance(pipeline, PostgresTarget)
         replay.inspect(look)
         for name in ("ledger", "ledger_replays"):
-            with pytest.raises(NoLedger, match="no right to UPDATE there") as caught:
+            with pytest.raises(NoLedger, match="lacks the right UPDATE there") as caught:
                 pipeline.inspect(look)
             assert caught.value.hint == f"GRANT UPDATE ON {table.schema}.{name} TO {user}"
             table.run(f"GRANT UPDATE ON {place}.{name} TO {role}")

@@ -281,7 +281,7 @@ def test_if_not_exists_takes_a_topic_as_it_is_and_says_how_it_differs(
         (["create", "new", "--set", "foo"], 2, "needed: key=value"),
         (["create", "new", "--replication", "9"], 1, "INVALID_REPLICATION_FACTOR"),
         (["create", "new", "--retain", "7"], 2, "--retain"),
-        (["create", "new", "--retain", "7d", "--set", "retention.ms=1"], 2, "--set says"),
+        (["create", "new", "--retain", "7d", "--set", "retention.ms=1"], 2, "--set sets"),
         (["create", "new", "--config", "retention.ms=1"], 2, "--set retention.ms=1"),
         (["alter", "{topic}", "--partitions", "1"], 2, "needed: 2 or more"),
         (["alter", "{topic}", "--set", "retention.mss=1", "--yes"], 2, "did you mean retention.ms"),

@@ -149,7 +149,7 @@ def test_avro_arrives_in_a_table_exactly_and_bad_records_go_where_they_should(
     assert [each.value for each in letters] == [each.value for each in originals[3:7]]
     assert planned.verify().agrees
     assert deck.plan(f"kafka:{topic}", f"postgres:{table}", **asked).compare().agrees
-    with pytest.raises(PlayheadError, match="offset 3: cannot be decoded as avro: no schema's id"):
+    with pytest.raises(PlayheadError, match="offset 3: cannot be decoded as avro: no schema id"):
         deck.play(f"kafka:{topic}", f"postgres:{table}", decode="avro", on_conflict="ignore")
 
 

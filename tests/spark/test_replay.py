@@ -220,7 +220,7 @@ def test_spans_by_offsets(deck: Deck, laps: str) -> None:
     assert totals(deck.play(f"kafka:{laps}", f"postgres:{table}", span=asked)) == {"written": 3}
     found = deck.rows(table, "_partition, _offset", "ORDER BY 1, 2")
     assert found == [(0, 3), (0, 4), (2, 0)]
-    with pytest.raises(Refused, match=f"{laps}:0 offsets 3-99 were asked for; .* holds 0-20"):
+    with pytest.raises(Refused, match=f"{laps}:0 offsets 3-99 do not exist; .* holds 0-20"):
         deck.plan(f"kafka:{laps}", f"postgres:{table}", span=f"{laps}:0:3-99")
 
 

@@ -162,7 +162,7 @@ def test_the_second_net_takes_all_that_allowed_functions_are(spark, visible) -> 
                 transforms._vet(spark, visible, raw(text))
             except BadExpression as exc:
                 # Some examples call functions that are refused, too.
-                if "Spark reads" in exc.reason and "the function" not in exc.reason:
+                if "Spark finds" in exc.reason and "the function" not in exc.reason:
                     refused.append((text, exc.reason))
     assert refused == []
 
@@ -265,7 +265,7 @@ def test_the_words_say_of_an_expression_what_spark_reads_in_it(spark, visible, t
         transforms._vet(spark, visible, expression)
     except BadExpression as exc:
         reason = exc.reason
-    is_refused = "Spark reads" in reason
+    is_refused = "Spark finds" in reason
     # What Spark cannot resolve, such as a column that is not there, says nothing of the rest.
     assume(is_refused or not reason)
     assert is_refused is not words, (text, expression.sql, reason)

@@ -194,7 +194,7 @@ def test_the_sandboxs_name_is_reserved(run):
     code, _, err = run("context", "add", "sandbox", "-b", "h:1")
     assert code == 2
     assert "error: sandbox is reserved" in err
-    assert "there already" not in err
+    assert "already exists" not in err
 
 
 def test_without_any_broker_the_ways_to_name_one_are_said(run):

@@ -53,7 +53,7 @@ def test_a_start_up_file_keeps_what_it_says(run, tmp_path):
 def test_a_shell_that_is_not_known_is_said(run, tmp_path):
     code, out, err = run("tcsh", "--install-completion")
     assert (code, out) == (2, "")
-    assert "the shell is none of bash, zsh, fish" in err
+    assert "the shell is not one of bash, zsh, fish" in err
     assert list(tmp_path.iterdir()) == []
 
 

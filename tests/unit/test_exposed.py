@@ -109,7 +109,7 @@ def test_what_the_environment_says_of_postgresql_counts(
     "address", ["postgresql://u:p@ss@h/db", "postgresql://u:p/ss@h/db", "password=p ss host=h"]
 )
 def test_a_password_that_libpq_would_cut_reaches_nobody(address: str) -> None:
-    with pytest.raises(UsageError, match="its login") as caught, connect(address):
+    with pytest.raises(UsageError, match="the login in") as caught, connect(address):
         pass
     with pytest.raises(UsageError) as again, open_session(address, grant=""):
         pass

@@ -79,7 +79,7 @@ def test_numbers_that_no_record_has_are_damage_too(tmp_path: Path, of: str, inst
     file.write_bytes(after)
     text = entry.read_text().replace(sha256(before).hexdigest(), sha256(after).hexdigest())
     entry.write_text(text.replace(f'"size":{len(before)}', f'"size":{len(after)}'))
-    with pytest.raises(Damaged, match="it is no json of ours"):
+    with pytest.raises(Damaged, match="it is not a json file of ours"):
         everything(str(tmp_path), "json")
 
 
@@ -201,14 +201,14 @@ def test_an_archive_in_another_format(tmp_path: Path) -> None:
         lambda: FilesTarget(str(tmp_path)).open("r").__enter__(),
         lambda: FilesSource(str(tmp_path)).bounds(),
     ):
-        with pytest.raises(OtherFormat, match="is an archive in json, not in parquet"):
+        with pytest.raises(OtherFormat, match="is an archive in json, but the address says parquet"):
             attempt()
 
 
 def test_an_archive_of_a_later_version(tmp_path: Path) -> None:
     archive(str(tmp_path))
     (tmp_path / file_names.ABOUT).write_text('{"version": 2, "format": "parquet"}')
-    with pytest.raises(NotAnArchive, match="its version is 2, and 1 is known here"):
+    with pytest.raises(NotAnArchive, match="its version is 2; this Playhead knows 1"):
         FilesSource(str(tmp_path)).bounds()
 
 

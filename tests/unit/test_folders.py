@@ -210,7 +210,7 @@ def test_a_sandbox_in_a_folder_that_others_can_write_to_is_refused(tmp_path):
     box = tmp_path / "box"
     box.mkdir()
     box.chmod(0o777)
-    with pytest.raises(SandboxError, match="everybody can write") as caught:
+    with pytest.raises(SandboxError, match="everyone can write") as caught:
         Sandbox(box).up()
     assert "--dir" in (caught.value.hint or "")
     assert list(box.iterdir()) == []

@@ -343,7 +343,7 @@ def test_waiting_for_another_command_has_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(ground, "_WAIT_FOR_OTHER_S", 0.01)
     with (
         ground.only_one(tmp_path, pytest.fail),
-        pytest.raises(SandboxError, match=r"at work on .* for 0\.01 s"),
+        pytest.raises(SandboxError, match=r"has been using .* for 0\.01 s"),
         ground.only_one(tmp_path, lambda _: None),
     ):
         pytest.fail("two at once")

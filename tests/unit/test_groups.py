@@ -238,7 +238,7 @@ def test_long_names_are_quoted_as_kafkas_own_tool_does():
     [
         ("cars,0,1\ncars,1,x\n", 2, "needed an offset"),
         ("cars,0,1\n\n\ncars,one,1\n", 4, "needed a partition"),
-        ("cars,0,1\ncars,1,2\ncars,0,3\n", 3, "stands in line 1 already"),
+        ("cars,0,1\ncars,1,2\ncars,0,3\n", 3, "is already in line 1"),
         ("cars,0,1\ng,cars,1,2\n", 2, "found 4 values, but the first line has 3"),
         ("cars,0\n", 1, "found 2 values"),
         ("TOPIC,PARTITION,OFFSET\n", 1, "needed a partition"),

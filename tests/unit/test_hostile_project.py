@@ -227,7 +227,7 @@ def test_what_is_trusted_is_kept_for_the_user_alone(repository, run):
         os.umask(before)
     assert trust.store().stat().st_mode & 0o777 == 0o600
     trust.store().chmod(0o666)
-    with pytest.raises(Refused, match="everybody can write it"):
+    with pytest.raises(Refused, match="everyone can write it"):
         configure({})
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_others_can_write_is_not_trusted_without_saying_so(repositor
     file.chmod(0o666)
     code, _, err = run("config", "trust")
     assert (code, trust.trusted()) == (6, {})
-    assert "everybody can write it" in err
+    assert "everyone can write it" in err
     assert run("config", "trust", "--shared")[0] == 0
     assert configure({}).settings["database"]
     file.write_text("")
@@ -249,7 +249,7 @@ def test_a_file_that_others_can_write_is_not_trusted_without_saying_so(repositor
 
 def test_not_even_what_is_harmless_is_taken_from_others(repository):
     write(repository, 'timezone = "+05:30"\n').chmod(0o666)
-    with pytest.raises(NotTrusted, match="everybody can write it") as caught:
+    with pytest.raises(NotTrusted, match="everyone can write it") as caught:
         configure({})
     assert "--shared" in (caught.value.hint or "")
 
@@ -261,7 +261,7 @@ def test_not_even_what_is_harmless_is_taken_from_others(repository):
         (0, 0, 0o644, None),
         (54_321, 0, 0o644, "belongs to user 54321"),
         (os.geteuid(), 54_321, 0o664, "its group can write"),
-        (os.geteuid(), 0, 0o646, "everybody can write"),
+        (os.geteuid(), 0, 0o646, "everyone can write"),
     ],
 )
 def test_whose_a_file_is(uid, gid, mode, found):
@@ -320,7 +320,7 @@ def test_a_sandbox_that_others_can_write_is_none_of_ours(monkeypatch, tmp_path, 
     file.chmod(0o600)
     assert configure({}).context == "sandbox"
     file.chmod(0o666)
-    with pytest.raises(Refused, match="is no sandbox of yours: everybody can write it"):
+    with pytest.raises(Refused, match="is no sandbox of yours: everyone can write it"):
         configure({})
 
 

@@ -35,7 +35,7 @@ def test_a_topic_that_was_made_again_between_two_questions_is_asked_once_more(
 
 def test_a_log_that_is_another_one_each_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     _answering(monkeypatch, *(0, 33, 2) * 3)
-    with pytest.raises(LogChanged, match="laps:0 .* up to 33, and then ended at 2") as caught:
+    with pytest.raises(LogChanged, match="laps:0: .* stable end 33, then end 2") as caught:
         bounds_of(None, [_PLACE])  # type: ignore[arg-type]
     # A live pipeline waits for it, as for a broker.
     assert isinstance(caught.value, Unavailable)

@@ -246,7 +246,7 @@ def test_a_ledger_with_less_than_was_seen_is_refused_at_the_second_look(tmp_path
     looks = [whole, whole[:1]]
     refuse_forgotten("p", looks.pop, known=known, file=file)
     assert looks == [], "the first was short"
-    with pytest.raises(LedgerForgotten, match="12 offsets .* which says 7 now") as caught:
+    with pytest.raises(LedgerForgotten, match="12 offsets .* but finds 7 now") as caught:
         refuse_forgotten("p", lambda: whole[:1], known=known, file=file)
     assert str(file) in (caught.value.hint or "")
     file.unlink()

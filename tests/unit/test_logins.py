@@ -522,6 +522,6 @@ def test_the_plan_in_a_ledger_chooses_no_server(monkeypatch, there, named, is_it
     if is_it:
         assert begun_replays.plan_from_ledger("r", end, found).request is plan.request
         return
-    with pytest.raises(UsageError, match="was named") as caught:
+    with pytest.raises(UsageError, match="but TARGET is") as caught:
         begun_replays.plan_from_ledger("r", end, found)
     assert PASSWORD not in str(caught.value) + str(caught.value.hint)

@@ -241,7 +241,7 @@ def test_offsets_that_the_log_does_not_hold_are_refused_with_those_it_does(span)
 def test_offsets_beyond_an_end_of_the_log_are_refused(span):
     source = ListSource(TEN[4:], bounds={(TOPIC, 0): Bounds(4, 10, 10)})
     asked = span.removeprefix("0:")
-    with pytest.raises(Refused, match=f"laps:0 offsets {asked} were asked for") as caught:
+    with pytest.raises(Refused, match=f"laps:0 offsets {asked} do not exist") as caught:
         planned(source, span)
     assert caught.value.hint == "use existing offsets: --offsets laps:0:4-10"
 

@@ -43,14 +43,14 @@ def test_the_example_of_rfc_7677():
         (CHALLENGE.replace(b"i=4096", b"i=1"), "1 iterations"),
         (CHALLENGE.replace(b"i=4096", b"i=4095"), "4,095 iterations"),
         (CHALLENGE.replace(b"i=4096", b"i=20000000"), "20,000,000 iterations"),
-        (CHALLENGE.replace(b"i=4096", b"i=-4096"), "no number"),
-        (CHALLENGE.replace(b"i=4096", b"i=" + b"9" * 5000), "no number"),
-        (CHALLENGE.replace(b"i=4096", "i=٤٠٩٦".encode()), "no number"),
+        (CHALLENGE.replace(b"i=4096", b"i=-4096"), "not a number"),
+        (CHALLENGE.replace(b"i=4096", b"i=" + b"9" * 5000), "not a number"),
+        (CHALLENGE.replace(b"i=4096", "i=٤٠٩٦".encode()), "not a number"),
         (CHALLENGE.replace(b"s=W22ZaJ0SNY7soEsUEjb6gQ==", b"s="), "salt is empty"),
-        (CHALLENGE.replace(b"s=W22", b"s=*!"), "no base64"),
+        (CHALLENGE.replace(b"s=W22", b"s=*!"), "not base64"),
         (b"m=new," + CHALLENGE, "extension"),
         (b"e=unknown-user", "unknown-user"),
-        (b"\xff", "no text"),
+        (b"\xff", "not text"),
         (b"", "does not begin"),
         (b"s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not begin"),
         (CHALLENGE + b",x=" + b"y" * 10_000, "bytes"),
@@ -177,7 +177,7 @@ def test_an_answer_in_drops_ends_with_the_time_limit(broker):
     served = ScriptedBroker(drop_by_drop)
     try:
         began = time.monotonic()
-        with pytest.raises(BrokerUnavailable, match="no whole answer|timed out"):
+        with pytest.raises(BrokerUnavailable, match="no complete answer|timed out"):
             Wire(guarded(served.place), served.place, timeout_s=1)
         assert time.monotonic() - began < 3
     finally:
@@ -187,7 +187,7 @@ def test_an_answer_in_drops_ends_with_the_time_limit(broker):
 @pytest.mark.parametrize("size", [-1, 3, 65_537, 0x7FFFFFFF])
 def test_the_size_of_a_strangers_answer_is_bounded(broker, size):
     place = broker(lambda *_: struct.pack(">i", size) + b"xxxx")
-    with pytest.raises(BrokerUnavailable, match="are read"):
+    with pytest.raises(BrokerUnavailable, match="needed 4 to"):
         Wire(guarded(place), place, timeout_s=5)
 
 

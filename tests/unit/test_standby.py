@@ -433,7 +433,7 @@ def test_the_run_of_somebody_else_is_not_gone_on_with(room):
     room.standby()
     room.standby("other")
     run("other", "start..end", replay_id="other-1", face=PLAYED)
-    with pytest.raises(Refused, match="other-1 is no run of standby laps"):
+    with pytest.raises(Refused, match="other-1 was not started by standby laps"):
         run("laps", "start..end", replay_id="other-1", face=PLAYED)
 
 

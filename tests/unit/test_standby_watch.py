@@ -406,7 +406,7 @@ def test_a_file_goes_on_with_no_run_but_its_own(room, trigger):
     room.drop("laps.laps-1.running", '{"offsets": "t:0:1-3"}')
     [outcome] = room.watch()
     assert (outcome["outcome"], outcome["proof"], outcome["span"]) == ("failed", None, None)
-    assert "replay laps-1 is no run" in outcome["error"]
+    assert "replay laps-1 was not started" in outcome["error"]
     assert room.offsets() == ([0] if trigger else [])
 
 

@@ -76,7 +76,7 @@ def _shell() -> str:
         if name in _PLACES:
             return name
     raise UsageError(
-        f"cannot install completion: the shell is none of {', '.join(_PLACES)}",
+        f"cannot install completion: the shell is not one of {', '.join(_PLACES)}",
         hint="name the shell: SHELL=/bin/bash playhead --show-completion",
     )
 

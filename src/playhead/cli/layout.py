@@ -28,7 +28,7 @@ class Command(click.Command):
     """A command whose help has its options under headings."""
 
     leading_word: str | None = None
-    """A word that may stand before the arguments, as in another tool."""
+    """A word that is accepted before the arguments, as in another tool."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == [self.leading_word] and not "".join(args[1:2]).startswith("-"):

@@ -50,7 +50,7 @@ def command(
     """Make a command of a function, with the options of these groups and those of all commands.
 
     An old spelling says what it is called `now`: the help leaves it out, and a note names the new one.
-    A `leading_word` is one that another tool has before the first argument; it may stand there.
+    A `leading_word` is one that another tool puts before the first argument; it is accepted there.
     """
     taken: dict[str, tuple[str, Option | Argument]] = {}
     for group in (*groups, OUTPUT):  # A command's own row for an option has precedence.

@@ -302,7 +302,7 @@ KNOWN_PROPERTIES: tuple[Property, ...] = (
     _librdkafka(f"{_OIDC}.id", "client id, for OAUTHBEARER", also=(f"{_OIDC_2}.id",)),
     _librdkafka(f"{_OIDC}.secret", "the client's secret", secret=True, also=(f"{_OIDC_2}.secret",)),
     _librdkafka("sasl.oauthbearer.scope", "scope to ask the token for"),
-    _librdkafka("sasl.oauthbearer.extensions", "name=value,… that the broker wants to hear"),
+    _librdkafka("sasl.oauthbearer.extensions", "name=value,… that the broker requires"),
     _both("sasl.oauthbearer.token.endpoint.url", "where tokens come from, https://…"),
     _librdkafka("sasl.oauthbearer.method", "oidc, the only one here", choices=("oidc",)),
     _java("sasl.login.callback.handler.class", "Kafka's own for OIDC", choices=_OAUTH_HANDLERS),

@@ -115,7 +115,7 @@ def keep_saved_logins(
         for name, (key, found) in known.items()
         if found.place == Precedence.COMMAND_LINE
         and ("assignment" if found.origin == "-X" else "kafka_config") in taken
-        and now.get(name, ("", found))[1].value == found.value  # else it was said anew
+        and now.get(name, ("", found))[1].value == found.value  # otherwise it was given again
     }
     if BOOTSTRAP in now:
         home = {key: found for name, (key, found) in known.items() if name == BOOTSTRAP}

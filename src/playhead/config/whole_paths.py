@@ -48,7 +48,7 @@ def _relative_path(key: str, found: Resolved) -> str | None:
         try:
             path = secrets.resolve(text, key=key, where=found.origin, is_secret=False)
         except BadValue:
-            return None  # a variable that is not set here; whoever uses the value is told
+            return None  # a variable that is not set here; using the value raises the error
         return None if Path(path).is_absolute() else text
     text = text.strip() if _name(key) == _JAAS else text
     is_file = is_secret(key) and text.startswith(_FILE)

@@ -30,7 +30,7 @@ def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspecti
 
 
 def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence about the archive to create, if there is none."""
+    """Return a sentence about the archive to create, unless it exists."""
     where = archive.store.identity
     return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
 

@@ -295,7 +295,7 @@ def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
 
 
 def _unseen(gone: Sequence[Slice], by: str) -> Note:
-    text = f"{sum(map(len, gone)):,} of the offsets are not in the log any more: without their records nobody"
+    text = f"{sum(map(len, gone)):,} of the offsets are not in the log any more: without their records it is unknown"
     return Note("unseen", f"{text} can tell by {by} whether the target has them")
 
 

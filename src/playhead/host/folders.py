@@ -45,7 +45,7 @@ def why_not_ours(found: os.stat_result) -> str | None:
     if found.st_uid not in _trusted():
         return f"it belongs to {_user(found.st_uid)}"
     if found.st_mode & stat.S_IWOTH:
-        return "everybody can write it"
+        return "everyone can write it"
     if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):
         return "its group can write it"
     return None

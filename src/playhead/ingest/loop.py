@@ -68,7 +68,7 @@ class Ingest:
         for step in (self._receive, self._read_the_rest, self._flush):
             try:
                 step()
-            except BaseException as exc:  # noqa: BLE001  told to whoever waits for the end
+            except BaseException as exc:  # noqa: BLE001  raised where the end is awaited
                 self.error = self.error or exc
         self.ended.set()
 

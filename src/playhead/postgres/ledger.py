@@ -118,7 +118,7 @@ class Ledger:
         )
 
     def unless_others(self, replay_id: str, table: Table) -> str:
-        """That none has, to go on with a condition."""
+        """Return the condition that no other replay has committed it, as the rest of a WHERE."""
         return f" AND NOT {self.by_others(replay_id, table)}"
 
     def extend(self, replay_id: str, entry: Entry) -> None:

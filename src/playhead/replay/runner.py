@@ -88,7 +88,7 @@ class Runner:
     """Runs a job on the engine, which starts at the first call."""
     paced_slots: Callable[[], int] = lambda: os.cpu_count() or 1
     """Starts the engine if necessary, and returns how many tasks it runs at once: no task of a
-    paced run may wait for another one's end.
+    paced run may wait for the end of another task.
     """
     cancel_job: Callable[[], None] = lambda: None
     """Ends the running job, for engines whose tasks do not see our stop file."""

@@ -277,7 +277,7 @@ def _settle(
     blueprint: jvm.JvmCommand,
     settings: dict[str, str],
 ) -> _Engine:
-    """Return the booting JVM, or another one without the cache if the cache is bad."""
+    """Return the booting JVM, or a second one without the cache if the cache is bad."""
     if check is None or cache is None:
         return _Engine(booting.wait(), has_cache=False)
     try:

@@ -86,7 +86,7 @@ OnRound = Callable[["DataFrame", int], None]
 
 
 class Stream:
-    """One Spark query. Spark's checkpoint is made again each time, because only the ledger counts."""
+    """One Spark query. Spark's checkpoint is new each time, because only the ledger counts."""
 
     def __init__(self, spark: "SparkSession", folder: Path) -> None:
         self._spark, self._folder = spark, folder

@@ -123,7 +123,7 @@ class Watch:
         """Take files until a stop is requested; with `once`, only those that exist."""
         try:
             # The folder is not created here: it may be an unmounted disk. All work uses this
-            # handle, because whoever can write in the folder could replace a name by a link.
+            # handle, because a user who can write in the folder could replace a name by a link.
             with opened(self.folder) as self._handle:
                 lock = _lock_file(os.fstat(self._handle))
                 with file_lock.held(lock, lambda by: WatchedAlready(self.folder, by=by)):

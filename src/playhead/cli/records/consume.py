@@ -55,7 +55,7 @@ def consume(
     told = _told_start(run) or _told_span(resolved)
     run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
     if scan.planned is not None and resolved.to_ms is None and not resolved.offsets:
-        run.output.say("it stops at the end of the log; --follow goes on with new records")
+        run.output.say("it stops at the end of the log; --follow continues with new records")
     for note in notes:
         run.output.say(f"  {note.weight:<5} {note.text}")
     _read(run, scan, picked, shown)

@@ -230,7 +230,7 @@ def producer_settings(
     own = {
         "acks": delivery.acks,
         "enable.idempotence": delivery.acks == "all",
-        # Like Java's producer, so that a key's records stay together whoever writes them.
+        # Like Java's producer, so that a key's records stay together with any producer.
         "partitioner": "murmur2_random",
         "delivery.timeout.ms": round(delivery.timeout_s * 1000),
         "delivery.report.only.error": True,

@@ -131,7 +131,7 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
     ids = {
         (transactional_id if key.writer else former_transactional_id)(key.replay_id, key.place)
         for key in keys
-        # With named writers, the replay that is called like this is another one.
+        # With named writers, the replay of this name is a different replay.
         if key.replay_id != former or key.writer is None
     }
     if any(each.key == terms_key(replay_id) for each in found):

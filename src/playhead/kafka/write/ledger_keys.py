@@ -1,6 +1,6 @@
 """The names that a replay writes under: the keys of its ledger entries, and its transactional ids.
 
-No two replays, partitions or writers share a name, so that no entry replaces another one's, and no
+No two replays, partitions or writers share a name, so that no entry replaces another writer's, and no
 writer fences another replay's.
 """
 

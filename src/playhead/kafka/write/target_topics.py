@@ -84,7 +84,7 @@ def make_topic(
     settings: Mapping[str, str],
     replication: int | None = None,
 ) -> None:
-    """Return when the topic can be written to, whoever created it."""
+    """Return when the topic can be written to, even if another process created it."""
     try:
         admin.create_topic(
             name, partitions=partitions, settings=dict(settings), replication=replication

@@ -38,7 +38,7 @@ class JsonLines:
     def are_plain(self) -> bool:
         """Return whether line n is value n, an object, without anything that only Arrow accepts.
 
-        A value that begins and ends with a brace is not the start or end of another one. So if the reader finds
+        A value that begins and ends with a brace is not the start or end of another value. So if the reader finds
         as many rows as lines, each line is one object. (A null line would be a row too; as the first line it
         makes Arrow 26 crash.)
         """
