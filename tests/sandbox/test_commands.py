@@ -171,7 +171,7 @@ def test_the_shell_completes_topics_and_groups(
         asked = playhead(
             **address_of(sandbox),
             _PLAYHEAD_COMPLETE="bash_complete",
-            COMP_WORDS=words,
+            COMP_WORDS="\n".join(words.split()),
             COMP_CWORD=str(len(words.split()) - 1),
         )
         return [line.removeprefix("plain,") for line in asked.stdout.split()]

@@ -330,7 +330,6 @@ def test_offsets_in_the_middle_of_a_partition_by_the_topics_name(
         (["{topic}", "--grep", "("], 2, "a regular expression"),
         (["{topic}", "--grep", "(a)\\1"], 2, "a regular expression of RE2"),
         (["{topic}", "--show", "vaule"], 2, "topic, timestamp"),
-        (["{topic}", "-o", "csv"], 2, "jsonl or json"),
         (["{topic}", "-o", "jsonl", "--show", "key"], 2, "about lines"),
         (["{topic}", "--property", "print.kye=true"], 2, "print.FIELD=true"),
         (["{topic}", "--decode", "avroo"], 2, "avro"),

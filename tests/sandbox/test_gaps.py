@@ -283,7 +283,7 @@ def test_a_view_can_be_asked_too(store: Deck, tape: str) -> None:
 def test_what_cannot_be_told_is_refused(
     store: Deck, servers: Deck, tape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NoOffsets, match="has no _offset, so") as caught:
+    with pytest.raises(NoOffsets, match="lacks _offset") as caught:
         look(store, tape, store.table("_partition int, seq int", "a"))
     assert "--by key --key COLS" in (caught.value.hint or "")
     with pytest.raises(Refused, match="there is no table"):

@@ -155,7 +155,7 @@ def test_where_only_the_client_can_log_in_two_further_clients_are_asked(source, 
     lossy = type("L", (Lossy,), {"lost": range(10, 11), "left": 1})
     monkeypatch.setattr(clients, "make_consumer", lossy)
     target, _, [report] = replayed(source, log)
-    assert "gave no record at offsets 10 to 10" in report.away
+    assert "returned no record at offsets 10 to 10" in report.away
     assert target.records == ()
 
 

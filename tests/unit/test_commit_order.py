@@ -73,7 +73,7 @@ class TestRefusals:
         refuse_broken_order("r", PLAN, [slice_(0, 10), slice_(5, 7, partition=1)])
         refuse_broken_order("r", PLAN, PLAN)
         with pytest.raises(
-            OrderBroken, match=r"committed laps:0:20-25 and not laps:0:4-10"
+            OrderBroken, match=r"committed laps:0:20-25 but not laps:0:4-10"
         ) as caught:
             refuse_broken_order("r", PLAN, [slice_(0, 4), slice_(20, 25)])
         assert "--on-conflict update or newer" in (caught.value.hint or "")

@@ -238,7 +238,7 @@ def test_what_json_cannot_say_is_the_records_trouble(registry: TestRegistry) -> 
     data = [frame + each.SerializeToString() for each in (late, unknown)]
     [found] = decoded("protobuf", registry.url, *data)
     assert "Timestamp is not valid" in found.undecoded[0]
-    assert "no form in JSON" in found.undecoded[1]
+    assert "cannot be written as JSON" in found.undecoded[1]
 
 
 # --- runs of records
