@@ -171,7 +171,7 @@ MUTANTS = (
         (
             Change(
                 "replay/api.py",
-                "        need_consent(action, target.name, guards(self.plan.request, self.configuration), consent)\n",
+                "        need_consent(action, target.name, configuration, consent, copies=self._copies)\n",
                 "        del action\n",
             ),
         ),

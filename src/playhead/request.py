@@ -222,7 +222,7 @@ class Request:
         try:
             return cls(**document)
         except BadValue as exc:
-            raise ValueError(exc.message) from exc
+            raise ValueError(str(exc)) from exc
 
 
 def _topics_by_name(pairs: tuple[str, ...]) -> dict[str, str]:

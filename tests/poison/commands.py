@@ -53,6 +53,9 @@ LINES: Mapping[str, tuple[Words, Words]] = {
     "groups delete": (("g",), ("--dry-run",)),
     "groups delete-offsets": (("g",), ("--dry-run", "--topic=laps")),
     "doctor": ((), ()),
+    "engine start": ((), ()),
+    "engine status": ((), ()),
+    "engine stop": ((), ()),
     "sandbox up": ((), ("--dry-run", "--dir=room")),
     "sandbox down": ((), ("--dir=room",)),
     "sandbox status": ((), ("--dir=room",)),
@@ -143,7 +146,7 @@ def run_on_terminal(words: list[str]) -> tuple[int, str]:
         for name in ("stdout", "stderr"):
             patch.setattr(sys, name, terminal)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code = cli_app._run(words, cli_app.Ending())
+        code = cli_app._run(words, cli_app.Ending(), cli_app._run_command)
     return code, terminal.shown()
 
 

@@ -23,7 +23,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (["--listen", "0.0.0.0:0"], 6, "other machines can reach"),
+        (["--listen", "0.0.0.0:0"], 6, "can be reached from other machines"),
         (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.0/8"], 2, "--advertise"),
         (["--listen", "0.0.0.0:0", "--listen-anywhere"], 2, "--allow"),
         (["--listen", "127.0.0.1:0", "--allow", "10.0.0.0/8"], 2, "--listen-anywhere"),

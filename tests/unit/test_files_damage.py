@@ -201,7 +201,9 @@ def test_an_archive_in_another_format(tmp_path: Path) -> None:
         lambda: FilesTarget(str(tmp_path)).open("r").__enter__(),
         lambda: FilesSource(str(tmp_path)).bounds(),
     ):
-        with pytest.raises(OtherFormat, match="is an archive in json, but the address says parquet"):
+        with pytest.raises(
+            OtherFormat, match="is an archive in json, but the address says parquet"
+        ):
             attempt()
 
 

@@ -75,7 +75,6 @@ ALLOWED_TEXT = {
     "to_batches": "Arrow's method",
     "open_input_stream": "Arrow's method",
     "end of input": "what Spark's parser says",
-    "error message": "the sentence that an error says",
     "event streams": "the tagline, which names the world's thing and not ours",
     "Event": "asyncio's and threading's class",
     "new_event_loop": "asyncio's",

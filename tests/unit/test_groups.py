@@ -245,7 +245,7 @@ def test_long_names_are_quoted_as_kafkas_own_tool_does():
         ("cars,0,1\n,1,1\n", 2, "topic is empty"),
         ('cars,0,1\n"cars,1,1\n', 2, "end of data"),
         (f"cars,0,{2**63}\n", 1, "too large"),
-        (f"cars,{2**31},1\n", 1, "no partition"),
+        (f"cars,{2**31},1\n", 1, "not a partition"),
     ],
 )
 def test_a_wrong_line_is_named_by_its_number(text, line, complaint):

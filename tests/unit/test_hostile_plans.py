@@ -145,7 +145,7 @@ def test_what_would_be_made_is_said_by_who_makes_it(tmp_path: Path) -> None:
 def test_needs_of_another_kind_are_refused_with_the_way_out(needs: Any) -> None:
     asked = request(target="postgresql://u@127.0.0.1:1/x?table=laps")
     plan = plan_of(partition_plan(0, 5), request=asked, target=Inspection("x", needs=needs))
-    with pytest.raises(UsageError, match="cannot be understood") as caught:
+    with pytest.raises(UsageError, match="needs from its target is invalid") as caught:
         api.planned(plan, configure({}))
     assert caught.value.hint
 

@@ -80,7 +80,7 @@ def test_drops_are_said_when_they_begin_and_when_they_are_over() -> None:
     assert told.lines(counts(waiting=1_000, dropped=50), 0.4) == []
     assert told.lines(counts(delivered=900, waiting=100, dropped=50), 0.6) == []
     (over,) = told.lines(counts(delivered=1_000, dropped=50), 1.5)
-    assert over == "memory is available again:  50 records were dropped in 0.2 s"
+    assert over == "memory is available again: 50 records were dropped in 0.2 s"
     (again,) = told.lines(counts(delivered=1_000, waiting=9, dropped=51), 1.7)
     assert again.startswith("warning")
 

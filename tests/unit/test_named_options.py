@@ -13,6 +13,8 @@ from playhead.cli.app import app
 _SOURCE = Path(playhead.__file__).parent
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _OF_OTHERS = {
+    "cli/warm/client.py": {"--at-once"},
+    "cli/warm_engine.py": {"--at-once"},
     "kafka/admin/errors.py": {"--add", "--allow-principal", "--operation"},
     "sandbox/database.py": {"--auth", "--locale", "--pwfile"},
     "spark/jvm_cache.py": {"--background"},

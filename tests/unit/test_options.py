@@ -20,6 +20,7 @@ from playhead.options.shared import (
     SEPARATORS,
     SPARK,
     TIME,
+    WARM,
 )
 
 GROUPS = {
@@ -31,6 +32,7 @@ GROUPS = {
     "SEPARATORS": SEPARATORS,
     "OUTPUT": OUTPUT,
     "OPEN_TO_OTHERS": OPEN_TO_OTHERS,
+    "WARM": WARM,
 }
 OWN = Options(
     "Options",
@@ -74,7 +76,7 @@ def flags(names: Iterable[str] = tuple(GROUPS)) -> list[str]:
     ]
 
 
-TAKEN = set(GROUPS) - {"OPEN_TO_OTHERS"}
+TAKEN = set(GROUPS) - {"OPEN_TO_OTHERS", "WARM"}
 
 
 @pytest.mark.parametrize("flag", [*flags(sorted(TAKEN)), "--count", "A name of its own."])

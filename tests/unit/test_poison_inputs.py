@@ -40,7 +40,7 @@ def run(monkeypatch, tmp_path):
             for name in ("stdout", "stderr"):
                 patched.setattr(sys, name, out)
             patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-            code = cli_app._run(list(words), cli_app.Ending())
+            code = cli_app._run(list(words), cli_app.Ending(), cli_app._run_command)
         out.flush()
         return code, out.buffer.getvalue().decode()  # type: ignore[attr-defined]
 

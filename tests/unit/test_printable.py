@@ -152,7 +152,7 @@ def test_errors_on_a_terminal(monkeypatch, words):
 
         monkeypatch.setattr(cli_app, "app", fail)
         terminal = on_terminal(monkeypatch)
-        cli_app._run(words, cli_app.Ending())
+        cli_app._run(words, cli_app.Ending(), cli_app._run_command)
         shown = terminal.shown()
         assert not harmful(shown), label
         ours = [line for line in shown.splitlines() if line.startswith(("error:", "hint:"))]
@@ -206,6 +206,7 @@ def test_a_stdout_that_knows_no_such_letter_takes_json_and_tables(monkeypatch):
 BESIDE = {
     "capture/recorder.py": "a pipe to its parent",
     "traffic/scan_worker.py": "a pipe to its parent",
+    "cli/tables.py": "a text that output.py writes",
     "demo/cars.py": "a pipe to its parent",
     "spark/session.py": "filtered",
     "replay/engine_warmup.py": "filtered",

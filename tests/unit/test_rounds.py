@@ -171,7 +171,7 @@ def test_an_answer_that_was_lost_is_not_written_twice():
     outcome = write(round_of(target, slice_(0, 4)), drawn(*laps(0, 4)))
     assert outcome.away == "the answer was lost"
     outcome = write(round_of(target, slice_(0, 4)), drawn(*laps(0, 4)))
-    assert "has committed" in (outcome.away or "")
+    assert "already committed" in (outcome.away or "")
     assert target.records == tuple(laps(0, 4))
 
 

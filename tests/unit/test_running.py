@@ -201,7 +201,7 @@ def test_a_stop_ends_at_a_slice_and_a_resume_finishes(tmp_path):
     plan = whole_plan(source)
     with pytest.raises(StoppedBeforeEnd, match="stopped at 4 of 10 offsets") as caught:
         runner(plan, source, target, tmp_path).run()
-    assert caught.value.hint == "playhead resume r1"
+    assert caught.value.hint == "continue with: playhead resume r1"
     assert (state(tmp_path), len(target.records), stop.exists()) == (STOPPED, 4, False)
     proof = runner(plan, source, target, tmp_path).run()
     assert (proof.adds_up, target.records) == (True, tuple(TEN))

@@ -154,7 +154,7 @@ def test_the_wrong_word_is_told_apart(written: TestRegistry) -> None:
     case = next(c for c in WRITTEN["cases"] if c["name"] == "json schema")
     with pytest.raises(Undecodable, match="is json-schema") as caught:
         decode("avro", base64.b64decode(case["data"]), written.url)
-    assert caught.value.hint == "say json-schema"
+    assert caught.value.hint == "use json-schema"
 
 
 def test_bytes_without_an_id_say_how_they_begin(written: TestRegistry) -> None:
@@ -255,8 +255,8 @@ def test_a_proto_file_as_text_is_compiled(case: dict[str, Any], of_texts: TestRe
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('syntax = "proto3"; message A {', "ends early"),
-        ('syntax = "proto3"; message A { string a : 1; }', "':' where '=' is needed"),
+        ('syntax = "proto3"; message A {', "is incomplete"),
+        ('syntax = "proto3"; message A { string a : 1; }', "':', needed '='"),
         ('syntax = "proto3"; message A { Nowhere a = 1; }', "invalid schema"),
         ('syntax = "proto2"; message A { repeated group B = 1 { } }', "groups"),
         ('syntax = "proto3"; import "google/protobuf/nope.proto"; message A { }', "not known here"),

@@ -88,11 +88,11 @@ def test_the_words_of_a_file(room, text, span):
 
 
 BAD = [
-    ("", "no JSON"),
-    ('{"from": "2021-08-0', "no JSON"),
-    ("[" * 60_000, "no JSON"),
-    ("[]", "no object"),
-    ("null", "no object"),
+    ("", "not JSON"),
+    ('{"from": "2021-08-0', "not JSON"),
+    ("[" * 60_000, "not JSON"),
+    ("[]", "not an object"),
+    ("null", "not an object"),
     ("{}", "none was given"),
     ('{"from": null}', "none was given"),
     ('{"form": "now-2h"}', "unknown key 'form'"),

@@ -484,5 +484,5 @@ def test_brackets_without_end_are_refused_before_spark_reads_them(opening):
 
 
 def test_a_text_without_end_is_refused():
-    with pytest.raises(BadExpression, match="at most 100,000 are read"):
+    with pytest.raises(BadExpression, match="needed at most 100,000"):
         Transform(where="key:a or " * 20_000)

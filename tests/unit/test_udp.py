@@ -92,7 +92,7 @@ def test_what_is_no_address(text: str, said: str) -> None:
 
 def test_a_port_is_chosen_and_said_and_two_cannot_have_it(listener: Listener) -> None:
     assert listener.address.port > 0
-    with pytest.raises(CannotListen, match="in use") as refused:
+    with pytest.raises(CannotListen, match="another process uses the port") as refused:
         Listener(listener.address, buffer_bytes=1)
     assert str(listener.address.port) in refused.value.message
     port = listener.address

@@ -34,13 +34,13 @@ def fitted(heads: Sequence[str], cells: Lines, columns: int) -> tuple[Sequence[s
     widths = _widths(cells, len(heads))
     names = [*heads]
     while _total(names, widths) > columns:
-        spare = [
+        room = [
             _width(name) - max(each, _LEAST_NAME) for name, each in zip(names, widths, strict=True)
         ]
-        most = max(spare, default=0)
+        most = max(room, default=0)
         if most <= 0:
             return None
-        at = spare.index(most)
+        at = room.index(most)
         names[at] = _shorter(heads[at], _width(names[at]) - 1)
     return names, cells
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from playhead.host.runtimes import workers_path
 from playhead.spark import process_habits
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def _connect(port: int, secret: str) -> None:
         "PYSPARK_GATEWAY_SECRET": secret,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **workers_path(),
     }
     os.environ.update(handed)
     SparkContext._ensure_initialized()
