@@ -81,8 +81,9 @@ class PostgresTarget(Target):
             for topic, place in places.items():
                 table = read_table(session.run, place)
                 shells = self._shells(session)
-                is_shell = table is not None and not self.is_endless and bool(shells.makers(table))
-                if self.create and (table is None or is_shell):
+                may_replace = self.create and not self.is_endless
+                is_shell = may_replace and table is not None and shells.makers(table) is not None
+                if (self.create and table is None) or is_shell:
                     look = look.wider()
                     wanted = self._new_table(session, place, topic, look)
                     if table is None or shells.is_other(table, wanted):
