@@ -296,7 +296,7 @@ def test_what_cannot_be_told_is_refused(
     monkeypatch.setattr(offsets_held, "_MOST_RUNS", 3)
     table = store.table(COLUMNS, "d")
     fill(store, table, tape, {0: range(0, EACH, 64), 1: range(1, EACH, 64)})
-    with pytest.raises(TooManyGaps, match="more than 3 pieces"):
+    with pytest.raises(TooManyGaps, match="more than 3 separate gaps"):
         look(store, tape, table)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "lanes.py"
+# `exec`, because a signal that comes while the shell starts a child does not reach the child.
 MAKEFILE = """
 good:
 	@echo good begins; sleep 0.2; echo good ends
@@ -18,7 +19,7 @@ other:
 bad:
 	@echo bad begins; exit 3
 long:
-	@echo $$$$ > long.pid; sleep 60
+	@echo $$$$ > long.pid; exec sleep 60
 tests:
 	@echo 'SKIPPED [1] a.py:3: no root'; echo 'FAILED a.py::b'; echo '== 1 failed, 2 passed in 3 s =='; exit 1
 """

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from playhead.traffic.filter.regex import Pattern
 
 _TELL_TROUBLE_EVERY_S = 15.0
+_FROM_NOW = "from now on"
 _STARTS = ("from_", "last", "offsets", "tail", "group")
 """Options that say where to begin, of which one counts."""
 
@@ -51,9 +52,11 @@ def consume(
     if partition:
         found = _only(found, partition)
     scan = Scan(source.connection, found, source.patience_s)
-    planned = "and new ones" if scan.planned is None else f"{scan.planned:,} offsets"
     told = _told_start(run) or _told_span(resolved)
-    run.output.say(f"reading {', '.join(topics)} {told}: {planned}")
+    planned = f": {scan.planned or 0:,} offsets"
+    if scan.planned is None:
+        planned = ": new records" if told == _FROM_NOW else ", then new records"
+    run.output.say(f"reading {', '.join(topics)} {told}{planned}")
     if scan.planned is not None and resolved.to_ms is None and not resolved.offsets:
         run.output.say("it stops at the end of the log; --follow continues with new records")
     for note in notes:
@@ -192,7 +195,7 @@ def _told_start(run: Run) -> str | None:
         return f"from {values['tail']:,} offsets before the end"
     if values["group"] is not None:
         return f"from the offsets of group {values['group']}"
-    return "from now on" if values["follow"] and not _says_from(run) else None
+    return _FROM_NOW if values["follow"] and not _says_from(run) else None
 
 
 def _only(found: "list[Stretch]", partitions: list[int]) -> "list[Stretch]":
