@@ -98,7 +98,7 @@ def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log, rec
     recreate(log.topic)
     Log(kafka, log.topic).write(0, *rows(9))
     with (
-        pytest.raises(TopicReplaced, match=f"{log.topic} is not the one") as caught,
+        pytest.raises(TopicReplaced, match=f"{log.topic} is not the planned one") as caught,
         planned.open(),
     ):
         pass

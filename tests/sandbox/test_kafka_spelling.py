@@ -87,7 +87,7 @@ def test_the_last_records_of_each_partition(
     done = on_sandbox("consume", topic, "--tail", "2")
     assert set(done.stdout.split()) == {b"v29", b"v30", b"v99"}
     assert b"from 2 offsets before the end" in done.stderr
-    assert b"--follow goes on" in done.stderr
+    assert b"--follow continues" in done.stderr
     assert on_sandbox("consume", topic, "--tail", "0").stdout == b""
     on_sandbox("consume", topic, "--tail", "2", "--last", "1h", code=2)
 

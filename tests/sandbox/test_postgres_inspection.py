@@ -104,7 +104,7 @@ class TestRefusals:
         self, sandbox: Endpoints, schema: str
     ) -> None:
         table = Table.made(sandbox.database_url, schema, "id int, must text NOT NULL")
-        refusal = self.refused(table, "nothing fills must of .* which may not be null")
+        refusal = self.refused(table, "nothing fills must of .* which must not be null")
         assert "id, v, more, ID, even_more" in (refusal.hint or "")
         table.run("ALTER TABLE {table} ALTER must SET DEFAULT 'x'")
         assert inspected(table).notes
@@ -148,7 +148,7 @@ class TestRefusals:
         table.run(f'CREATE VIEW "{schema}".seen AS SELECT * FROM {{table}}')
         self.refused(table, "is a view", table=f"{schema}.seen")
         self.refused(table, "there is no table", table=f"{schema}.nowhere")
-        self.refused(table, "names no table", table=f"{schema}." + "x" * 64)
+        self.refused(table, "is not a table name", table=f"{schema}." + "x" * 64)
 
     def test_a_user_who_may_not(self, sandbox: Endpoints, schema: str) -> None:
         table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text")
