@@ -233,7 +233,7 @@ def test_an_active_group_is_left_alone_and_its_members_are_named(
     reader = readers.reader(group, tape, group_protocol=protocol)
     refused = groups("reset", group, "--topic", tape, "--to-earliest", "--yes")
     assert refused.returncode == 6
-    assert f"group {group} is stable, with 1 members" in refused.stderr
+    assert f"group {group} is stable with 1 members" in refused.stderr
     assert f"onlooker on 127.0.0.1 reads {tape}:0,1,2,3, session 45s" in refused.stderr
     assert "--wait 45s waits for that" in refused.stderr
     assert readers.offsets(group) == {(tape, 0): 50}

@@ -204,7 +204,9 @@ def test_a_table_that_changes_in_between_is_not_written_to(table: Table) -> None
                 writer.commit(account, [Records.of(rows)])
                 table.run("ALTER TABLE {table} ALTER v TYPE varchar(3)")
                 continue
-            with pytest.raises(TableChanged, match="column v was text and is character varying"):
+            with pytest.raises(
+                TableChanged, match="column v was text and is now character varying"
+            ):
                 writer.commit(account, [Records.of(rows)])
 
 

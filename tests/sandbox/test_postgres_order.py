@@ -131,7 +131,7 @@ def test_holes_that_an_older_version_left_are_not_filled(table: Table, tmp_path:
     source = ListSource(items)
     plan = whole_plan(source, replay_id="anew", target=inspected(table, source))
     commit(table, Slice("cars", 0, 10, 20), replay="anew")
-    with pytest.raises(OrderBroken, match=r"cars:0:10-20 and not cars:0:0-10"):
+    with pytest.raises(OrderBroken, match=r"cars:0:10-20 but not cars:0:0-10"):
         runner(plan, source, table.target, tmp_path, run_job=last_first).run()
     assert table.rows() == [(0, 18), (1, 19), (2, 17)]
 

@@ -47,7 +47,7 @@ class TestWithoutARule:
         assert len(table.target.entries("7f3a")) == 1
 
     def test_two_of_one_key_in_a_slice_end_it_too(self, table: Table) -> None:
-        with pytest.raises(ConflictFound, match="offset 1 meets"):
+        with pytest.raises(ConflictFound, match="offset 1 has the key of an existing row"):
             table.commit(valued((1, "a"), (1, "b")))
 
 

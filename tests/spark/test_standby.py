@@ -43,7 +43,7 @@ def test_each_run_is_a_replay_of_its_own_and_the_live_group_stays(
     Standby.of(name, Replay(kafka(laps), kafka(copy))).save()
     found = Standby.named(name)
     first = found.run(Span.parse(f"{T0_MS}..{T0_MS + 10_000}"))
-    second = found.run(Span.of(offsets=f"{laps}:1:0-4"), trigger="pager")
+    second = found.run(Span.of(offsets=f"{laps}:1:0-4"), trigger="pager", again=True)
     assert (first.total("written"), second.total("written")) == (10, 4)
     assert len(deck.records(copy)) == 14
     rows = [each.as_row() for each in History().of(name)]
@@ -72,7 +72,7 @@ def test_a_table_that_does_not_fit_is_refused_when_the_standby_is_made(
     monkeypatch.delenv("DATABASE_URL")
     with pytest.raises(MissingPiece, match="database"):
         Standby.of(name, Replay(kafka(laps), postgres(table)), check=False)
-    assert Standbys().names() == []
+    assert name not in Standbys().names()
 
 
 def test_files_trigger_runs_into_a_table(deck: Deck, laps: str, name: str, tmp_path: Path) -> None:

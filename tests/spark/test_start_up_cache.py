@@ -119,7 +119,7 @@ def test_a_damaged_one_is_ignored_with_one_line(
         done = run_job()
         assert done.stdout.split() == ["7", "False"], done.stderr
         assert len(warnings_of(done)) == 1, done.stderr
-        assert "ignored" in warnings_of(done)[0]
+        assert "ignoring" in warnings_of(done)[0]
         assert not made.note.exists()
     finally:
         kept.replace(made.file)

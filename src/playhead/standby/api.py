@@ -46,10 +46,18 @@ class Standby(SavedStandby):
         """Return the plan of a run; write nothing, not even into its history."""
         return plan(self, span)
 
-    def run(self, span: Span | str, *, trigger: str = "python", consent: Consent = None) -> Proof:
+    def run(
+        self,
+        span: Span | str,
+        *,
+        trigger: str = "python",
+        consent: Consent = None,
+        again: bool = False,
+    ) -> Proof:
         """Run the saved standby over a span; refuse while another run of it is active.
 
-        A context marked production requires `consent`, as for `Planned.run`.
+        A context marked production requires `consent`, and a second copy into a topic `again`, as for
+        `Planned.run`.
         """
-        face = RunHooks(play=lambda planned: planned.run(consent=consent))
+        face = RunHooks(play=lambda planned: planned.run(consent=consent, again=again))
         return run(self.name, span, trigger=trigger, face=face)
