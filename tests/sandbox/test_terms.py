@@ -123,7 +123,7 @@ def test_any_machine_verifies_by_the_plan_in_the_ledger(table, replay_id, on, ca
     capsys.readouterr()
     Table.made(sandbox.database_url, table.schema, COLUMNS, "others")
     assert code_of("verify", replay_id, f"postgres:{table.schema}.others") == 2
-    assert f"name postgres:{name} instead" in capsys.readouterr().err
+    assert f"use postgres:{name} as TARGET" in capsys.readouterr().err
     made_again(table)
     assert code_of("verify", replay_id, f"postgres:{name}") == 6
 
