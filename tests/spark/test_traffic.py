@@ -149,6 +149,21 @@ def test_the_recipe_without_a_producer_of_ones_own(deck: Deck) -> None:
     assert only.headers[0] == ("http.method", b"POST")
 
 
+def test_the_rows_of_a_log_arrive_in_a_topic_for_each_database(
+    deck: Deck,
+) -> None:
+    log = DATA.parent / "querylog" / "pg15_csvlog_full.csv"
+    prefix = f"{deck.topic('log', 1)}."
+    proof = deck.play(f"csvlog:{log}", f"kafka:{prefix}{{topic}}")
+    topics = [f"{prefix}pg_raw_{name}" for name in ("postgres", "shop", "unmatched")]
+    found = [record for name in topics for record in deck.records(name)]
+    assert totals(proof) == {"written": len(found)}
+    by_place = {int(dict(each.headers)["log.place"] or b""): each for each in found}
+    in_order = [by_place[place] for place in sorted(by_place)]
+    assert b"".join((each.value or b"") + b"\n" for each in in_order) == log.read_bytes()
+    assert all(each.key for each in found)
+
+
 def test_stopped_and_resumed_each_record_arrives_once(
     deck: Deck, laps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +171,7 @@ def test_stopped_and_resumed_each_record_arrives_once(
     run_job = Engine.run_job
 
     def stopped_after_the_first(engine: Engine, job: Job) -> Any:
-        run_job(engine, replace(job, works=((job.works[0][0],),)))
+        run_job(engine, replace(job, tasks=((job.tasks[0][0],),)))
         raise Stopped("somebody asked")
 
     raw = captured(deck.connection, laps, tmp_path)

@@ -19,7 +19,7 @@ from playhead.host import private_files
 from playhead.host.clock import SystemClock
 from playhead.host.paths import cache_dir
 from playhead.host.runtimes import command_of
-from playhead.task.job import seldom_collecting
+from playhead.task.play import seldom_collecting
 from playhead.traffic.catalog import Catalog
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import rrpair
@@ -188,7 +188,10 @@ def _environment() -> Mapping[str, str]:
 @lru_cache(maxsize=1)
 def _code() -> list[object]:
     """What says whether a catalog was made by the very code that will read it."""
-    ours = sorted(Path(__file__).parent.rglob("*.py"))
+    package = Path(playhead.__file__).parent
+    ours = sorted(
+        each for name in ("traffic", "querylog") for each in (package / name).rglob("*.py")
+    )
     states = [file.stat() for file in ours]
     return [playhead.__version__, [(each.st_size, each.st_mtime_ns) for each in states]]
 

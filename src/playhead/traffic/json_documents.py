@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 from playhead.traffic.snapshot import LONGEST, SECTION
 
 _BOM = b"\xef\xbb\xbf"
+_MOST_VALUES = 32 << 20
 _INTERNAL, _JSON = b"### INTERNAL", b"json: "
 
 
@@ -147,10 +148,17 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
     return Document(number, at, whole, held, len(parts))
 
 
+def loaded(data: bytes, encoding: str = "utf-8") -> Any:
+    """The value of a document; ValueError for what would take much more memory than its bytes."""
+    if len(data) > _MOST_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise ValueError(f"a document of more than {_MOST_VALUES:,} values")
+    return json.loads(data.decode(encoding))
+
+
 def parsed(text: bytes) -> dict[str, Any] | str:
     """The object, or why there is none."""
     try:
-        held = json.loads(text.decode())
+        held = loaded(text)
     except UnicodeDecodeError:
         return "not UTF-8"
     except json.JSONDecodeError as exc:

@@ -1,8 +1,9 @@
-"""Captured traffic as a source: the records of RRPairs, of an extract, of GoReplay files, of HAR."""
+"""Captured traffic as a source: the records of RRPairs, of an extract, of GoReplay files, of HAR, of logs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from playhead.absence import OneReason
@@ -10,17 +11,18 @@ from playhead.errors import Refused
 from playhead.grammar.instant import show_ms
 from playhead.host import paths
 from playhead.note import Note
+from playhead.querylog.cutting import LogForm
 from playhead.source import Bounds, Reader, SourceFacts, TopicFacts, TopicPartition
 from playhead.traffic.build_catalog import index_of
 from playhead.traffic.catalog import Catalog
 from playhead.traffic.filter.parse import TrafficFilter
-from playhead.traffic.formats import extract_csv, goreplay, har, rrpair
+from playhead.traffic.formats import extract_csv, goreplay, har, rrpair, server_log
 from playhead.traffic.index import TrafficIndex
 from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.reader import Files, Parse, TrafficReader
 from playhead.traffic.snapshot import Snapshot, find_file, find_snapshot
 
-Kind = Literal["rrpair", "extract", "gor", "har"]
+Kind = Literal["rrpair", "extract", "gor", "har", "csvlog", "jsonlog", "pglog"]
 Times = Literal["record", "pair"]
 
 
@@ -34,11 +36,24 @@ class Form(NamedTuple):
     absences: str
 
 
+def _log_form(form: LogForm) -> Form:
+    """A row of a log is a record, also one that is not understood."""
+    return Form(
+        partial(server_log.find_logs, form),
+        partial(server_log.scan, form),
+        partial(server_log.read_row, form),
+        "they are not in the log",
+    )
+
+
 FORMS: Final[Mapping[str, Form]] = {
     "rrpair": Form(find_snapshot, None, rrpair.read_row, "they were not captured"),
     "extract": Form(find_file, extract_csv.scan, extract_csv.read_row, "rows without a value"),
     "gor": Form(find_file, goreplay.scan, goreplay.read_row, "requests without a body"),
     "har": Form(find_file, har.scan, har.read_row, "requests without a body"),
+    "csvlog": _log_form("csvlog"),
+    "jsonlog": _log_form("jsonlog"),
+    "pglog": _log_form("stderr"),
 }
 
 

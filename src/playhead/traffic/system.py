@@ -24,6 +24,9 @@ class TrafficSystem(System, MakesSource):
         "extract": "extract:FILE.csv",
         "gor": "gor:FILE",
         "har": "har:FILE",
+        "csvlog": "csvlog:FILE, csvlog:FOLDER or csvlog:'PATTERN' of a PostgreSQL server",
+        "jsonlog": "jsonlog:FILE, jsonlog:FOLDER or jsonlog:'PATTERN' of a PostgreSQL server",
+        "pglog": "pglog:FILE, pglog:FOLDER or pglog:'PATTERN' of a PostgreSQL server's stderr",
     }
 
     def parse(self, text: str, scheme: str, rest: str) -> Endpoint:

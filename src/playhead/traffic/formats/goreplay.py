@@ -32,29 +32,32 @@ def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
     """All entries. The last one counts without a separator behind it, if it is whole."""
     line = 1
     while True:
-        parts: list[bytes] = []
-        size = 0
-        for raw in iter(lambda: file.readline(LONGEST), b""):
-            parts.append(raw)
-            size += len(raw)
-            if size > LONGEST:
+        first = file.readline(LONGEST)
+        # Not a list of lines, which would take much more memory than an entry of many short ones.
+        rest = bytearray()
+        lines, raw = int(bool(first)), first
+        while raw and raw != _END:
+            raw = file.readline(LONGEST)
+            rest += raw
+            lines += bool(raw)
+            if len(first) + len(rest) > LONGEST:
                 raise UnknownShape(f"line {line}: an entry of more than {LONGEST >> 20} MB")
-            if raw == _END:
-                break
-        if not any(part.strip() for part in parts):
+        if not first.strip() and not rest.strip():
             return
-        yield _payload(line, at, parts)
-        line, at = line + len(parts), at + size
+        size = len(first) + len(rest)
+        yield _payload(line, at, first, rest)
+        line, at = line + lines, at + size
 
 
-def _payload(line: int, at: int, parts: list[bytes]) -> Payload:
-    meta = _META.fullmatch(parts[0])
+def _payload(line: int, at: int, first: bytes, rest: bytearray) -> Payload:
+    meta = _META.fullmatch(first)
     if meta is None:
         return Payload(line, at, b"", 0, b"", "a first line that GoReplay does not write")
-    raw = b"".join(parts[1:])
-    if raw.endswith(_END):
-        raw = raw.removesuffix(_END).removesuffix(b"\n")
-    return Payload(line, at, meta[1], int(meta[3]), raw)
+    if rest.endswith(_END):
+        del rest[-len(_END) :]
+        if rest.endswith(b"\n"):
+            del rest[-1]
+    return Payload(line, at, meta[1], int(meta[3]), bytes(rest))
 
 
 def scan(snapshot: Snapshot) -> Catalog:

@@ -1,7 +1,6 @@
 """HAR files: the bodies of their requests are records."""
 
 import base64
-import json
 from binascii import Error as NotBase64
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import urlencode
 from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.formats.http import HttpRequest
 from playhead.traffic.formats.numbered import Entry, columns_from, topic_named
+from playhead.traffic.json_documents import loaded
 from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.pair import field, instant_ns
 from playhead.traffic.record_columns import TrafficColumns
@@ -68,7 +68,7 @@ def _readable(entries: list[Any]) -> Iterator[Entry]:
 
 
 def _entries(data: bytes) -> list[Any]:
-    document = json.loads(data.decode("utf-8-sig"))
+    document = loaded(data, "utf-8-sig")
     entries = field(document, "log", "entries")
     if isinstance(entries, list):
         return entries

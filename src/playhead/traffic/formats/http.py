@@ -7,6 +7,10 @@ from playhead.record import Headers
 from playhead.traffic.json_numbers import UnknownShape
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) (\S+) HTTP/\d(?:\.\d)?\r?\n")
+_FIELD = re.compile(
+    rb"(?<![^\r\n])[ \t]*(content-type|content-length|transfer-encoding)[ \t]*:([^\r\n]*)",
+    re.IGNORECASE,
+)
 _KEPT: Final = "content-type"
 _MOST_PART: Final = 1 << 31
 
@@ -58,17 +62,16 @@ def _split(rest: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    pairs = (line.partition(b":") for line in head.splitlines())
+    """The fields that say what a body is; a list of all lines would take much more memory than they do."""
     return {
-        name.strip().lower().decode("latin-1"): value.strip().decode("latin-1")
-        for name, colon, value in pairs
-        if colon
+        found[1].strip().lower().decode(): found[2].strip().decode("latin-1")
+        for found in _FIELD.finditer(head)
     }
 
 
 def _joined(body: bytes) -> bytes:
     """A body that came in parts, each with its length in front."""
-    parts: list[bytes] = []
+    whole = bytearray()  # A list of many short parts would take much more memory.
     at = 0
     while True:
         end = body.find(b"\n", at)
@@ -77,10 +80,10 @@ def _joined(body: bytes) -> bytes:
             raise UnknownShape("a request whose body is cut off")
         length = int(size, 16)
         if length == 0:
-            return b"".join(parts)
+            return bytes(whole)
         part = body[end + 1 : end + 1 + length]
         if len(part) < length or length > _MOST_PART:
             raise UnknownShape("a request whose body is cut off")
-        parts.append(part)
+        whole += part
         at = end + 1 + length
         at = body.find(b"\n", at) + 1 or len(body)

@@ -1,4 +1,4 @@
-"""Rows of captures that are one partition, numbered from 0: GoReplay, HAR, an extract."""
+"""Rows of captures that are numbered from 0: GoReplay, HAR, an extract, logs."""
 
 import re
 from collections.abc import Sequence
@@ -41,6 +41,8 @@ class Gathering:
     catalog: Catalog
     place: TopicPartition
     base: int = 0
+    file: int = 0
+    nth: int = -1
     _numbers: list[int] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
     _start: int = 0
@@ -64,7 +66,7 @@ class Gathering:
             return
         numbers, times = self._numbers, self._times
         row = CatalogRow(
-            0, self._start, stop - self._start, -1, self.base,
+            self.file, self._start, stop - self._start, self.nth, self.base,
             numbers[0], numbers[-1], len(numbers), min(times), max(times), -1, -1, 0,
         )  # fmt: skip
         self.catalog.add(self.place, row)

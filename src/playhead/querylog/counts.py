@@ -1,0 +1,44 @@
+"""What became of every row of a log: the sum of the outcomes is the number of rows."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class RowOutcome(Enum):
+    """What became of a row. Each row has exactly one."""
+
+    STATEMENT = "a statement"
+    JOINED = "the duration of the statement before it"
+    ERROR = "the error of the statement before it"
+    CONNECTION = "the beginning or the end of a session"
+    PARSE = "parsing or binding, which belongs to the execution that follows"
+    NO_STATEMENT = "something else that the server says"
+    OTHER_PROCESS = "of a process that is no session of a client"
+    DUPLICATE = "a row that was there before"
+    LATE = "a row out of its session's order, which cannot be played in its place"
+    ANOTHER_LANGUAGE = "in a language that is not English (lc_messages)"
+    NOT_A_ROW = "no row of a log that is understood"
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counted while rows are read."""
+
+    rows: Counter[RowOutcome] = field(default_factory=Counter)
+    statements: Counter[str] = field(default_factory=Counter)
+    """What was given out, by its act."""
+    unplayable: Counter[str] = field(default_factory=Counter)
+    """By the words of `UNPLAYABLE`."""
+    lost: int = 0
+    """Rows that are missing, as gaps in the sessions' line numbers show."""
+    open_at_begin: int = 0
+    """Sessions whose beginning the log does not show; what they had set before is not known."""
+    not_rows: Counter[str] = field(default_factory=Counter)
+    """Why a row was not understood."""
+    perhaps_cut: int = 0
+    """Values that end in `...` and were played, because the session had longer ones that do not."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values())

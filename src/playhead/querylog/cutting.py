@@ -1,0 +1,204 @@
+"""A log's bytes, as they grow, cut into rows. Every byte belongs to a row, also the damaged ones."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from playhead.querylog.stderr_prefix import Prefix, prefix_of
+
+LogForm = Literal["csvlog", "jsonlog", "stderr"]
+# Possessive: there is one way to read it, and the others would be remembered for every byte.
+_QUOTED: Final = rb'(?:[^"]++|"")*+'
+_TEXT: Final = rb'(?:"' + _QUOTED + rb'"|)'
+CSV_ADDRESS: Final = re.compile(
+    rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})? [A-Za-z0-9+:-]{1,8}),"
+    + _TEXT
+    + rb',(?:"('
+    + _QUOTED
+    + rb')"|),\d*,'
+    + _TEXT
+    + rb",([0-9a-f]+\.[0-9a-f]+),"
+)
+"""Time, user, database, process, client, session: the beginning of a row of a csvlog."""
+_CSV_BEGINS: Final = re.compile(
+    rb"(?=" + _QUOTED + rb'"[^",\r\n])'
+    + CSV_ADDRESS.pattern
+    + rb"\d+,"
+    + _TEXT
+    + rb',[^,"]*,[^,"]*,\d*,[A-Z0-9]+,[0-9A-Z]{5},"(?:[^"]|""")'
+)  # fmt: skip
+"""A row up to its text, which cannot be the rest of a quoted text, whatever its author wrote.
+
+There, the first quote that is not doubled is the last one, and a comma or the end of the line follows.
+"""
+_LINES_TOLD_BY: Final = 100
+LONGEST_ROW: Final = 1 << 26
+"""A longer row is not kept: a file without an end of a line must not fill the memory."""
+
+
+class LongRow(bytes):
+    """Stands for a row that is too long: a sentence that no reader takes for a row.
+
+    Parts of the row would be worse. Who wrote its text could have written a part that looks like another row.
+    """
+
+    length: int
+    lines: int
+
+    def __new__(cls, length: int, lines: int) -> "LongRow":
+        it = super().__new__(cls, b"(a row of %d bytes, which is too long)\n" % length)
+        it.length, it.lines = length, lines
+        return it
+
+
+@dataclass(slots=True)
+class RowCutter:
+    """Cuts what it is fed into rows, and keeps the row that is not complete."""
+
+    begins: Callable[[bytes], bool | None]
+    """Whether a line begins a row; None where it certainly does, also inside of quotes."""
+    has_quotes: bool = False
+    ends_late: bool = False
+    """That a row is complete is known when the next one begins."""
+    longest: int = LONGEST_ROW
+    _rows: list[bytes] = field(default_factory=list)
+    _open: bytearray = field(default_factory=bytearray)
+    """The row that is not complete, without what was dropped."""
+    _line_at: int = 0
+    """Where the line begins in it whose end is not there yet."""
+    _is_quoted: bool = False
+    _dropped: int = 0
+    """Bytes of the row that are not kept, because it is too long."""
+    _dropped_lines: int = 0
+    _is_mid_line: bool = False
+    """The beginning of the line was dropped."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes the row has that is not complete."""
+        return self._dropped + len(self._open)
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Return the rows that are complete now, each with the end of its line."""
+        lines = data.split(b"\n")
+        last = lines.pop()
+        for line in lines:
+            self._line(line + b"\n")
+        self._open += last
+        self._drop_if_long()
+        return self._taken()
+
+    def end(self) -> list[bytes]:
+        """Nothing follows for now: return the row whose end only the next row would have shown."""
+        if self.ends_late and self._line_at == len(self._open) and not self._is_mid_line:
+            self._close()
+        return self._taken()
+
+    def rest(self) -> bytes:
+        """Give up the row that is not complete."""
+        self._close()
+        self._is_quoted = self._is_mid_line = False
+        return next(iter(self._taken()), b"")
+
+    def _taken(self) -> list[bytes]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    def _line(self, line: bytes) -> None:
+        if self._line_at < len(self._open):
+            line = bytes(self._open[self._line_at :]) + line
+            del self._open[self._line_at :]
+        is_whole = not self._is_mid_line
+        self._is_mid_line = False
+        if self.has_quotes:
+            self._quoted(line, is_whole=is_whole)
+        elif self.ends_late:
+            if is_whole and self.begins(line) is not False:
+                self._close()
+            self._add(line)
+        elif self._dropped:
+            self._add(line)
+            self._close()
+        else:
+            self._rows.append(line)
+
+    def _quoted(self, line: bytes, *, is_whole: bool) -> None:
+        if self._is_quoted and is_whole and self.begins(line) is None:
+            # A row that was never completed: the server died, or the disk was full.
+            self._is_quoted = False
+            self._close()
+        if line.count(b'"') % 2:
+            self._is_quoted = not self._is_quoted
+        if not self._is_quoted and not self.held_bytes:
+            self._rows.append(line)
+            return
+        self._add(line)
+        if not self._is_quoted:
+            self._close()
+
+    def _add(self, line: bytes) -> None:
+        self._open += line
+        self._line_at = len(self._open)
+        self._drop_if_long()
+
+    def _drop_if_long(self) -> None:
+        if self.held_bytes < self.longest:
+            return
+        if self._line_at < len(self._open):
+            self._is_mid_line = True
+            if self.has_quotes and self._open.count(b'"', self._line_at) % 2:
+                self._is_quoted = not self._is_quoted
+        self._dropped += len(self._open)
+        self._dropped_lines += self._open.count(b"\n")
+        self._open.clear()
+        self._line_at = 0
+
+    def _close(self) -> None:
+        if self._dropped:
+            lines = self._dropped_lines + self._open.count(b"\n")
+            self._rows.append(LongRow(self.held_bytes, lines))
+        elif self._open:
+            self._rows.append(bytes(self._open))
+        self._open.clear()
+        self._line_at = self._dropped = self._dropped_lines = 0
+
+
+def cutter_of(form: LogForm, prefix: str | None = None) -> RowCutter:
+    """Return a new cutter; `prefix` is the log_line_prefix of a stderr log."""
+    if form == "csvlog":
+        return RowCutter(lambda line: None if _CSV_BEGINS.match(line) else False, has_quotes=True)
+    if form == "jsonlog" or prefix is None:
+        return RowCutter(lambda _: True)
+    return RowCutter(_row_begins(prefix_of(prefix)), ends_late=True)
+
+
+def _row_begins(prefix: Prefix) -> Callable[[bytes], bool]:
+    """A line that belongs to no row of the server is a row by itself, which is not understood."""
+
+    def begins(line: bytes) -> bool:
+        if line.startswith(b"\t"):
+            return False
+        return prefix.more.match(line.decode("utf-8", "replace")) is None
+
+    return begins
+
+
+def form_of(beginning: bytes) -> LogForm:
+    """Tell a log's form by its first lines; the very first ones may be the rest of something."""
+    for line in beginning.split(b"\n", _LINES_TOLD_BY)[:_LINES_TOLD_BY]:
+        if line.startswith(b"{"):
+            return "jsonlog"
+        if CSV_ADDRESS.match(line):
+            return "csvlog"
+    return "stderr"
+
+
+def rows_of(parts: Iterator[bytes], cutter: RowCutter) -> Iterator[bytes]:
+    """Yield all rows of a log that is complete, the last one also where it is not."""
+    for part in parts:
+        yield from cutter.take(part)
+    yield from cutter.end()
+    rest = cutter.rest()
+    if rest:
+        yield rest

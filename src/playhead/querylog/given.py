@@ -1,0 +1,92 @@
+"""What a row gives to play: its text with its parameters, or why it cannot be played."""
+
+import re
+from typing import Final, NamedTuple
+
+from playhead.querylog import sql as sql_text
+from playhead.querylog.counts import Counts
+from playhead.querylog.parameters import (
+    Parameters,
+    longest_stem,
+    longest_whole,
+    parameters_of_error,
+    read_parameters,
+)
+from playhead.querylog.rows import LogRow
+from playhead.querylog.sessions import Session
+from playhead.querylog.statement import Act
+
+_NUMBERED: Final = re.compile(r"\$[0-9]")
+_COPY: Final = re.compile(r"\bcopy\b", re.IGNORECASE)
+_CLIPPED: Final = 3
+"""A value is cut at a character's border, at most this number of bytes before the limit."""
+
+
+class Given(NamedTuple):
+    """The first four are the beginning of a `Statement`."""
+
+    act: Act
+    sql: str
+    parameters: Parameters | None = None
+    name: str = ""
+    portal: str = ""
+    unplayable: str | None = None
+
+
+def query_of(text: str) -> Given:
+    """What the simple protocol sends."""
+    return Given(Act.QUERY, text, unplayable=_copied(text))
+
+
+def execution(
+    session: Session, row: LogRow, text: str, counts: Counts, *, is_error: bool = False
+) -> Given:
+    """What the extended protocol executes, with the parameters that the row has beside it."""
+    copied = _copied(text)
+    if copied is not None:
+        return Given(Act.EXECUTE, text, unplayable=copied)
+    values = parameters_of_error(row.context) if is_error else read_parameters(row.detail)
+    if values is None:
+        return Given(Act.EXECUTE, text, *_without(row, text, is_error=is_error))
+    if row.cuts_parameters and _perhaps_cut(session, values, counts):
+        return Given(Act.EXECUTE, text, values, unplayable="truncated-parameters")
+    return Given(Act.EXECUTE, text, values)
+
+
+def _without(
+    row: LogRow, text: str, *, is_error: bool
+) -> tuple[Parameters | None, str, str, str | None]:
+    if not _needs_parameters(text):
+        return (), "", "", None
+    has_detail = row.is_torn or (row.detail or "").lower().startswith("parameters: ")
+    return None, "", "", "torn-parameters" if has_detail and not is_error else "no-parameters"
+
+
+def _needs_parameters(text: str) -> bool:
+    if _NUMBERED.search(text) is None:
+        return False
+    known = sql_text.understand(text)
+    return known.parameters > 0 or not known.is_understood
+
+
+def _copied(text: str) -> str | None:
+    """COPY FROM STDIN has its data behind it, which no log has."""
+    if _COPY.search(text) is None or not sql_text.understand(text).has_copy_data:
+        return None
+    return "copy-data"
+
+
+def _perhaps_cut(session: Session, values: Parameters, counts: Counts) -> bool:
+    """Whether the server may have cut a value (log_parameter_max_length).
+
+    A cut value ends in `...`, as a whole one may. It is whole only if its session has a whole one that is longer
+    than the limit could be, had it been cut.
+    """
+    session.longest_whole = max(session.longest_whole, longest_whole(values))
+    stem = longest_stem(values)
+    if stem < 0:
+        return False
+    if session.longest_whole > stem + _CLIPPED:
+        counts.perhaps_cut += 1
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""Rows with the place where they stand in their file, and the topic and headers that they get."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from playhead.querylog.addresses import UNMATCHED, address_of
+from playhead.querylog.cutting import LongRow
+from playhead.querylog.rows import NotARow
+from playhead.record import Headers
+
+PLACE_HEADER: Final = "log.place"
+DATABASE: Final = "{db}"
+TOPIC: Final = f"pg_raw_{DATABASE}"
+_FILE_BITS: Final = 40
+"""A file of a log has less than a terabyte."""
+# Kafka takes `a.b` and `a_b` for one name, and refuses the second: a dot would end the shipper.
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_MOST_OF_A_NAME: Final = 249
+_NOT_OF_LOGS: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state", "playhead_ledger")
+)
+"""Topics of brokers, and of Playhead itself, with `_` for dots."""
+
+
+class LocatedRow(NamedTuple):
+    """A row as it stands in its file; one that is not understood has no session and the time before it."""
+
+    start: int
+    length: int
+    """With the end of its line."""
+    line: int
+    """Of the file, from 1, or of the part that was read."""
+    value: bytes
+    session: bytes | None
+    database: str | None
+    time_us: int
+    reason: str | None
+    """Why it is not understood."""
+
+
+def located(
+    rows: Iterable[bytes], start: int = 0, *, prefix: str | None = None, time_us: int = 0
+) -> Iterator[LocatedRow]:
+    """Yield rows that stand one behind the other from a byte on."""
+    line = 1
+    for row in rows:
+        value = row.removesuffix(b"\n")
+        length, lines = len(row), row.count(b"\n")
+        session = database = reason = None
+        if isinstance(row, LongRow):
+            length, lines = row.length, row.lines
+            reason = f"it is too long: {length:,} bytes"
+        else:
+            try:
+                session, database, time_us = address_of(row, prefix)
+            except NotARow as exc:
+                reason = str(exc)
+        yield LocatedRow(start, length, line, value, session, database, time_us, reason)
+        start += length
+        line += lines
+
+
+def place_of(file: int, start: int) -> int:
+    """Return the place of a row in the whole log: files in their order, and bytes in theirs."""
+    return file << _FILE_BITS | start
+
+
+def headers_of(place: int) -> Headers:
+    """Return the headers of a row: its place, which orders the rows of all partitions."""
+    return ((PLACE_HEADER, b"%d" % place),)
+
+
+def place_in(headers: Headers) -> int | None:
+    """Return the place that a record's headers say; None where they do not."""
+    for name, value in headers:
+        if name == PLACE_HEADER and value is not None and value.isdigit() and len(value) < 20:
+            return int(value)
+    return None
+
+
+def topic_of(database: str | None, pattern: str = TOPIC) -> str:
+    """Return the topic of a database's rows; signs that a topic's name cannot have, and dots, are `_`.
+
+    A client chooses the name of the database that it asks for, and there may be none of this name. Rows of a name
+    that leads to a topic of the brokers or of Playhead have the topic of rows without a database.
+    """
+    topic = pattern.replace(DATABASE, _NOT_IN_A_NAME.sub("_", database or UNMATCHED))
+    if topic.replace(".", "_") not in _NOT_OF_LOGS and len(topic) <= _MOST_OF_A_NAME:
+        return topic
+    return pattern.replace(DATABASE, UNMATCHED)

@@ -1,0 +1,58 @@
+"""Times as servers write them in their logs: a local time and a zone's abbreviation."""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from playhead.querylog.rows import NotARow
+
+_HOURS: Final = {
+    "UTC": 0, "GMT": 0, "Z": 0, "UCT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2,
+    "EET": 2, "EEST": 3, "MSK": 3, "SAST": 2, "CAT": 2, "WAT": 1, "EAT": 3, "PKT": 5, "WIB": 7,
+    "HKT": 8, "WITA": 8, "AWST": 8, "JST": 9, "KST": 9, "WIT": 9, "AEST": 10, "AEDT": 11,
+    "ChST": 10, "NZST": 12, "NZDT": 13, "SST": -11, "HST": -10, "HDT": -9, "AKST": -9, "AKDT": -8,
+    "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CDT": -5, "EST": -5, "EDT": -4, "AST": -4, "ADT": -3,
+    "ACST": 9.5, "ACDT": 10.5, "NST": -3.5, "NDT": -2.5,
+}  # fmt: skip
+"""Hours east of Greenwich. Abbreviations that mean two zones (IST, CST) are not here."""
+
+
+def time_us(text: str) -> int:
+    """Return `2026-11-21 03:33:17.580 UTC` in µs since 1970; raises `NotARow`."""
+    local, _, zone = text[19:].partition(" ")
+    if local and not (local[0] == "." and local[1:].isdecimal() and local.isascii()):
+        raise NotARow(f"{text[:40]!r} is no time as a server writes it")
+    return _second(text[:19], zone) + (int(local[1:7].ljust(6, "0")) if local else 0)
+
+
+@lru_cache(maxsize=4_096)
+def _second(local: str, zone: str) -> int:
+    try:
+        at = datetime.strptime(local, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        raise NotARow(f"{local[:40]!r} is no time as a server writes it") from None
+    return (round(at.timestamp()) - _offset_s(zone)) * 1_000_000
+
+
+def _offset_s(zone: str) -> int:
+    hours = _HOURS.get(zone)
+    if hours is not None:
+        return round(hours * 3_600)
+    sign, digits = zone[:1], zone[1:].replace(":", "")
+    if sign not in ("+", "-") or not (digits.isascii() and digits.isdecimal()) or len(digits) > 6:
+        raise NotARow(
+            f"the zone {zone[:20]!r} has no one meaning; log_timezone = 'UTC' is always understood"
+        )
+    padded = (digits if len(digits) % 2 == 0 else f"0{digits}").ljust(6, "0")
+    seconds = int(padded[:2]) * 3_600 + int(padded[2:4]) * 60 + int(padded[4:])
+    return -seconds if sign == "-" else seconds
+
+
+def epoch_us(text: str) -> int:
+    """Return `1525132800.123` in µs since 1970; raises `NotARow`."""
+    seconds, _, fraction = text.partition(".")
+    if not (f"{seconds}{fraction}".isascii() and f"{seconds}{fraction}".isdecimal() and seconds):
+        raise NotARow(f"{text[:40]!r} is no time as a server writes it")
+    if len(seconds) > 12:
+        raise NotARow(f"{text[:40]!r} is too far in the future")
+    return int(seconds) * 1_000_000 + int(fraction[:6].ljust(6, "0"))

@@ -1,0 +1,99 @@
+"""What the message of a row says: what a session did, without the rows around it."""
+
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+
+class Kind(Enum):
+    """The kinds of rows."""
+
+    STATEMENT = "statement"
+    EXECUTE = "execute"
+    FETCH = "fetch"
+    PARSE = "parse"
+    BIND = "bind"
+    FASTPATH = "fastpath"
+    DURATION = "duration"
+    """A duration without a text."""
+    RECEIVED = "received"
+    """A process for a client has begun; whether there will be a session is not known."""
+    AUTHORIZED = "authorized"
+    CONNECTION = "connection"
+    """Something else of a connection's beginning or end."""
+    DISCONNECTION = "disconnection"
+    OTHER = "other"
+
+
+class Logged(NamedTuple):
+    """The parts of a message."""
+
+    kind: Kind
+    sql: str = ""
+    name: str = ""
+    portal: str = ""
+    duration_us: int | None = None
+
+
+_DURATION: Final = re.compile(r"duration: (\d{1,15})\.(\d{3}) ms(?:  (.*))?", re.DOTALL)
+_EXTENDED: Final = re.compile(r"(execute fetch from|execute|parse|bind) (.*?): (.*)", re.DOTALL)
+_KINDS: Final = {
+    "execute": Kind.EXECUTE,
+    "execute fetch from": Kind.FETCH,
+    "parse": Kind.PARSE,
+    "bind": Kind.BIND,
+}
+_STATEMENT: Final = "statement: "
+_FASTPATH: Final = "fastpath function call: "
+_UNNAMED: Final = "<unnamed>"
+_OF_CONNECTIONS: Final = (
+    ("connection authorized: ", Kind.AUTHORIZED),
+    ("disconnection: session time: ", Kind.DISCONNECTION),
+    ("connection received: ", Kind.RECEIVED),
+    ("connection authenticated: ", Kind.CONNECTION),
+    ("connection ready: ", Kind.CONNECTION),
+    ("replication connection authorized: ", Kind.CONNECTION),
+    ("unexpected EOF on client connection", Kind.CONNECTION),
+    ("could not receive data from client: ", Kind.CONNECTION),
+    ("could not send data to client: ", Kind.CONNECTION),
+)
+_OTHER: Final = Logged(Kind.OTHER)
+
+
+def logged_in(message: str) -> Logged:
+    """Read the message of a LOG row."""
+    if message.startswith("duration: "):
+        found = _DURATION.fullmatch(message)
+        if found is None:
+            return _OTHER
+        duration_us = int(found[1]) * 1_000 + int(found[2])
+        if found[3] is None:
+            return Logged(Kind.DURATION, duration_us=duration_us)
+        return _with_text(found[3])._replace(duration_us=duration_us)
+    return _with_text(message)
+
+
+def _with_text(message: str) -> Logged:
+    if message.startswith(_STATEMENT):
+        return Logged(Kind.STATEMENT, message[len(_STATEMENT) :])
+    if message.startswith(("execute ", "parse ", "bind ")):
+        found = _EXTENDED.fullmatch(message)
+        if found is not None:
+            name, portal = _names(found[2])
+            return Logged(_KINDS[found[1]], found[3], name, portal)
+    if message.startswith(_FASTPATH):
+        return Logged(Kind.FASTPATH, message[len(_FASTPATH) :])
+    for beginning, kind in _OF_CONNECTIONS:
+        if message.startswith(beginning):
+            return Logged(kind)
+    return _OTHER
+
+
+@lru_cache(maxsize=1_024)
+def _names(text: str) -> tuple[str, str]:
+    """The statement's name and the portal's; an unnamed statement and portal are empty."""
+    if text.startswith(_UNNAMED):
+        return "", text[len(_UNNAMED) + 1 :]
+    name, _, portal = text.partition("/")
+    return name, portal

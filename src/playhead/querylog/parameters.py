@@ -1,0 +1,67 @@
+"""Parameters as a server writes them beside a statement: `parameters: $1 = 'O''Brien', $2 = NULL`."""
+
+import re
+from typing import Final
+
+_LABEL: Final = re.compile(r"parameters: ", re.IGNORECASE)
+# Possessive: other ways to read a value would be remembered for every character.
+_ONE: Final = re.compile(r"\$([0-9]{1,5}) = (?:NULL|'((?:[^']++|'')*+)')")
+_BETWEEN: Final = ", "
+_OF_PORTAL: Final = re.compile(
+    r"(?:unnamed portal|portal \"(?:[^\"]++|\"\")*+\") with (parameters: .*)", re.DOTALL
+)
+CUT_END: Final = "..."
+
+Parameters = tuple[str | None, ...]
+
+
+def read_parameters(detail: str | None) -> Parameters | None:
+    """Return the values of a detail, NULL as None; None where the detail is none, or is not whole.
+
+    Versions up to 16 write `parameters:`, later ones `Parameters:`. In a value a quote is doubled, and all
+    else stands as it is, new lines too.
+    """
+    if detail is None:
+        return None
+    label = _LABEL.match(detail)
+    if label is None:
+        return None
+    values: list[str | None] = []
+    at = label.end()
+    while True:
+        found = _ONE.match(detail, at)
+        if found is None or int(found[1]) != len(values) + 1:
+            return None
+        values.append(None if found[2] is None else found[2].replace("''", "'"))
+        at = found.end()
+        if at == len(detail):
+            return tuple(values)
+        if not detail.startswith(_BETWEEN, at):
+            return None
+        at += len(_BETWEEN)
+
+
+def parameters_of_error(context: str | None) -> Parameters | None:
+    """Return the values in an error's context (log_parameter_max_length_on_error)."""
+    found = _OF_PORTAL.match(context) if context else None
+    return read_parameters(found[1].partition("\n$")[0]) if found else None
+
+
+def longest_stem(values: Parameters) -> int:
+    """Return how many bytes the longest value has that may have been cut, without its dots; -1 if none may."""
+    stems = (
+        len(value.encode("utf-8", "replace")) - len(CUT_END)
+        for value in values
+        if value is not None and value.endswith(CUT_END)
+    )
+    return max(stems, default=-1)
+
+
+def longest_whole(values: Parameters) -> int:
+    """Return how many bytes the longest value has that was certainly not cut; -1 if there is none."""
+    sizes = (
+        len(value.encode("utf-8", "replace"))
+        for value in values
+        if value is not None and not value.endswith(CUT_END)
+    )
+    return max(sizes, default=-1)

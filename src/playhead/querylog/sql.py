@@ -1,0 +1,363 @@
+"""What a text of SQL is: does it write, what does it do to its transaction, must it run alone, which query is it.
+
+`pgparse`, PostgreSQL's own parser, is used here and nowhere else. What it does not understand may write:
+a newer server's syntax, another dialect, a text with NUL.
+"""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
+
+from playhead.errors import MissingPiece
+
+_KEPT: Final = 16_384
+_LONGEST: Final = 1 << 20
+"""Bytes of a text that is parsed; what is longer may write."""
+_SHORT: Final = 1 << 12
+"""Characters of a text whose tree is not too deep for any thread's stack."""
+_STACK_OF_A_CHARACTER: Final = 1 << 10
+"""Bytes. The parser uses up to 200; only what it uses takes memory."""
+_STACK_SIZES: Final = threading.Lock()
+"""Held while the size of the next thread's stack is set, which is one for the whole process."""
+
+
+class TransactionAct(Enum):
+    """What a text does to the transaction of its session."""
+
+    NONE = "none"
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    SEVERAL = "several"
+    """It has several statements, and one of them begins or ends a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understanding:
+    """What is known of one text."""
+
+    kinds: tuple[str, ...]
+    """The parser's name of each statement, such as `SelectStmt`; empty where the text was not understood."""
+    is_understood: bool
+    may_write: bool
+    is_select_only: bool
+    """Every statement is a query that changes nothing, not even its session."""
+    acts: tuple[TransactionAct, ...]
+    """What each statement does to the transaction."""
+    leaves_open: bool | None
+    """Whether a transaction is open behind it; None where it is as before."""
+    runs_alone: bool
+    has_copy_data: bool
+    """It has COPY FROM STDIN, whose data no log contains."""
+    parameters: int
+    """The highest `$n` in it."""
+
+
+_UNKNOWN: Final = Understanding(
+    (), False, True, False, (), None, runs_alone=False, has_copy_data=False, parameters=0
+)
+_ACTS: Final = {
+    "TRANS_STMT_BEGIN": TransactionAct.BEGIN,
+    "TRANS_STMT_START": TransactionAct.BEGIN,
+    "TRANS_STMT_COMMIT": TransactionAct.COMMIT,
+    "TRANS_STMT_ROLLBACK": TransactionAct.ROLLBACK,
+    # The transaction is not the session's any more.
+    "TRANS_STMT_PREPARE": TransactionAct.COMMIT,
+}
+_ALONE: Final = frozenset(
+    # DO and CALL may have transactions of their own.
+    ("CreatedbStmt", "DropdbStmt", "AlterSystemStmt", "CreateTableSpaceStmt",
+     "DropTableSpaceStmt", "CallStmt", "VacuumStmt", "CreateSubscriptionStmt",
+     "DropSubscriptionStmt", "AlterSubscriptionStmt", "DoStmt")
+)  # fmt: skip
+_ALONE_IF_CONCURRENT: Final = frozenset(("IndexStmt", "ReindexStmt", "DropStmt", "ClusterStmt"))
+_CHANGES_NOTHING: Final = frozenset(
+    ("SelectStmt", "VariableShowStmt", "VariableSetStmt", "TransactionStmt", "FetchStmt",
+     "ClosePortalStmt", "ExplainStmt", "DeclareCursorStmt", "PrepareStmt", "DeallocateStmt",
+     "DiscardStmt", "ListenStmt", "UnlistenStmt", "CopyStmt", "ConstraintsSetStmt",
+     "CheckPointStmt")
+)  # fmt: skip
+_WRITES_INSIDE: Final = frozenset(
+    ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt", "intoClause", "lockingClause",
+     "IntoClause", "LockingClause", "CreateTableAsStmt", "ExecuteStmt")
+)  # fmt: skip
+# Possessive: comments that could be divided in several ways would take the time of all of them.
+_FIRST: Final = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*+([A-Za-z]+)", re.DOTALL)
+_MANAGES: Final = frozenset(
+    ("begin", "start", "commit", "end", "rollback", "abort", "prepare", "savepoint", "release")
+)
+_PLAIN_ACTS: Final = {
+    "begin": (TransactionAct.BEGIN, True),
+    "commit": (TransactionAct.COMMIT, False),
+    "end": (TransactionAct.COMMIT, False),
+    "rollback": (TransactionAct.ROLLBACK, False),
+    "abort": (TransactionAct.ROLLBACK, False),
+}
+
+
+def may_write(text: str) -> bool:
+    """Return whether it may change the database; True where that is not certain."""
+    return understand(text).may_write
+
+
+def is_select_only(text: str) -> bool:
+    """Return whether it is certainly nothing but queries, whose replay can be skipped."""
+    return understand(text).is_select_only
+
+
+def transaction_act(text: str) -> TransactionAct:
+    """Return what the text does to its transaction. Savepoints are nothing of this kind."""
+    word = first_word(text)
+    if ";" not in text and word not in _MANAGES:
+        return TransactionAct.NONE
+    plain = _PLAIN_ACTS.get(text.strip().rstrip(";").lower())
+    if plain is not None:
+        return plain[0]
+    known = understand(text)
+    acts = [act for act in known.acts if act is not TransactionAct.NONE]
+    if not acts:
+        return TransactionAct.NONE
+    return acts[0] if len(known.kinds) == 1 else TransactionAct.SEVERAL
+
+
+def leaves_open(text: str, *, before: bool | None) -> bool | None:
+    """Return whether a transaction is open behind the text; None where it is unknown."""
+    if ";" not in text and first_word(text) not in _MANAGES:
+        return before
+    plain = _PLAIN_ACTS.get(text.strip().rstrip(";").lower())
+    if plain is not None:
+        return plain[1]
+    after = understand(text).leaves_open
+    return before if after is None else after
+
+
+def open_behind(before: bool | None, text: str, error: str | None) -> bool | None:
+    """Return whether a transaction is open behind a text that may have failed; None where it is unknown."""
+    if error is None:
+        return leaves_open(text, before=before)
+    act = transaction_act(text)
+    if act in (TransactionAct.COMMIT, TransactionAct.ROLLBACK):
+        return False
+    if act is TransactionAct.SEVERAL:
+        return True if TransactionAct.BEGIN in understand(text).acts else before
+    return before
+
+
+def runs_alone(text: str) -> bool:
+    """Return whether a server refuses it inside a transaction, or it has transactions of its own."""
+    return understand(text).runs_alone
+
+
+def first_word(text: str) -> str:
+    """Return the first word behind comments, in small letters."""
+    found = _FIRST.match(text)
+    return found[1].lower() if found else ""
+
+
+@lru_cache(maxsize=_KEPT)
+def fingerprint(text: str) -> str:
+    """Return what all texts of one query have in common, whatever their values are."""
+    try:
+        return str(_parser().fingerprint(_parsable(text)))
+    except _Unparsable:
+        return "x" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:15]
+
+
+@lru_cache(maxsize=_KEPT)
+def normalized(text: str) -> str:
+    """Return the text with `$1`, `$2` in place of its values; without any text where it is not understood."""
+    try:
+        return str(_parser().normalize(_parsable(text)))
+    except _Unparsable:
+        return f"(not understood: {first_word(text) or 'nothing'} …)"
+
+
+@lru_cache(maxsize=_KEPT)
+def understand(text: str) -> Understanding:
+    """Parse a text. What is not understood may write."""
+    try:
+        statements = _parser().parse(_parsable(text))
+        return _understood([_one_of(each["stmt"]) for each in statements])
+    except (_Unparsable, RecursionError):
+        return _UNKNOWN
+
+
+class _Unparsable(Exception):
+    """The parser cannot have it, or does not know it."""
+
+
+class _Parser:
+    """The parser's functions; its errors are of one kind."""
+
+    def __init__(self) -> None:
+        try:
+            import pgparse
+        except ImportError:
+            raise MissingPiece(
+                "pgparse", needed_for="a replay of queries", hint="pip install 'playhead[queries]'"
+            ) from None
+        self._module = pgparse
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._module, name)
+
+        def call(text: str) -> Any:
+            try:
+                return _with_stack(function, text)
+            except (self._module.PGQueryError, ValueError) as exc:
+                raise _Unparsable from exc
+
+        return call
+
+
+@lru_cache(maxsize=1)
+def _parser() -> _Parser:
+    return _Parser()
+
+
+def _with_stack(function: Callable[[str], Any], text: str) -> Any:
+    """Call the parser in a thread that has the stack for the deepest tree that so long a text can have.
+
+    `1+1+1…` is a tree as deep as the text is long. The parser follows it without a limit, and the process would end.
+    """
+    if len(text) <= _SHORT:
+        return function(text)
+    outcome: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(function(text))
+        except BaseException as exc:  # noqa: BLE001  # raised again below
+            outcome.set_exception(exc)
+
+    with _STACK_SIZES:
+        before = threading.stack_size(len(text) * _STACK_OF_A_CHARACTER)
+        try:
+            threading.Thread(target=work, name="parser", daemon=True).start()
+        except RuntimeError:  # there is no room for it
+            raise _Unparsable from None
+        finally:
+            threading.stack_size(before)
+    return outcome.result()
+
+
+def _parsable(text: str) -> str:
+    # The parser's text ends at NUL, and what follows would not be seen.
+    if "\0" in text or len(text) > _LONGEST:
+        raise _Unparsable
+    return text
+
+
+def _one_of(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    ((kind, content),) = node.items()
+    return kind, content
+
+
+def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understanding:
+    acts = tuple(_act(kind, content) for kind, content in statements)
+    return Understanding(
+        kinds=tuple(kind for kind, _ in statements),
+        is_understood=True,
+        may_write=any(_may_write(kind, content) for kind, content in statements),
+        is_select_only=bool(statements)
+        and all(
+            kind in ("SelectStmt", "VariableShowStmt") and not _may_write(kind, content)
+            for kind, content in statements
+        ),
+        acts=acts,
+        leaves_open=_open_behind(statements, acts),
+        runs_alone=any(_runs_alone(kind, content) for kind, content in statements),
+        has_copy_data=any(
+            kind == "CopyStmt" and bool(content.get("is_from")) and "filename" not in content
+            for kind, content in statements
+        ),
+        parameters=max((_highest(content) for _, content in statements), default=0),
+    )
+
+
+def _act(kind: str, content: Mapping[str, Any]) -> TransactionAct:
+    if kind != "TransactionStmt":
+        return TransactionAct.NONE
+    return _ACTS.get(content.get("kind", ""), TransactionAct.NONE)
+
+
+def _open_behind(
+    statements: list[tuple[str, Mapping[str, Any]]], acts: tuple[TransactionAct, ...]
+) -> bool | None:
+    is_open = None
+    for (_, content), act in zip(statements, acts, strict=True):
+        if act is not TransactionAct.NONE:
+            is_open = act is TransactionAct.BEGIN or bool(content.get("chain"))
+    return is_open
+
+
+def _may_write(kind: str, content: Mapping[str, Any]) -> bool:
+    if kind not in _CHANGES_NOTHING:
+        return True
+    if kind == "TransactionStmt":
+        return str(content.get("kind", "")).endswith("_PREPARED")
+    if kind == "CopyStmt" and (content.get("is_from") or "filename" in content):
+        return True
+    if kind == "ExplainStmt" and not _analyzes(content):
+        return False
+    # It does nothing before it is executed, and EXECUTE may write.
+    return kind != "PrepareStmt" and _writes_inside(content)
+
+
+def _analyzes(content: Mapping[str, Any]) -> bool:
+    return any("analyze" in str(option).lower() for option in content.get("options", ()))
+
+
+def _runs_alone(kind: str, content: Mapping[str, Any]) -> bool:
+    if kind in _ALONE or content.get("target") == "DISCARD_ALL":
+        return True
+    if kind in _ALONE_IF_CONCURRENT:
+        concurrent = bool(content.get("concurrent")) or "concurrently" in str(content.get("params"))
+        whole = content.get("kind") in ("REINDEX_OBJECT_DATABASE", "REINDEX_OBJECT_SYSTEM")
+        return concurrent or whole or kind == "ClusterStmt"
+    return False
+
+
+def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
+    """Every name with what is under it, at any depth."""
+    waiting = [content]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield from node.items()
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def _writes_inside(content: Mapping[str, Any]) -> bool:
+    return any(
+        name in _WRITES_INSIDE or (name == "FuncCall" and not _is_harmless(below))
+        for name, below in _nodes(content)
+    )
+
+
+def _is_harmless(call: Mapping[str, Any]) -> bool:
+    names = [part.get("String", {}).get("sval", "") for part in call.get("funcname", ())]
+    if not names or (len(names) > 1 and names[:-1] != ["pg_catalog"]):
+        return False
+    return names[-1] in _harmless_functions()
+
+
+@lru_cache(maxsize=1)
+def _harmless_functions() -> frozenset[str]:
+    """Functions of pg_catalog that change nothing: none of their name is volatile, or they only look."""
+    listed = resources.files("playhead.querylog").joinpath("harmless_functions.txt")
+    return frozenset(listed.read_text(encoding="utf-8").split())
+
+
+def _highest(content: Mapping[str, Any]) -> int:
+    numbers = (below.get("number", 0) for name, below in _nodes(content) if name == "ParamRef")
+    return max(numbers, default=0)

@@ -1,0 +1,64 @@
+"""A statement of a session, as a server's log shows it. Everything that plays or reports queries reads this."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Act(Enum):
+    """What a session did."""
+
+    CONNECT = "connect"
+    """The session began; `sql` is empty."""
+    QUERY = "query"
+    """A text sent by the simple protocol. It may hold several statements."""
+    EXECUTE = "execute"
+    """A statement sent by the extended protocol: parsed, bound to `parameters`, executed."""
+    FETCH = "fetch"
+    """More rows of the portal `portal`, which an EXECUTE before it opened."""
+    CANCEL = "cancel"
+    """The client canceled the statement of its session that runs at this moment."""
+    DISCONNECT = "disconnect"
+    """The session ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One act of one session.
+
+    `place` orders the rows of a whole log, also across the partitions of a topic. `line` is the session's own
+    number of the row; (session, line) identifies a statement.
+    """
+
+    session: str
+    line: int
+    place: int
+    act: Act
+    due_us: int
+    """When it began: the row's time, less the duration where the row was written at the end. Unix time in µs."""
+    sql: str = ""
+    parameters: tuple[str | None, ...] | None = None
+    name: str = ""
+    """The name of the prepared statement; empty for an unnamed one."""
+    portal: str = ""
+    user: str = ""
+    database: str = ""
+    application: str = ""
+    duration_us: int | None = None
+    done_place: int | None = None
+    """The place of the row that shows it done; None where the log ends before that."""
+    in_transaction: bool = False
+    """It belongs to an explicit transaction, as the log shows it."""
+    expected_error: str | None = None
+    """The SQLSTATE with which it failed on the source."""
+    unplayable: str | None = None
+    """Why it cannot be replayed: one word of `UNPLAYABLE`."""
+
+
+UNPLAYABLE = {
+    "copy-data": "the log does not contain the data of COPY",
+    "truncated-parameters": "the server cut a parameter (log_parameter_max_length)",
+    "no-parameters": "the log does not contain the parameters",
+    "torn-parameters": "the shipper tore the parameters apart, and they cannot be joined again",
+    "fastpath": "a function call by the fast-path protocol",
+    "no-text": "the log does not contain the text of the statement",
+}

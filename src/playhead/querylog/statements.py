@@ -1,0 +1,395 @@
+"""The rows of a log, in its order, as the statements of its sessions."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from playhead.querylog import sql as sql_text
+from playhead.querylog.counts import Counts, RowOutcome
+from playhead.querylog.given import Given, execution, query_of
+from playhead.querylog.logged import Kind, Logged, logged_in
+from playhead.querylog.rows import SEVERITIES, LogRow
+from playhead.querylog.sessions import Bound, Draft, Lines, Remembered, Session
+from playhead.querylog.sql import TransactionAct
+from playhead.querylog.statement import Act, Statement
+
+_FAILURES: Final = frozenset(("ERROR", "FATAL", "PANIC"))
+_CLIENTS: Final = (None, "client backend", "not initialized")
+_CANCELED: Final = "canceling statement due to user request"
+_PREPARE: Final = "prepare: "
+_MOST_PREPARED: Final = 1_000
+UNKNOWN_SQLSTATE: Final = "?????"
+"""An error of the source whose SQLSTATE the log does not have (stderr without %e)."""
+
+
+def read_statements(
+    rows: Iterable[LogRow], reader: "StatementReader | None" = None
+) -> Iterator[Statement]:
+    """Yield the statements of a whole log; `reader.counts` says afterwards what became of each row."""
+    reader = reader or StatementReader()
+    for row in rows:
+        yield from reader.read(row)
+    yield from reader.end()
+
+
+@dataclass(slots=True)
+class StatementReader:
+    """Reads row after row, and keeps only what it must know of sessions that are open.
+
+    Statements come in the order of their session. Between sessions they come when their end is known: one whose row
+    was written at its beginning comes with the next row of its session.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    _sessions: dict[str, Session] = field(default_factory=dict)
+    _processes: dict[str, str] = field(default_factory=dict)
+    """The session of each process; when a process id comes again, the session before has ended."""
+    _remembered: Remembered = field(default_factory=Remembered)
+    _out: list[Statement] = field(default_factory=list)
+
+    def read(self, row: LogRow) -> list[Statement]:
+        """Take the next row, and return the statements whose end it shows."""
+        self.counts.rows[self._taken(row)] += 1
+        return self._given()
+
+    def not_a_row(self, reason: str) -> None:
+        """Count a row that could not be read."""
+        self.counts.rows[RowOutcome.NOT_A_ROW] += 1
+        self.counts.not_rows[reason] += 1
+
+    def end(self) -> list[Statement]:
+        """The log ends here: return the statements whose end it does not show."""
+        for session in self._sessions.values():
+            self._settle(session, None)
+        return self._given()
+
+    def release(self, before_us: int) -> list[Statement]:
+        """Return statements that began before this instant, although their end is not known yet."""
+        for session in self._sessions.values():
+            draft = session.draft
+            if draft is not None and draft.due_us < before_us:
+                session.released = draft.sql
+                self._settle(session, None)
+        return self._given()
+
+    def _given(self) -> list[Statement]:
+        out, self._out = self._out, []
+        for each in out:
+            self.counts.statements[each.act.value] += 1
+            if each.unplayable is not None:
+                self.counts.unplayable[each.unplayable] += 1
+        return out
+
+    # --- which row it is
+
+    def _taken(self, row: LogRow) -> RowOutcome:
+        lines, outcome = self._lines(row)
+        if outcome is not None:
+            return outcome
+        if row.severity not in SEVERITIES:
+            return RowOutcome.ANOTHER_LANGUAGE
+        if row.backend not in _CLIENTS:
+            return RowOutcome.OTHER_PROCESS
+        if row.severity in _FAILURES:
+            return self._failure(row, lines)
+        if row.severity == "LOG":
+            return self._logged(row, logged_in(row.message), lines)
+        return self._no_statement(row)
+
+    def _lines(self, row: LogRow) -> tuple[Lines, RowOutcome | None]:
+        """The session's line numbers up to this row; a row that was there, or should have been, is not taken."""
+        session = self._sessions.get(row.session)
+        lines = session.lines if session is not None else self._remembered[row.session]
+        if row.line is None:
+            lines = lines or Lines(0)
+            lines.last += 1
+        elif lines is None:
+            lines = Lines(row.line, row.line)
+        elif row.line <= lines.last:
+            if not lines.is_missing(row.line):
+                return lines, RowOutcome.DUPLICATE
+            lines.found(row.line)
+            return lines, RowOutcome.LATE
+        else:
+            self.counts.lost += lines.missing_before(row.line)
+        if session is None:
+            self._remembered.keep(row.session, lines)
+        return lines, None
+
+    def _logged(self, row: LogRow, done: Logged, lines: Lines) -> RowOutcome:
+        match done.kind:
+            case Kind.OTHER:
+                return self._no_statement(row)
+            case Kind.RECEIVED:
+                self._process_begins(row)
+                return RowOutcome.CONNECTION
+            case Kind.CONNECTION:
+                self._no_statement(row)
+                return RowOutcome.CONNECTION
+            case Kind.AUTHORIZED:
+                self._connected(self._session(row, lines, begins=True), row)
+                return RowOutcome.CONNECTION
+            case Kind.DISCONNECTION:
+                session = self._sessions.get(row.session)
+                if session is not None:
+                    self._ended(row.session, session, row)
+                return RowOutcome.CONNECTION
+        session = self._session(row, lines)
+        if done.kind is Kind.DURATION:
+            return self._duration(session, row, done)
+        self._settle(session, row.place)
+        if done.kind is Kind.PARSE:
+            return RowOutcome.PARSE
+        if done.kind is Kind.BIND:
+            given = execution(session, row, done.sql, self.counts)
+            session.bound = Bound(
+                done.sql, given.parameters, done.name, done.portal, row.time_us, given.unplayable
+            )
+            return RowOutcome.PARSE
+        self._began(session, row, done)
+        return RowOutcome.STATEMENT
+
+    def _no_statement(self, row: LogRow) -> RowOutcome:
+        session = self._sessions.get(row.session)
+        if session is None:
+            return RowOutcome.NO_STATEMENT if row.user is not None else RowOutcome.OTHER_PROCESS
+        if session.draft is not None and session.draft.act is Act.CONNECT:
+            self._settle(session, None)
+        return RowOutcome.NO_STATEMENT
+
+    # --- sessions
+
+    def _process_begins(self, row: LogRow) -> None:
+        """Where a log has process ids only, the same id is another session now."""
+        if row.line is None and row.session in self._sessions:
+            self._ended(row.session, self._sessions[row.session], row)
+
+    def _session(self, row: LogRow, lines: Lines, *, begins: bool = False) -> Session:
+        session = self._sessions.get(row.session)
+        if session is None:
+            has_id = "." in row.session
+            process = row.session.rpartition(".")[2]
+            self._process_ends(process, row)
+            # A process id alone comes again; with the time it is the name of one session.
+            name = row.session if has_id else f"{row.session}@{row.time_us}"
+            # Its first row may have been seen when it was no session yet; without numbers `last` counts rows.
+            was_seen = lines.last > 1 if row.line is None else lines.first == 1
+            from_beginning = begins or was_seen
+            session = Session(name, process, from_beginning, lines)
+            self._sessions[row.session] = session
+            self._processes[process] = row.session
+        session.user = row.user or session.user
+        session.database = row.database or session.database
+        session.application = row.application or session.application
+        return session
+
+    def _process_ends(self, process: str, row: LogRow) -> None:
+        before = self._processes.pop(process, None)
+        if before is not None and before in self._sessions and before != row.session:
+            self._ended(before, self._sessions[before], None)
+
+    def _connected(self, session: Session, row: LogRow) -> None:
+        if not session.is_connected:
+            session.is_connected = True
+            session.is_in_transaction = False
+            session.due_us = row.time_us
+            line = session.lines.last
+            session.draft = Draft(line, row.place, Act.CONNECT, row.time_us)
+
+    def _ended(self, key: str, session: Session, row: LogRow | None) -> None:
+        self._settle(session, row.place if row is not None else None)
+        if session.is_connected:
+            line, place, at = session.lines.last + 1, session.place, session.due_us
+            if row is not None:
+                line, place, at = session.lines.last, row.place, max(row.time_us, at)
+            self._out.append(self._statement(session, Draft(line, place, Act.DISCONNECT, at)))
+        del self._sessions[key]
+        if self._processes.get(session.process) == key:
+            del self._processes[session.process]
+        self._remembered.keep(
+            key, session.lines if row is None or row.line is not None else Lines(0)
+        )
+
+    # --- statements
+
+    def _began(self, session: Session, row: LogRow, done: Logged) -> None:
+        """A row with a text: of a statement that begins, or with its duration of one that is done."""
+        self._learn_transaction(session, row, done)
+        given = self._what(session, row, done)
+        due_us = max(row.time_us - (done.duration_us or 0), session.due_us)
+        self._draft(session, row, given, due_us)
+        session.released = None
+        if done.duration_us is not None:
+            self._settle(session, row.place, duration_us=done.duration_us)
+
+    def _what(self, session: Session, row: LogRow, done: Logged) -> Given:
+        if done.kind is Kind.DURATION:
+            return Given(Act.QUERY, "", unplayable="no-text")
+        if done.kind is Kind.FASTPATH:
+            return Given(Act.QUERY, done.sql, unplayable="fastpath")
+        if done.kind is Kind.STATEMENT:
+            return query_of(self._prepared_first(session, row, done.sql))
+        given = execution(session, row, done.sql, self.counts)
+        act = Act.FETCH if done.kind is Kind.FETCH else Act.EXECUTE
+        return given._replace(act=act, name=done.name, portal=done.portal)
+
+    def _draft(self, session: Session, row: LogRow, given: Given, due_us: int) -> None:
+        if not session.is_connected:
+            session.is_connected = True
+            self.counts.open_at_begin += not session.is_from_beginning
+            self._out.append(self._statement(session, Draft(0, row.place, Act.CONNECT, due_us)))
+        session.due_us = due_us
+        session.place = row.place
+        session.draft = Draft(
+            session.lines.last, row.place, given.act, due_us, given.sql, given.parameters,
+            given.name, given.portal, given.unplayable,
+        )  # fmt: skip
+
+    def _prepared_first(self, session: Session, row: LogRow, text: str) -> str:
+        """With the PREPARE that the log shows beside EXECUTE, where the session had it before the log began."""
+        if session.is_from_beginning or len(session.prepared) >= _MOST_PREPARED:
+            return text
+        if "prepare" in text.lower():
+            session.prepared.add(text)
+        detail = row.detail or ""
+        if not detail.lower().startswith(_PREPARE):
+            return text
+        prepare = detail[len(_PREPARE) :]
+        if prepare in session.prepared or sql_text.understand(prepare).kinds != ("PrepareStmt",):
+            return text
+        session.prepared.add(prepare)
+        return f"{prepare.rstrip().rstrip(';')};\n{text}"
+
+    def _learn_transaction(self, session: Session, row: LogRow, done: Logged) -> None:
+        """Whether a transaction is open before this statement: by what the session shows, or by its number."""
+        if done.kind is Kind.STATEMENT and done.duration_us is None and row.tag is not None:
+            if row.tag.startswith("idle"):
+                session.is_in_transaction = row.tag.startswith("idle in transaction")
+        elif session.is_in_transaction is None:
+            number = row.virtual_transaction
+            is_numbered = number is not None and number[-2:] != "/0"
+            # A simple query has its duration logged behind the end of its own transaction.
+            is_simple = done.kind is Kind.STATEMENT and done.duration_us is not None
+            is_plain = is_simple and sql_text.transaction_act(done.sql) is TransactionAct.NONE
+            if is_numbered and (is_plain or number == session.transaction):
+                session.is_in_transaction = True
+        session.transaction = row.virtual_transaction
+
+    def _duration(self, session: Session, row: LogRow, done: Logged) -> RowOutcome:
+        draft = session.draft
+        if row.tag in ("PARSE", "BIND"):
+            return RowOutcome.PARSE
+        if draft is not None and draft.act is not Act.CONNECT:
+            self._settle(session, row.place, duration_us=done.duration_us)
+            return RowOutcome.JOINED
+        if session.released is not None:
+            session.released = None
+            return RowOutcome.JOINED
+        self._began(session, row, done)
+        return RowOutcome.STATEMENT
+
+    def _settle(
+        self,
+        session: Session,
+        done_place: int | None,
+        *,
+        duration_us: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Give out the statement that the session was at: it is done, or the next row shows that it must be."""
+        draft, session.draft = session.draft, None
+        if draft is None:
+            return
+        if draft.act is Act.CONNECT:
+            done_place = draft.place
+        self._out.append(self._statement(session, draft, done_place, duration_us, error))
+
+    def _statement(
+        self,
+        session: Session,
+        draft: Draft,
+        done_place: int | None = None,
+        duration_us: int | None = None,
+        error: str | None = None,
+    ) -> Statement:
+        was_open = session.is_in_transaction is True
+        if draft.sql:
+            session.is_in_transaction = sql_text.open_behind(
+                session.is_in_transaction, draft.sql, error
+            )
+        return Statement(
+            session.id, draft.line, draft.place, draft.act, draft.due_us, draft.sql, draft.parameters,
+            draft.name, draft.portal, session.user, session.database, session.application,
+            duration_us, done_place, was_open or session.is_in_transaction is True, error,
+            draft.unplayable,
+        )  # fmt: skip
+
+    # --- errors
+
+    def _failure(self, row: LogRow, lines: Lines) -> RowOutcome:
+        session = self._sessions.get(row.session)
+        if session is None and row.query is None:
+            return RowOutcome.NO_STATEMENT if row.user is not None else RowOutcome.OTHER_PROCESS
+        session = session or self._session(row, lines)
+        outcome = self._failed(session, row)
+        if row.message == _CANCELED and session.is_connected:
+            draft = Draft(
+                session.lines.last, row.place, Act.CANCEL, max(row.time_us, session.due_us)
+            )
+            self._out.append(self._statement(session, draft))
+        if row.severity != "ERROR" and row.session in self._sessions:
+            self._ended(row.session, session, row)
+        return outcome
+
+    def _failed(self, session: Session, row: LogRow) -> RowOutcome:
+        session.shows_queries |= row.query is not None
+        code = row.sqlstate or UNKNOWN_SQLSTATE
+        draft = session.draft
+        if draft is not None and draft.act is Act.CONNECT and row.severity == "FATAL":
+            self._settle(session, None, error=code)
+            return RowOutcome.CONNECTION
+        if draft is not None and _is_of(draft, row):
+            self._settle(session, row.place, error=code)
+            return RowOutcome.ERROR
+        if session.released is not None and row.query in (None, session.released):
+            session.released = None
+            return RowOutcome.ERROR
+        self._settle(session, row.place)
+        if row.query is None and (session.shows_queries or row.severity != "ERROR"):
+            # At the end of an implicit transaction, or of the session: no statement's own.
+            return RowOutcome.NO_STATEMENT if row.severity == "ERROR" else RowOutcome.CONNECTION
+        self._failed_alone(session, row, code)
+        return RowOutcome.STATEMENT
+
+    def _failed_alone(self, session: Session, row: LogRow, code: str) -> None:
+        """A statement that only its error shows: a syntax error, a failed BIND, any while durations are logged."""
+        if (row.tag or "").startswith("idle"):
+            session.is_in_transaction = (row.tag or "").startswith("idle in transaction")
+        bound, due_us = session.bound, row.time_us
+        if row.query is None:
+            given = Given(Act.QUERY, "", unplayable="no-text")
+        elif bound is not None and bound.sql == row.query and row.tag not in ("PARSE", "BIND"):
+            given = Given(Act.EXECUTE, *bound[:4], bound.unplayable)
+            due_us = bound.at_us
+        elif row.tag == "PARSE":
+            given = Given(Act.EXECUTE, row.query, ())
+        else:
+            given = self._failed_text(session, row, row.query)
+        self._draft(session, row, given, max(due_us, session.due_us))
+        self._settle(session, row.place, error=code)
+
+    def _failed_text(self, session: Session, row: LogRow, text: str) -> Given:
+        is_extended = row.tag == "BIND" or "parameter" in (row.context or "")
+        known = execution(session, row, text, self.counts, is_error=True)
+        if is_extended or known.parameters or known.unplayable == "no-parameters":
+            return known
+        return query_of(text)
+
+
+def _is_of(draft: Draft, row: LogRow) -> bool:
+    """Whether the error is that of the statement whose row was written when it began."""
+    if draft.act is Act.CONNECT or row.query not in (None, draft.sql):
+        # The text that was prepared before the log began is in front of it.
+        return row.query is not None and draft.sql.endswith(f";\n{row.query}")
+    tag = row.tag or ""
+    return tag not in ("PARSE", "BIND") and not tag.startswith("idle")

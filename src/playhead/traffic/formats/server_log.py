@@ -1,0 +1,116 @@
+"""Logs of a PostgreSQL server: each row is a record, in a topic of its database."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from glob import glob
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from playhead.host import paths
+from playhead.querylog.cutting import LogForm, cutter_of, rows_of
+from playhead.querylog.located import LocatedRow, headers_of, located, place_of, topic_of
+from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_among
+from playhead.traffic.catalog import Catalog, CatalogRow
+from playhead.traffic.formats.numbered import Entry, Gathering, columns_from
+from playhead.traffic.record_columns import TrafficColumns
+from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
+
+_AT_ONCE: Final = 1 << 20
+_BEGINNING: Final = 1 << 16
+_TOPICS: Final = "log:"
+"""Before a number among the catalog's names, which say the topics' numbers."""
+_ENDINGS: Final = {"csvlog": (".csv",), "jsonlog": (".json",), "stderr": (".log",)}
+_PATTERN: Final = re.compile(r"[*?[]")
+
+
+def find_logs(form: LogForm, name: str) -> Snapshot:
+    """The files of a log: one, those of a folder, or those that a pattern matches, in the order of their rows."""
+    path = paths.at_home(name).absolute()
+    if path.is_file():
+        found = [path]
+    elif path.is_dir():
+        endings = tuple(e for ending in _ENDINGS[form] for e in (ending, f"{ending}.gz"))
+        found = [each for each in path.iterdir() if each.name.endswith(endings)]
+    else:
+        # Not Path.glob, which wants a pattern without a root.
+        found = [*map(Path, glob(str(path)))] if _PATTERN.search(name) else []  # noqa: PTH207
+    found = [each for each in found if each.is_file() and each.stat().st_size]
+    if not found:
+        raise NoSnapshot(name, reason=f"there is no file of a {form} at {path}")
+    ordered = sorted(found, key=lambda file: (_first_us(form, file), file.name))
+    return Snapshot(path.name, tuple(ordered))
+
+
+def _first_us(form: LogForm, file: Path) -> int:
+    """When its first row was written that says so."""
+    with opened(file) as content:
+        rows = _rows(form, BytesIO(content.read(_BEGINNING)))
+        return next((row.time_us for row in rows if row.reason is None), 0)
+
+
+@dataclass(slots=True)
+class _Topic:
+    """How many rows of a topic there were so far."""
+
+    number: int
+    """Among the topics."""
+    rows: int = 0
+    gathering: Gathering | None = None
+    """Of the file that is read."""
+
+
+def scan(form: LogForm, snapshot: Snapshot) -> Catalog:
+    """Where the rows of each database are."""
+    catalog = Catalog()
+    topics: dict[str, _Topic] = {}
+    for index in range(len(snapshot.files)):
+        with opened(snapshot.files[index]) as file:
+            size = 0
+            for row in _rows(form, file):
+                if row.reason is not None:
+                    catalog.count("unread")
+                    catalog.trouble(row.reason, snapshot.shown(index), row.line)
+                name = topic_of(row.database)
+                if name not in topics:
+                    topics[name] = _Topic(len(topics))
+                    catalog.names[f"{_TOPICS}{topics[name].number}"] = name
+                _add(catalog, (name, index), topics[name], row)
+                size = row.start + row.length
+        for topic in topics.values():
+            if topic.gathering is not None:
+                topic.gathering.end(size)
+                topic.gathering = None
+    return catalog
+
+
+def _add(catalog: Catalog, at: tuple[str, int], topic: _Topic, row: LocatedRow) -> None:
+    name, file = at
+    if topic.gathering is None:
+        # No number is -1, so that the first row begins anew.
+        topic.gathering = Gathering(catalog, (name, 0), -1, file, topic.number)
+    topic.gathering.begin(row.start, topic.rows)
+    topic.gathering.add(topic.rows, row.time_us // 1_000)
+    topic.rows += 1
+
+
+def read_row(form: LogForm, data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
+    """The rows of one topic that stand in these bytes."""
+    topic = catalog.names[f"{_TOPICS}{row.nth}"]
+    entries: list[Entry] = []
+    for each in _rows(form, BytesIO(data), row.least_ms * 1_000):
+        if topic_of(each.database) == topic:
+            headers = headers_of(place_of(row.file, row.start + each.start))
+            time_ms = each.time_us // 1_000
+            entries.append((len(entries), time_ms, each.session, each.value, headers))
+    return columns_from(entries[: row.records])
+
+
+def _rows(form: LogForm, file: BinaryIO, time_us: int = 0) -> Iterator[LocatedRow]:
+    beginning = file.read(_AT_ONCE)
+    prefix = prefix_among(KNOWN_PREFIXES, beginning[:_BEGINNING]) if form == "stderr" else None
+    parts = chain([beginning], iter(partial(file.read, _AT_ONCE), b""))
+    return located(rows_of(parts, cutter_of(form, prefix)), prefix=prefix, time_us=time_us)

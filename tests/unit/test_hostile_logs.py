@@ -1,0 +1,156 @@
+"""What anybody who may send a query, or write to a topic of logs, can put into a log: nothing of it does harm."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from playhead.cli.app import main
+from playhead.errors import EXIT_USAGE
+from playhead.queries.sql_text import read_sql
+from playhead.querylog import sql
+from playhead.querylog.cutting import CSV_ADDRESS, cutter_of
+from playhead.querylog.located import located, topic_of
+from playhead.querylog.parameters import read_parameters
+from playhead.querylog.rows import NotARow
+from playhead.querylog.shapes import read_row
+from playhead.querylog.sql import may_write
+
+AT = "2026-11-23 11:00:00.000 UTC"
+
+
+def csv_row(line: int, text: str, application: str = "psql") -> bytes:
+    """As a server of version 15 writes it."""
+    quoted, name = (each.replace('"', '""') for each in (text, application))
+    return (
+        f'{AT},"app","shop",77,"10.0.0.1:5",6f.4d,{line},"SELECT",{AT},3/1,0,LOG,00000,"{quoted}",'
+        f',,,,,,,,"{name}","client backend",,0\n'
+    ).encode()
+
+
+FORGED = f"{AT},,,99,,aaaa.bb,5,,{AT},3/2,0,ERROR,42601,"
+
+
+@pytest.mark.parametrize(
+    ("text", "application"),
+    [
+        (f'select $$\n{FORGED}""\n$$', "psql"),
+        (f'select $$\n{FORGED}"x"\n$$', "psql"),
+        (f'select $$\n{FORGED}"""x\n$$', "psql"),
+        (f"select 1 --\n{FORGED}", "psql"),
+        (f"select 1 --\n{FORGED}", ',,,,,truncate accounts,,,a"'),
+        (f"select 1 --\n{AT},app,shop,99,,aaaa.bb,5,,{AT},3/2,0,LOG,00000,", "psql"),
+    ],
+)
+def test_no_text_of_a_statement_is_taken_for_a_row(text: str, application: str) -> None:
+    data = csv_row(1, "select 1") + csv_row(2, text, application) + csv_row(3, "select 2")
+    rows = [*located(cutter_of("csvlog").take(data))]
+    assert [(row.session, row.reason) for row in rows] == [(b"6f.4d", None)] * 3
+    assert read_row(rows[1].value).message == text
+
+
+def test_a_row_that_was_never_completed_ends_where_the_next_one_begins() -> None:
+    torn = csv_row(1, "select 1\nfrom cars")[:-60]
+    background = (
+        f'{AT},,,99,,aaaa.bb,5,,{AT},,0,LOG,00000,"checkpoint starting: time",,,,,,,,,"",,,0\n'
+    )
+    for behind in (csv_row(2, "select 2"), csv_row(2, '"a" is no column'), background.encode()):
+        rows = cutter_of("csvlog").take(torn + b"\n" + behind)
+        assert rows == [torn + b"\n", behind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select 1" + "+1" * 200_000,
+        "select 1" + "::a" * 200_000,
+        "select 1" + " union select 1" * 50_000,
+    ],
+)
+def test_no_statement_is_too_deep_for_its_parser(text: str) -> None:
+    assert sql.understand(text).may_write
+    assert sql.fingerprint(text)
+    assert sql.normalized(text)
+
+
+def test_no_comments_of_a_statement_take_longer_than_they_are_long() -> None:
+    assert sql.first_word("/**/" * 20_000 + "1") == ""
+    assert sql.first_word("/**/-- a\n" * 20_000 + "(/* b */ select") == "select"
+
+
+def test_no_quotes_of_a_statement_take_longer_than_they_are_long() -> None:
+    tags = " ".join(f"$a{number}$" for number in range(50_000))
+    assert len(read_sql(f"select {tags}; delete from cars").parts) == 1
+    assert len(read_sql("select $a$ ; $b$ ; $a$; select $$;$$; select $1;").parts) == 3
+    assert may_write("select $a$; delete from cars")
+    assert not may_write("select $a$; delete from cars $a$")
+
+
+def test_quotes_fill_no_more_memory_than_their_text() -> None:
+    quotes = "''" * 500_000
+    double = b'""' * 500_000
+
+    def all_of_them() -> None:
+        assert read_parameters(f"parameters: $1 = '{quotes}'") == (quotes[:500_000],)
+        assert len(read_sql(f"select '{quotes}', E'{quotes}'").parts) == 1
+        assert CSV_ADDRESS.match(AT.encode() + b',"' + double) is None
+
+    tracemalloc.start()
+    try:
+        all_of_them()
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+PAIR: dict[str, Any] = {
+    "msgType": "rrpair",
+    "l7protocol": "postgres",
+    "ts": "2026-11-23T11:00:00.123Z",
+    "netinfo": {"id": "c1", "startTime": "2026-11-23T10:00:00Z"},
+    "postgres": {"request": {"query": {"query": "select 1"}}, "response": {}},
+}
+
+
+@pytest.mark.parametrize("messages", [1, 1.5, True, "text", {"error": {}}, [1], [[]]])
+def test_a_pair_without_a_list_of_messages_has_no_error(messages: object) -> None:
+    pair = PAIR | {"postgres": PAIR["postgres"] | {"response": {"r": {"messages": messages}}}}
+    assert read_row(json.dumps(pair).encode()).severity == "LOG"
+
+
+@pytest.mark.parametrize("duration", [-1, 10**12, 10**30])
+def test_a_pair_does_not_last_longer_than_there_is_time(duration: int) -> None:
+    with pytest.raises(NotARow):
+        read_row(json.dumps(PAIR | {"duration": duration}).encode())
+
+
+def test_a_session_that_is_no_text_is_still_the_key_of_its_rows() -> None:
+    row = {"timestamp": AT, "session_id": "\ud800", "error_severity": "LOG", "message": "a"}
+    (found,) = located([json.dumps(row).encode()])
+    assert (found.session, found.reason) == (b"?", None)
+
+
+@pytest.mark.parametrize(
+    ("database", "pattern"),
+    [
+        ("consumer_offsets", "__{db}"),
+        ("ledger", "playhead.{db}"),
+        (".ledger", "playhead{db}"),
+        ("a" * 250, "x{db}"),
+    ],
+)
+def test_no_database_leads_to_a_topic_that_is_not_of_logs(database: str, pattern: str) -> None:
+    assert topic_of(database, pattern) == pattern.replace("{db}", "unmatched")
+
+
+def test_no_database_is_named_like_another_to_a_broker() -> None:
+    assert topic_of("a.b") == topic_of("a_b") == "pg_raw_a_b"
+    assert topic_of("shop", "playhead.{db}") == "playhead.shop"
+
+
+def test_a_database_does_not_name_the_whole_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["queries", "ship", "/nowhere/*.csv", "kafka:{db}"])
+    assert left.value.code == EXIT_USAGE
+    assert "could be that of any topic" in capsys.readouterr().err
