@@ -188,6 +188,7 @@ def is_legal(schema) -> bool:
     return True
 
 
+@pytest.mark.slow  # two hundred schemas
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_the_walk_ends_where_the_value_ends(data):

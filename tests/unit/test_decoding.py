@@ -42,7 +42,8 @@ from playhead.schemas.registry import (
 from playhead.schemas.registry_decoder import Registered
 from playhead.schemas.schema_id import VALUE_HEADER, SchemaId
 from playhead.schemas.value_decoder import ValueDecoding
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
 from tests.fix_registry import TestRegistry
@@ -238,7 +239,7 @@ def test_what_json_cannot_say_is_the_records_trouble(registry: TestRegistry) -> 
     data = [frame + each.SerializeToString() for each in (late, unknown)]
     [found] = decoded("protobuf", registry.url, *data)
     assert "Timestamp is not valid" in found.undecoded[0]
-    assert "cannot be written as JSON" in found.undecoded[1]
+    assert "it contains a nobody.Knows, which the schema does not have" in found.undecoded[1]
 
 
 # --- runs of records
@@ -284,6 +285,18 @@ def test_each_schema_is_asked_for_once_also_one_that_is_not_there(registry: Test
     assert "Schema not found" in found.undecoded[1]
     assert "they begin with 05" in found.undecoded[4]
     assert len(registry.asked) == 2
+
+
+def test_of_ids_that_are_not_there_only_the_latest_are_kept(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playhead.schemas.registry._MOST_UNKNOWN", 3)
+    asking = Registry(registry.url)
+    for number in [1001, 1002, 1003, 1004, 1004, 1002, 1001]:
+        with pytest.raises(UnknownSchema):
+            asking.schema(SchemaId(number))
+    asked = [path.rpartition("/")[2] for path in registry.asked]
+    assert asked == ["1001", "1002", "1003", "1004", "1001"]
 
 
 def test_a_registry_that_refuses_us_or_is_away_is_no_fault_of_a_record(

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2
 
+# What has no end goes to the end of the file: each start would otherwise be searched for its end in vain.
 _TOKEN: Final = re.compile(
-    r"""\s+|//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[\w.]+|[^\s\w])""", re.DOTALL
+    r"""\s+|//[^\n]*|/\*.*?(?:\*/|\Z)"""
+    r"""|("(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|[\w.]+|[^\s\w])""",
+    re.DOTALL,
 )
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _NUMBERS: Final = "int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64"

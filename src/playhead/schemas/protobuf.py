@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from playhead.decoding import Kinds
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
+from playhead.schemas.protobuf_limits import ProtobufLimits
 from playhead.schemas.registry import Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -23,6 +24,7 @@ class ProtobufReader:
 
     file: Any
     values: Values
+    limits: ProtobufLimits = field(default_factory=ProtobufLimits)
 
     @classmethod
     def of(cls, registry: Registry, schema: Schema) -> "ProtobufReader":
@@ -56,11 +58,25 @@ class ProtobufReader:
         return kinds(self._type(indexes))
 
     def _read(self, indexes: tuple[int, ...], data: bytes) -> Any:
-        kind = message_factory.GetMessageClass(self._type(indexes))
+        found = self._parsed(self._type(indexes), data)
+        self.limits.check_anys(found, self._opened)
+        return found
+
+    def _parsed(self, kind: Any, data: bytes) -> Any:
+        self.limits.check(kind, data)
         try:
-            return kind.FromString(data)
+            return message_factory.GetMessageClass(kind).FromString(data)
         except DecodeError as exc:
             raise ValueError("the bytes do not fit the schema") from exc
+
+    def _opened(self, held: Any) -> Any:
+        """Return the value in a `google.protobuf.Any`."""
+        name = held.type_url.rpartition("/")[2]
+        try:
+            kind = self.file.pool.FindMessageTypeByName(name)
+        except KeyError as exc:
+            raise ValueError(f"it contains a {name}, which the schema does not have") from exc
+        return self._parsed(kind, held.value)
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
         held: Any = list(self.file.message_types_by_name.values())

@@ -24,6 +24,8 @@ _TRIES = 3
 _PAUSE_S = 0.3
 _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _MOST_BYTES = 32 << 20
+_MOST_UNKNOWN = 1_000
+"""An author of records decides how many unknown ids there are."""
 
 
 class RegistryUnavailable(Unavailable):
@@ -74,7 +76,9 @@ class Registry:
     url: str
     _base: str = field(init=False)
     _login: str | None = field(init=False)
-    _known: dict[str, Schema | UnknownSchema] = field(default_factory=dict, init=False)
+    _known: dict[str, Schema] = field(default_factory=dict, init=False)
+    _unknown: dict[str, UnknownSchema] = field(default_factory=dict, init=False)
+    """The latest refusals."""
 
     def __post_init__(self) -> None:
         parts = _address(self.url)
@@ -85,7 +89,7 @@ class Registry:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             encoded = base64.b64encode(pair.encode()).decode()
             self._login = f"Basic {secrets.remember(encoded)}"
-            exposed_logins.of_http("schema registry", self.url)
+            exposed_logins.of_http("the login to the schema registry", self.url)
 
     def schema(self, schema_id: SchemaId) -> Schema:
         """Return the schema with this id."""
@@ -101,15 +105,16 @@ class Registry:
         return self._ask(f"{path}?deleted=true", asked)
 
     def _ask(self, path: str, asked: str) -> Schema:
-        known = self._known.get(path)
-        if known is None:
+        if (unknown := self._unknown.get(path)) is not None:
+            raise unknown.with_traceback(None)
+        if (known := self._known.get(path)) is None:
             try:
-                known = self._fetched(path, asked)
+                known = self._known[path] = self._fetched(path, asked)
             except UnknownSchema as exc:
-                known = exc
-            self._known[path] = known
-        if isinstance(known, UnknownSchema):
-            raise known.with_traceback(None)
+                self._unknown[path] = exc
+                if len(self._unknown) > _MOST_UNKNOWN:
+                    del self._unknown[next(iter(self._unknown))]
+                raise
         return known
 
     def _fetched(self, path: str, asked: str) -> Schema:

@@ -1,0 +1,157 @@
+"""Refuses Protobuf values that would fill the memory when they are decoded.
+
+The decoder reserves room for all fields of a message's type, and two bytes can ask for a message. A value
+in an `Any` is decoded again at each level, and each level keeps a copy of all below it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+MOST_FIELDS: Final = 2_000_000
+"""The maximum number of fields of all messages in a value, present or not; one more for each byte."""
+MOST_ANYS: Final = 16
+"""The maximum levels of `google.protobuf.Any` in one value."""
+_ANY: Final = "google.protobuf.Any"
+_VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
+_FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
+_LONGEST_NUMBER: Final = 10
+_MOST_GROUPS: Final = 100
+_SHORTEST_MESSAGE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """The fields of a message that the decoder reserves, and those of them that are messages."""
+
+    fields: int
+    nested: dict[int, Any]
+
+
+_UNKNOWN: Final = _Type(0, {})
+
+
+class ProtobufLimits:
+    """The limits for values of one pool's types; inspects each type once."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, _Type] = {}
+        self._reached: dict[str, tuple[int, bool]] = {}
+
+    def check(self, kind: Any, data: bytes) -> None:
+        """Raise ValueError for bytes with too many fields; what is no Protobuf is left to the decoder."""
+        widest, _ = self._reach(kind)
+        left = MOST_FIELDS + len(data)
+        if widest * (1 + len(data) // _SHORTEST_MESSAGE) > left:
+            _Walk(data, self._type, left).run(kind)
+
+    def check_anys(self, held: Any, opened: Callable[[Any], Any]) -> None:
+        """Raise ValueError for a decoded value with too many levels of `Any`; `opened` decodes one."""
+        if not self._reach(held.DESCRIPTOR)[1]:
+            return
+        waiting = [(held, 0)]
+        while waiting:
+            held, level = waiting.pop()
+            if held.DESCRIPTOR.full_name != _ANY:
+                waiting += [(each, level) for each in _messages(held)]
+            elif level == MOST_ANYS:
+                raise ValueError(f"the value has more than {MOST_ANYS} levels of {_ANY}")
+            elif held.ListFields():  # An empty one has no type.
+                waiting.append((opened(held), level + 1))
+
+    def _type(self, kind: Any) -> _Type:
+        if kind is None:
+            return _UNKNOWN
+        known = self._types.get(kind.full_name)
+        if known is None:
+            nested = {each.number: each.message_type for each in kind.fields if each.message_type}
+            reserved = len(kind.fields)
+            if kind.GetOptions().map_entry:  # A value that is not there is made nevertheless.
+                reserved += sum(len(type_.fields) for type_ in nested.values())
+            known = self._types[kind.full_name] = _Type(reserved, nested)
+        return known
+
+    def _reach(self, kind: Any) -> tuple[int, bool]:
+        """Return the most fields of a type that a value can have, and whether one is an `Any`."""
+        known = self._reached.get(kind.full_name)
+        if known is None:
+            types = {kind.full_name: kind}
+            waiting = [kind]
+            while waiting:
+                for type_ in self._type(waiting.pop()).nested.values():
+                    if type_.full_name not in types:
+                        types[type_.full_name] = type_
+                        waiting.append(type_)
+            known = max(self._type(each).fields for each in types.values()), _ANY in types
+            self._reached[kind.full_name] = known
+        return known
+
+
+def _messages(held: Any) -> Iterator[Any]:
+    """Yield the messages in the fields of a message."""
+    for field, value in held.ListFields():
+        type_ = field.message_type
+        if type_ is None:
+            continue
+        if type_.GetOptions().map_entry:
+            if type_.fields_by_name["value"].message_type is not None:
+                yield from (value[key] for key in value)
+        elif hasattr(value, "ListFields"):
+            yield value
+        else:
+            yield from value
+
+
+class _Walk:
+    """Walks one value and counts the fields of its messages; only groups need recursion."""
+
+    def __init__(self, data: bytes, type_: Callable[[Any], _Type], left: int) -> None:
+        self._data, self._type, self._left = data, type_, left
+        self._waiting: list[tuple[Any, int, int]] = []
+
+    def run(self, kind: Any) -> None:
+        self._waiting.append((kind, 0, len(self._data)))
+        while self._waiting:
+            self._message(*self._waiting.pop(), 0)
+
+    def _message(self, kind: Any, at: int, end: int, groups: int) -> int:
+        """Walk a message or a group, and return where it ends; messages in it wait."""
+        if groups > _MOST_GROUPS:
+            raise ValueError(f"the value has more than {_MOST_GROUPS} levels of groups")
+        type_ = self._type(kind)
+        self._count(type_.fields)
+        while at < end:
+            tag, at = self._number(at)
+            form, held = tag & 7, type_.nested.get(tag >> 3)
+            if form == _VARINT:
+                _, at = self._number(at)
+            elif form == _SIZED:
+                size, at = self._number(at)
+                if held is not None:
+                    self._waiting.append((held, at, min(at + size, end)))
+                at += size
+            elif form in _FIXED_SIZES:
+                at += _FIXED_SIZES[form]
+            elif form == _GROUP:
+                at = self._message(held, at, end, groups + 1)
+            elif form == _GROUP_END:
+                return at
+            else:
+                return end
+        return at
+
+    def _count(self, fields: int) -> None:
+        self._left -= fields
+        if self._left < 0:
+            raise ValueError(
+                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
+            )
+
+    def _number(self, at: int) -> tuple[int, int]:
+        value = shift = 0
+        for byte in self._data[at : at + _LONGEST_NUMBER]:
+            value |= (byte & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if not byte & 0x80:
+                return value, at
+        return 0, len(self._data)

@@ -1,0 +1,116 @@
+"""Values of Protobuf that take far more memory than they have bytes, and schemas that take far more time."""
+
+import base64
+import json
+import struct
+from contextlib import suppress
+
+import pytest
+
+from playhead.schemas.decoder import decoder
+from playhead.schemas.errors import Undecodable
+from playhead.schemas.proto_compiler import compile_proto
+from tests.fix_registry import TestRegistry
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def sized(field: int, data: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def in_anys(levels: int, data: bytes = b"") -> bytes:
+    for _ in range(levels):
+        data = sized(1, b"x/google.protobuf.Any") + sized(2, data)
+    return data
+
+
+FIELDS = " ".join(f"int64 f{number} = {number};" for number in range(3, 1_000))
+WIDE = f"""
+syntax = "proto3";
+import "google/protobuf/any.proto";
+message A {{ repeated A a = 1; google.protobuf.Any any = 2; map<string, A> map = 1000; {FIELDS} }}
+"""
+
+
+def grouped() -> str:
+    """The same with a group, as a compiled descriptor."""
+    file = compile_proto(WIDE)
+    file.name, file.syntax = "a.proto", "proto2"
+    file.message_type[0].field[0].type = 10
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+MANY = sized(1, b"") * 5_000
+TOO_WIDE = [
+    pytest.param(WIDE, MANY, id="repeated"),
+    pytest.param(
+        WIDE, b"".join(sized(1000, sized(1, b"%d" % n)) for n in range(5_000)), id="in a map"
+    ),
+    pytest.param(WIDE, sized(1, MANY), id="one in the other"),
+    pytest.param(WIDE, b"\x18\x01\x21" + bytes(8) + b"\x2d" + bytes(4) + MANY, id="behind others"),
+    pytest.param(WIDE, MANY + b"\xff", id="torn"),
+    pytest.param(WIDE, sized(2, sized(1, b"x/A") + sized(2, MANY)), id="in an Any"),
+    pytest.param(
+        WIDE, sized(2, sized(2, MANY)) + sized(2, sized(1, b"x/A")), id="in an Any of two parts"
+    ),
+    pytest.param(grouped(), b"\x0b\x0c" * 5_000, id="groups"),
+    pytest.param(grouped(), (b"\x0b" * 50 + b"\x0c" * 50) * 100, id="groups in groups"),
+]
+
+
+@pytest.mark.parametrize(("schema", "data"), TOO_WIDE)
+def test_a_value_that_is_much_larger_than_its_bytes_is_refused(
+    registry: TestRegistry, schema: str, data: bytes
+) -> None:
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("wide", {"schema": schema, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    with pytest.raises(Undecodable, match="more than 2,000,000 fields"):
+        by.exact(framed + data, ())
+    with pytest.raises(Undecodable, match="more than 2,000,000 fields"):
+        by.decode(framed + data, (), is_key=False)
+    few = sized(1000, b"") * 500
+    assert json.loads(by.exact(framed + few, ()))["map"].keys() == {""}
+
+
+@pytest.mark.parametrize("schema", [WIDE, grouped()])
+def test_more_levels_of_groups_or_messages_than_any_value_has_are_refused(
+    registry: TestRegistry, schema: str
+) -> None:
+    made = registry.register("deep", {"schema": schema, "schemaType": "PROTOBUF"})
+    by = decoder("registry", registry_url=registry.url)
+    with pytest.raises(Undecodable):
+        by.exact(b"\x00" + struct.pack(">I", made) + b"\x00" + b"\x0b" * 1_000_000, ())
+
+
+def _in_any(held: bytes) -> bytes:
+    return sized(2, held)
+
+
+def _in_message(held: bytes) -> bytes:
+    return sized(1, _in_any(held))
+
+
+def _in_map(held: bytes) -> bytes:
+    return sized(1000, sized(2, _in_any(held)))
+
+
+def test_a_value_in_an_any_in_an_any_has_few_levels(registry: TestRegistry) -> None:
+    """Each level keeps a copy of all below it: 400 of them made 1.6 GB of 4 MB."""
+    made = registry.register("any", {"schema": WIDE, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    by = decoder("registry", registry_url=registry.url)
+    for place in (_in_any, _in_message, _in_map):
+        by.decode(framed + place(in_anys(15)), (), is_key=False)
+        with pytest.raises(Undecodable, match="more than 16 levels"):
+            by.decode(framed + place(in_anys(16)), (), is_key=False)
+
+
+@pytest.mark.parametrize("start", ["/*", '\\"', "\\'"])
+def test_a_proto_file_without_an_end_is_read_in_one_pass(start: str) -> None:
+    with suppress(ValueError):
+        compile_proto("message A {} " + start[-1] + start * 150_000)
