@@ -83,6 +83,54 @@ SCHEMAS = [
     "value:a::struct<a:string default CODE> is null",
     "cast(null as struct<a:string default CODE>) is null",
 ]
+# Types as JSON: one of Java's, whose class is loaded, and one of Python's, whose module is imported.
+_FIELD = '{"type":"struct","fields":[{"name":"a","type":%s,"nullable":true,"metadata":{}}]}'
+OF_JAVA = (
+    """{"type":"udt","class":"java.util.logging.FileHandler","pyClass":"","sqlType":"string"}"""
+)
+OF_PYTHON = (
+    """{"type":"udt","pyClass":"imported_by_a_type.X","serializedClass":"","sqlType":"string"}"""
+)
+TYPES = [
+    f"{function}({argument}, {spelled})"
+    for type_ in (_FIELD % OF_PYTHON, _FIELD % OF_JAVA)
+    for function, argument in (("from_json", "'{}'"), ("from_csv", "''"))
+    for spelled in (f"'{type_}'", f"r'{type_}'", f"' ' '{type_}'", f"concat('{type_}', '')")
+]
+TYPES += [
+    f"try_variant_get(try_parse_json(value), '$.a', '{OF_JAVA}')",
+    f"`FROM_JSON`('{{}}', '\\u007b{(_FIELD % OF_JAVA)[1:]}')",
+    f"from_json('{{}}', replace('x{_FIELD % OF_JAVA}', 'x', ''))",
+    f"from_json(schema => '{_FIELD % OF_JAVA}', jsonStr => '{{}}')",
+    f"transform(array(1), i -> from_json('{{}}', '{_FIELD % OF_JAVA}'))",
+    f"from_json('{{}}', coalesce('{_FIELD % OF_JAVA}', schema_of_json('{{}}')))",
+]
+# Options that name a Java class, which is loaded.
+_CODEC = "'compression', 'java.util.logging.FileHandler'"
+_CALLS = (
+    "from_json('{}', 'a int'",
+    "from_csv('', 'a int'",
+    "schema_of_json('{}'",
+    "schema_of_csv('1'",
+    "to_json(struct(key)",
+    "to_csv(struct(key)",
+    "to_xml(struct(key)",
+)
+_SPELLED = (
+    f"map('mode', 'PERMISSIVE', {_CODEC})",
+    f"map('\\u0063{_CODEC[2:]})",
+    f"map_from_arrays(array({_CODEC[:13]}), array({_CODEC[15:]}))",
+    f"map('CODEC', {_CODEC[15:]})",
+    f"map(concat({_CODEC[:13]}), {_CODEC[15:]})",
+    f"`map`({_CODEC})",
+    f"map_concat(map({_CODEC}))",
+)
+OPTIONS = [f"{call}, map({_CODEC})) is null" for call in _CALLS]
+OPTIONS += [f"{_CALLS[0]}, {options}) is null" for options in _SPELLED]
+OPTIONS += [
+    f"from_json('{{}}', schema_of_json('{{}}', map({_CODEC}))) is null",
+    f"exists(array(1), i -> to_json(struct(i), map({_CODEC})) = '')",
+]
 QUERIES = [
     "key = (select value from FILE)",
     "key in (select value from FILE)",
@@ -154,6 +202,12 @@ MOVING = [
     "timestampadd(day, 1, 'now') is null",
     "datediff(timestamp, 'today') = 1",
     "convert_timezone('UTC', 'now') is null",
+    "cast(char(110) || char(111) || char(119) as timestamp) is null",
+    "year(char(110) || char(111) || char(119)) = 2026",
+    "substr(typeof(cast(null as struct<now: int>)), 8, 3)::timestamp is null",
+    "substr(typeof(struct(key as now)), 8, 3)::timestamp is null",
+    "year(substr(typeof(transform(array(key), x -> struct(x as now))), 14, 3)) = 2026",
+    "cast(translate(substr(collation(key), 1, 3), 'SYT', 'now') as date) is null",
 ]
 # The same, where Spark's parser has put the time in the text's place before anybody can ask for its tree.
 MOVING_LITERALS = [
@@ -172,8 +226,13 @@ UNMOVED = [
     "to_date('2026', 'yyyy') is null",
     "date_trunc('day', timestamp)::date is null",
     "timestamp between '2026-01-01' and '2026-02-01'",
+    "date_sub(date'2026-01-01', 1)::timestamp > timestamp",
+    "make_date(2026, 1, 1)::timestamp > timestamp",
+    "timestamp > 1700000000::timestamp",
+    "date_add('2026-01-01', 1) > timestamp",
+    "(key || typeof(key))::timestamp is null",
 ]
-ALL = [*HIDDEN, *CALLS, *SCHEMAS, *QUERIES, *OTHERS, *MOVING]
+ALL = [*HIDDEN, *CALLS, *SCHEMAS, *OPTIONS, *QUERIES, *OTHERS, *MOVING]
 
 
 def spelled(attack: str, canary: str, port: int) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Thread
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from playhead.spark import transform as transforms
 from playhead.spark.allowed_functions import ALLOWED, check_calls, sections
@@ -207,6 +209,45 @@ def test_a_schema_names_and_types_and_nothing_more(spark, visible) -> None:
     default = f"""from_json(value, '{schema % '"EXISTS_DEFAULT":"1"'}').a"""
     assert allows(lambda: transforms._vet(spark, visible, raw(plain))) or True
     assert not allows(lambda: transforms._vet(spark, visible, raw(default)))
+
+
+@pytest.fixture
+def is_imported(tmp_path, monkeypatch) -> "Iterator[Callable[[], bool]]":
+    """Whether the module has been imported that attacks by types name."""
+    (tmp_path / "imported_by_a_type.py").write_text("class X: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield lambda: "imported_by_a_type" in sys.modules
+    sys.modules.pop("imported_by_a_type", None)
+
+
+def test_a_type_would_import_a_module(visible, is_imported) -> None:
+    with pytest.raises(PySparkException, match="imported_by_a_type"):
+        _ = visible.selectExpr(f"{attacks.TYPES[0]} AS made").schema
+    assert is_imported()
+
+
+def test_no_type_imports_a_module(spark, visible, is_imported) -> None:
+    frame = frame_of(spark, {})
+    taken = []
+    for attack in attacks.TYPES:
+        ways = {
+            "words": lambda t=attack: check_calls(the_condition(f"{t} is null")),
+            "trees": lambda t=attack: transforms._vet(spark, visible, raw(t)),
+            "check": lambda t=attack: check(spark, Transform(select=f"{t} AS made")),
+            "apply": lambda t=attack: apply(frame, Transform(where=f"{t} is null")),
+        }
+        taken += [(attack, way) for way, doing in ways.items() if allows(doing)]
+    assert (taken, is_imported()) == ([], False)
+
+
+def test_a_type_that_is_written_out_is_taken(spark) -> None:
+    for schema in (
+        "'a int, `b c` array<string>'",
+        "' struct<a: int>'",
+        "schema_of_json('{\"a\":1}')",
+    ):
+        check(spark, Transform(where=f"from_json(value, {schema}).a = 1"))
+    check(spark, Transform(where="try_variant_get(try_parse_json(value), '$.a', 'int') = 1"))
 
 
 def the_condition(text: str) -> Expression:

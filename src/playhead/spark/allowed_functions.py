@@ -1,7 +1,7 @@
 """The functions that an expression may call: those whose result depends only on the record."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +25,25 @@ _OWN_WORDS = {"localtime": "localtimestamp", "system_user": "user"}
 _MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 _COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
+TYPE_TEXTS = {"from_json": 1, "from_csv": 1, "try_variant_get": 2}
+"""Functions that read a text as a type, and which argument it is, from 0."""
+SCHEMAS_OF_SAMPLES = frozenset(("schema_of_json", "schema_of_csv"))
+OPTIONS = {"from_json": 2, "from_csv": 2, "schema_of_json": 1, "schema_of_csv": 1}
+OPTIONS |= {"to_json": 1, "to_csv": 1, "to_xml": 1}
+"""Functions that take options of a format, and which argument they are, from 0."""
+# Those that say how a text is written. Others are of files: `compression` names a Java class, which is loaded.
+_OPTIONS = frozenset(
+    """allowbackslashescapinganycharacter allowcomments allownonnumericnumbers
+    allownumericleadingzeros allowsinglequotes allowunquotedcontrolchars allowunquotedfieldnames
+    arrayelementname attributeprefix chartoescapequoteescaping columnnameofcorruptrecord comment
+    dateformat declaration delimiter dropfieldifallnull emptyvalue escape escapequotes
+    ignoreleadingwhitespace ignorenullfields ignoretrailingwhitespace inferschema
+    infertimestamp linesep locale mode nanvalue negativeinf nullvalue positiveinf prefersdate
+    prefersdecimal pretty primitivesasstring quote quoteall roottag rowtag sep sortkeys timestampformat
+    timestampntzformat timezone unescapedquotehandling valuetag""".split()  # noqa: SIM905
+)
+_OPTIONS_HINT = "write options as in map('dateFormat', 'yyyy-MM-dd')"
+_TYPE_HINT = "write the type as in 'a int, b array<string>'"
 
 
 @cache
@@ -46,7 +65,13 @@ def check_calls(expression: Expression) -> None:
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
-        if error := _refusal(expression, token, before, after):
+        rest = tokens[index:]
+        error = (
+            _refusal(expression, token, before, after)
+            or _type_refusal(expression, rest)
+            or _option_refusal(expression, rest)
+        )
+        if error:
             raise error
         if token.is_sign(":") and not any(one.word == "struct" for one in tokens[:index]):
             reason = "`:` has a meaning only after key, value and headers, without a space"
@@ -76,6 +101,65 @@ def _refusal(
     if is_call:
         return _call_refusal(expression, token, before)
     return _word_refusal(expression, token, before)
+
+
+def _type_refusal(expression: Expression, tokens: list[Token]) -> BadExpression | None:
+    """Refuse a type that is computed, or written as JSON, which could name a module to be imported."""
+    position = TYPE_TEXTS.get(tokens[0].name.lower())
+    if position is None or not (len(tokens) > 1 and tokens[1].is_sign("(")):
+        return None
+    given = _argument(tokens[2:], position)
+    if not given or given[0].name.lower() in SCHEMAS_OF_SAMPLES:
+        return None
+    is_text = len(given) == 1 and given[0].kind is TokenKind.STRING
+    if is_text and is_written_as_type(given[0].text.lstrip("rR")[1:]):
+        return None
+    reason = f"{tokens[0].name} needs a type here that is written out"
+    return expression.bad(given[0].start, reason, _TYPE_HINT, length=len(given[0].text))
+
+
+def _option_refusal(expression: Expression, tokens: list[Token]) -> BadExpression | None:
+    """Refuse options that are computed, and those that are not of a text."""
+    position = OPTIONS.get(tokens[0].name.lower())
+    if position is None or not (len(tokens) > 1 and tokens[1].is_sign("(")):
+        return None
+    given = _argument(tokens[2:], position)
+    if not given:
+        return None
+    name, opening, *inside, closing = given if len(given) > 2 else [given[0]] * 3
+    keys = [each.text.lstrip("rR")[1:-1] for each in inside[::4]]
+    is_plain = name.name.lower() == "map" and opening.is_sign("(") and closing.is_sign(")")
+    is_plain &= all(each.kind is TokenKind.STRING for each in inside[::2])
+    if is_plain and all(each.is_sign(",") for each in inside[1::2]) and are_options(keys):
+        return None
+    reason = f"{tokens[0].name} takes only options of a text, written out"
+    return expression.bad(given[0].start, reason, _OPTIONS_HINT, length=len(given[0].text))
+
+
+def are_options(keys: Iterable[str]) -> bool:
+    """Return whether all are names of options that say how a text is written."""
+    return all(key.lower() in _OPTIONS for key in keys)
+
+
+def is_written_as_type(text: str) -> bool:
+    """Return whether a text begins as a type of SQL does; JSON begins with another sign."""
+    return re.match(r"\s*[\w`]", text) is not None
+
+
+def _argument(tokens: list[Token], position: int) -> list[Token]:
+    """Return the tokens of an argument, from those after the opening bracket of a call."""
+    depth, place = 0, 0
+    found = []
+    for token in tokens:
+        if depth == 0 and token.is_sign(")"):
+            break
+        if depth == 0 and token.is_sign(","):
+            place += 1
+            continue
+        depth += token.is_sign("(", "[") - token.is_sign(")", "]")
+        if place == position:
+            found.append(token)
+    return found
 
 
 def _begins_query(token: Token, before: Token | None) -> bool:

@@ -11,7 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playhead.spark.allowed_functions import ALLOWED, is_moving, sections
+from playhead.spark.allowed_functions import (
+    ALLOWED,
+    OPTIONS,
+    SCHEMAS_OF_SAMPLES,
+    TYPE_TEXTS,
+    are_options,
+    is_moving,
+    is_written_as_type,
+    sections,
+)
 from playhead.transform.path_sql import OWN_FUNCTIONS
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression
@@ -27,10 +36,18 @@ _CALLED_BY_US = OWN_FUNCTIONS | {"between"}
 # What a field of a schema may contain; a default would be an expression.
 _CAST, _LITERAL = f"{_HOME}Cast", f"{_HOME}Literal"
 _PARSERS = {f"{_HOME}ParseToDate", f"{_HOME}ParseToTimestamp"}
-_TEXTS = ("string", "char", "varchar")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
+# Classes whose values are no texts; what goes into them is checked by itself.
+_NO_TEXT = """Abs Add AddMonths ConvertTimezone DateAdd DateAddInterval DateAddYMInterval DateFromUnixDate
+    DateSub DatetimeSub Divide FromUTCTimestamp IntegralDivide LastDay MakeDate MakeTimestamp
+    MakeTimestampFromDateTime MakeTimestampNTZ MicrosToTimestamp MillisToTimestamp Multiply NextDay
+    SecondsToTimestamp Subtract TimeBucket TimestampAdd TimestampAddInterval TimestampAddYMInterval
+    ToUTCTimestamp TruncDate TruncTimestamp UnaryMinus"""
+_NO_TEXTS = _PARSERS | {_HOME + name for name in _NO_TEXT.split()}
 # Values that differ by record; a text without them becomes a time only once, when the run begins.
 _OF_RECORDS = {f"{_HOME}AttributeReference", f"{_HOME}NamedLambdaVariable"}
+# Constants, whatever they are made of: a type's name has the fields' names in it.
+_OF_TYPES = {f"{_HOME}TypeOf", f"{_HOME}Collation"}
 _REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
@@ -54,10 +71,55 @@ def refuse_read(spark: "SparkSession", expression: Expression) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
     tree = json.loads(parser.parseExpression(expression.sql).toJSON())
     for node in _nodes(tree):
-        name = str(node.get("nameParts", "")).strip("[]").lower()
-        if node.get("class") == _CALL and name not in sections()[ALLOWED] | _CALLED_BY_US:
+        name = _called(node)
+        if name and name not in sections()[ALLOWED] | _CALLED_BY_US:
             raise _refused(expression, f"the function {name}")
     _refuse_others(expression, tree)
+    _refuse_types(expression, tree)
+    _refuse_options(expression, tree)
+
+
+def _called(node: Mapping[str, Any]) -> str:
+    """Return the name of the function that a node of the parser calls; empty if it calls none."""
+    if node.get("class") != _CALL:
+        return ""
+    return str(node.get("nameParts", "")).strip("[]").lower()
+
+
+def _refuse_types(expression: Expression, tree: Any) -> None:
+    """Refuse a text that Spark would read as a type, unless it is written out as one of SQL.
+
+    A type in JSON may name a Java class, which the analyser loads, and a Python module, which PySpark imports.
+    """
+    for nodes, at in _arguments(tree, TYPE_TEXTS):
+        given = nodes[at]
+        is_type = _is_text(given) and is_written_as_type(str(given.get("value")))
+        if not is_type and _called(given) not in SCHEMAS_OF_SAMPLES:
+            raise _refused(expression, "a type that is not written out")
+
+
+def _refuse_options(expression: Expression, tree: Any) -> None:
+    """Refuse options of files, such as a codec, whose Java class the analyser loads, whatever it is."""
+    for nodes, at in _arguments(tree, OPTIONS):
+        given = nodes[at + 1 : _end(nodes, at)]
+        is_written = _called(nodes[at]) == "map" and all(map(_is_text, given))
+        if not is_written or not are_options(str(each.get("value")) for each in given[::2]):
+            raise _refused(expression, "an option that is not one of a text")
+
+
+def _arguments(
+    tree: Any, positions: Mapping[str, int]
+) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
+    """Yield the trees and the places in them of the arguments of functions."""
+    for nodes in _lists(tree):
+        for index, node in enumerate(nodes):
+            position = positions.get(_called(node))
+            if position is not None and position < int(node["num-children"]):
+                yield nodes, _child(nodes, index, position)
+
+
+def _is_text(node: Mapping[str, Any]) -> bool:
+    return node.get("class") == _LITERAL and node.get("dataType") == "string"
 
 
 def refuse_meant(frame: "DataFrame", expression: Expression) -> None:
@@ -91,16 +153,23 @@ def _makes_time(node: Mapping[str, Any]) -> bool:
 
 
 def _may_move(made_of: Sequence[Any]) -> bool:
-    is_of_records = any(node.get("class") in _OF_RECORDS for node in made_of)
-    if is_of_records or _makes_time(made_of[0]):
-        return False  # In the second case, the nodes below have been checked separately.
-    if len(made_of) == 1 and made_of[0].get("class") == _LITERAL:
-        return is_moving(str(made_of[0].get("value")))
-    # The parts of a text can be anything; a time derived from another time is not a text.
-    return any(
-        node.get("class") == _LITERAL and str(node.get("dataType")).startswith(_TEXTS)
-        for node in made_of
-    )
+    made = made_of[0]
+    if _is_of_records(made_of) or made.get("class") in _NO_TEXTS or _makes_time(made):
+        return False
+    if made.get("class") == _LITERAL:
+        return is_moving(str(made.get("value")))
+    # Any other constant may be a text, and its parts need not show which: char(110) is a letter.
+    return True
+
+
+def _is_of_records(nodes: Sequence[Any]) -> bool:
+    index = 0
+    while index < len(nodes):
+        found = nodes[index].get("class")
+        if found in _OF_RECORDS:
+            return True
+        index = _end(nodes, index) if found in _OF_TYPES else index + 1
+    return False
 
 
 def _end(nodes: Sequence[Any], index: int) -> int:
@@ -110,6 +179,14 @@ def _end(nodes: Sequence[Any], index: int) -> int:
         open_ += int(nodes[index].get("num-children", 0)) - 1
         index += 1
     return index
+
+
+def _child(nodes: Sequence[Any], index: int, position: int) -> int:
+    """Return where a child of a node is."""
+    child = index + 1
+    for _ in range(position):
+        child = _end(nodes, child)
+    return child
 
 
 def _lists(tree: Any) -> Iterator[Sequence[Any]]:
