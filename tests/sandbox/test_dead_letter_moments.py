@@ -58,29 +58,31 @@ def new_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
-# --- the graveyard alone ------------------------------------------------------------------------
+# --- the dead-letter topic alone -----------------------------------------------------------------
 
 
 def test_each_moment_buries_who_is_not_buried_yet(kafka: KafkaConnection, topic: str) -> None:
-    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
-        assert bury(WHOLE, []) == 0
-        assert bury(WHOLE, letters(3)) == 0
-        assert bury(WHOLE, letters(3, 20)) == 0
-        assert bury(Slice("laps", 0, 10, 25), letters(12)) == 1, "20, which is not dead any more"
-        assert bury(WHOLE, letters(12)) == 2
-        assert bury(WHOLE, []) == 3
+    with DeadLetterTopic(kafka, topic).open(new_id()) as write_dead_letters:
+        assert write_dead_letters(WHOLE, []) == 0
+        assert write_dead_letters(WHOLE, letters(3)) == 0
+        assert write_dead_letters(WHOLE, letters(3, 20)) == 0
+        assert write_dead_letters(Slice("laps", 0, 10, 25), letters(12)) == 1, (
+            "20, which is not dead any more"
+        )
+        assert write_dead_letters(WHOLE, letters(12)) == 2
+        assert write_dead_letters(WHOLE, []) == 3
     assert buried(kafka, topic) == [3, 20, 12]
 
 
 def test_a_later_run_knows_who_was_buried_however_it_cuts(
     kafka: KafkaConnection, topic: str
 ) -> None:
-    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
-    with graveyard.open(replay_id) as bury:
-        bury(Slice("laps", 0, 0, 20), letters(*range(0, 20, 3)))
-    with graveyard.open(replay_id) as bury:
-        assert bury(Slice("laps", 0, 0, 10), []) == 4
-        assert bury(Slice("laps", 0, 10, 30), letters(12, 13, 29)) == 2
+    replay_id, dead_letters = new_id(), DeadLetterTopic(kafka, topic)
+    with dead_letters.open(replay_id) as write_dead_letters:
+        write_dead_letters(Slice("laps", 0, 0, 20), letters(*range(0, 20, 3)))
+    with dead_letters.open(replay_id) as write_dead_letters:
+        assert write_dead_letters(Slice("laps", 0, 0, 10), []) == 4
+        assert write_dead_letters(Slice("laps", 0, 10, 30), letters(12, 13, 29)) == 2
     assert buried(kafka, topic) == [*range(0, 20, 3), 13, 29]
 
 
@@ -88,7 +90,7 @@ def test_a_later_run_knows_who_was_buried_however_it_cuts(
 def test_a_burial_whose_answer_is_lost(
     kafka: KafkaConnection, topic: str, cut: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
+    replay_id, dead_letters = new_id(), DeadLetterTopic(kafka, topic)
     real = Transactions.commit
 
     def losing(self: Transactions) -> None:
@@ -97,12 +99,12 @@ def test_a_burial_whose_answer_is_lost(
         self.is_lost = True
         raise Aborted(cut)
 
-    with graveyard.open(replay_id) as bury:
+    with dead_letters.open(replay_id) as write_dead_letters:
         monkeypatch.setattr(Transactions, "commit", losing)
         with pytest.raises(Aborted):
-            bury(WHOLE, letters(3))
+            write_dead_letters(WHOLE, letters(3))
         monkeypatch.undo()
-        assert bury(WHOLE, letters(3, 4)) == 0
+        assert write_dead_letters(WHOLE, letters(3, 4)) == 0
     assert sorted(buried(kafka, topic)) == [3, 4]
 
 
@@ -117,8 +119,8 @@ def test_what_the_version_before_has_buried(kafka: KafkaConnection, topic: str) 
     old.begin()
     old.note(LEDGER_TOPIC, f"{former_id}|laps|0|0".encode(), entry.as_json().encode())
     old.commit()
-    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
-        assert bury(WHOLE, letters(3, 5)) == 1, "4 was buried"
+    with DeadLetterTopic(kafka, topic).open(replay_id) as write_dead_letters:
+        assert write_dead_letters(WHOLE, letters(3, 5)) == 1, "4 was buried"
     assert buried(kafka, topic) == [5]
     old.close()
 
@@ -133,18 +135,18 @@ def test_a_replay_that_is_called_as_burials_were_has_nothing_to_do_with_them(
         account = Account(Slice("laps", 0, 0, 30))
         account.read = 30
         writer.commit(account, [Records.of([record(at) for at in range(30)])])
-    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
-        assert bury(WHOLE, letters(3)) == 0
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as write_dead_letters:
+        assert write_dead_letters(WHOLE, letters(3)) == 0
     assert buried(kafka, dlq) == [3]
     assert [each.slice for each in target.entries(other)] == [Slice("laps", 0, 0, 30)]
 
 
 def test_more_dead_letters_than_an_entry_could_list(kafka: KafkaConnection, topic: str) -> None:
     replay_id, whole = new_id(), Slice("laps", 0, 0, 60_000)
-    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
-        bury(whole, letters(*range(0, 20_000, 2)))
-    with DeadLetterTopic(kafka, topic).open(replay_id) as bury:
-        assert bury(whole, letters(*range(0, 20_000, 2), 1)) == 0
+    with DeadLetterTopic(kafka, topic).open(replay_id) as write_dead_letters:
+        write_dead_letters(whole, letters(*range(0, 20_000, 2)))
+    with DeadLetterTopic(kafka, topic).open(replay_id) as write_dead_letters:
+        assert write_dead_letters(whole, letters(*range(0, 20_000, 2), 1)) == 0
     assert len(buried(kafka, topic)) == 10_001
 
 
@@ -155,12 +157,12 @@ def test_more_dead_letters_than_an_entry_could_list(kafka: KafkaConnection, topi
 class Looked:
     """Buries, and remembers at how many moments."""
 
-    bury: WriteDeadLetters
+    write_dead_letters: WriteDeadLetters
     moments: list[list[int]] = field(default_factory=list)
 
     def __call__(self, slice_: Slice, found: Sequence[DeadLetter]) -> int | None:
         self.moments.append([each.record.offset for each in found])
-        return self.bury(slice_, found)
+        return self.write_dead_letters(slice_, found)
 
 
 def test_a_tombstone_and_a_key_that_only_the_commit_refuses(
@@ -173,9 +175,9 @@ def test_a_tombstone_and_a_key_that_only_the_commit_refuses(
     )
     table = Table.made(sandbox.database_url, schema, columns)
     rows = records({"id": 1}, None, {"id": 2, "up": 9}, {"id": 3, "up": 1})
-    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
-        looked = Looked(bury)
-        entry = table.commit(rows, rule=f"dlq:{topic}", bury=looked)
+    with DeadLetterTopic(kafka, topic).open(new_id()) as write_dead_letters:
+        looked = Looked(write_dead_letters)
+        entry = table.commit(rows, rule=f"dlq:{topic}", write_dead_letters=looked)
     assert looked.moments == [[1], [1, 2]]
     assert buried(kafka, topic) == [1, 2]
     assert (entry.written, entry.dead) == (2, 2)
@@ -191,8 +193,8 @@ def test_who_was_buried_and_is_written_after_all_is_counted(
     rows = records({"v": 1}, {"v": 20}, {"v": 30}, {"v": "x"})
 
     def dying(slice_: Slice, found: Sequence[DeadLetter]) -> None:
-        with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as bury:
-            bury(slice_, found)
+        with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as write_dead_letters:
+            write_dead_letters(slice_, found)
         raise Aborted("died")
 
     account = account_of(Slice("cars", 0, 0, 4), rows, f"dlq:{topic}", dying)
@@ -200,8 +202,8 @@ def test_who_was_buried_and_is_written_after_all_is_counted(
         writer.commit(account, [Records.of(rows)])
     assert buried(kafka, topic) == [1, 2, 3]
     table.run("ALTER TABLE {table} DROP CONSTRAINT small")
-    with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as bury:
-        entry = table.commit(rows, rule=f"dlq:{topic}", bury=bury)
+    with DeadLetterTopic(kafka, topic).open(REPLAY + topic) as write_dead_letters:
+        entry = table.commit(rows, rule=f"dlq:{topic}", write_dead_letters=write_dead_letters)
     assert (entry.written, entry.dead, entry.details["also_buried"]) == (3, 1, 2)
     assert buried(kafka, topic) == [1, 2, 3]
     [note] = [
@@ -254,8 +256,10 @@ def test_a_refusal_of_a_way_that_was_undone_is_none(
     close = module.PostgresWriter._close
     monkeypatch.setattr(module.PostgresWriter, "_apart", apart)
     values = [{"id": n, "v": 50 if n == 2 else 5} for n in range(1, 7)]
-    with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
-        entry = table.commit(records(*values, start=10), rule=f"dlq:{topic}", bury=bury)
+    with DeadLetterTopic(kafka, topic).open(new_id()) as write_dead_letters:
+        entry = table.commit(
+            records(*values, start=10), rule=f"dlq:{topic}", write_dead_letters=write_dead_letters
+        )
     assert undone == [frozenset({11})], "the way apart was tried, and has refused"
     assert (entry.written, entry.dead, entry.details["also_buried"]) == (6, 0, 1)
     assert buried(kafka, topic) == [11]
@@ -278,8 +282,13 @@ def test_a_topic_that_refuses_more_at_the_second_attempt(
     kind = TimestampType.CREATE_TIME
     odd[4] = Record("laps", 0, 4, 0, kind, b"k", b"a time that no client can send")
     odd[7] = Record("laps", 0, 7, 1_007, kind, b"k", os.urandom(16_000))
-    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury, target.open(replay_id) as writer:
-        account = Account(Slice("laps", 0, 0, 10), ErrorRule.parse(f"dlq:{dlq}"), bury)
+    with (
+        DeadLetterTopic(kafka, dlq).open(replay_id) as write_dead_letters,
+        target.open(replay_id) as writer,
+    ):
+        account = Account(
+            Slice("laps", 0, 0, 10), ErrorRule.parse(f"dlq:{dlq}"), write_dead_letters
+        )
         account.read = 10
         writer.commit(account, [Records.of(odd)])
     [entry] = target.entries(replay_id)
@@ -291,8 +300,8 @@ def test_a_burial_that_a_dead_run_has_left_open_is_not_waited_for(
     kafka: KafkaConnection, make_topic: Callable[..., str]
 ) -> None:
     replay_id, dlq = new_id(), make_topic()
-    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
-        bury(WHOLE, letters(3))
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as write_dead_letters:
+        write_dead_letters(WHOLE, letters(3))
     own_id = burial_id(replay_id)
     dead = Transactions(kafka, own_id, transactional_id(own_id, ("laps", 0)))
     dead.begin()
@@ -300,9 +309,9 @@ def test_a_burial_that_a_dead_run_has_left_open_is_not_waited_for(
     dead.note(LEDGER_TOPIC, key_of(own_id, WHOLE, new_writer()), b"never committed")
     dead.flush()
     began = time.monotonic()
-    with DeadLetterTopic(kafka, dlq).open(replay_id) as bury:
-        assert bury(WHOLE, []) == 1
-        assert bury(WHOLE, letters(3, 4)) == 0
+    with DeadLetterTopic(kafka, dlq).open(replay_id) as write_dead_letters:
+        assert write_dead_letters(WHOLE, []) == 1
+        assert write_dead_letters(WHOLE, letters(3, 4)) == 0
     assert time.monotonic() - began < 20
     with pytest.raises(InUse):
         dead.commit()

@@ -59,14 +59,14 @@ def test_a_letter_keeps_everything_and_says_why(kafka: KafkaConnection) -> None:
 
 
 def test_a_slice_is_buried_once_however_it_is_cut(kafka: KafkaConnection, topic: str) -> None:
-    replay_id, graveyard = new_id(), DeadLetterTopic(kafka, topic)
-    with graveyard.open(replay_id) as bury:
+    replay_id, dead_letters = new_id(), DeadLetterTopic(kafka, topic)
+    with dead_letters.open(replay_id) as bury:
         bury(Slice("orders", 2, 10, 20), letters(record(15)))
         bury(Slice("orders", 2, 10, 20), letters(record(15)))
-    with graveyard.open(replay_id) as bury:
+    with dead_letters.open(replay_id) as bury:
         bury(Slice("orders", 2, 0, 30), letters(record(3), record(15), record(25)))
         bury(Slice("orders", 1, 0, 30), letters(record(15, partition=1)))
-    with graveyard.open(new_id()) as bury:
+    with dead_letters.open(new_id()) as bury:
         bury(Slice("orders", 2, 0, 30), letters(record(29)))
     assert [each.value for each in records_in(kafka, topic)] == [b"15", b"3", b"25", b"15", b"29"]
 
@@ -286,19 +286,19 @@ def test_a_replay_reads_its_letters_back(kafka: KafkaConnection) -> None:
         bury(Slice("orders", 2, 0, 10), letters(*odd))
     with DeadLetterTopic(kafka, topic).open(new_id()) as bury:
         bury(Slice("orders", 2, 0, 10), letters(record(8)))
-    graveyard = DeadLetterTopic(kafka, topic)
-    found = graveyard.letters(replay_id)
+    dead_letters = DeadLetterTopic(kafka, topic)
+    found = dead_letters.letters(replay_id)
     assert (found.is_whole, found.where) == (True, f"topic {topic}")
     assert found.of(("orders", 2)) == {each.offset: [found.digest(each)] for each in odd}
     assert found.digest(odd[0]) != found.digest(replace(odd[0], value=b"x"))
     again = [each for each in records_in(kafka, topic) if each.value == b"5"]
     write(kafka, again)
-    assert len(graveyard.letters(replay_id).of(("orders", 2))[5]) == 2
+    assert len(dead_letters.letters(replay_id).of(("orders", 2))[5]) == 2
     with Admin(kafka) as admin, admin.asking("deleting") as client:
         places = [TopicPartition(topic, 0, 1)]
         for answer in client.delete_records(places).values():
             answer.result(10)
-    left = graveyard.letters(replay_id)
+    left = dead_letters.letters(replay_id)
     assert not left.is_whole
     assert left.of(("orders", 2))[5] == [found.digest(odd[0])]
     assert DeadLetterTopic(kafka, f"none-{new_id()}").letters(replay_id).of(("orders", 2)) == {}

@@ -1,7 +1,9 @@
 """Which records lie among the dead letters is known offset by offset, in little space, and never forgotten."""
 
+import base64
 import json
 import random
+import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -51,7 +53,15 @@ def test_the_offsets_of_a_large_slice_fit_into_an_entry(share: float) -> None:
     assert len(packed(at for at in range(200_000) if chosen.random() < share)) < 300_000
 
 
-@pytest.mark.parametrize("text", ["?", "AAAA"])
+BOMB = base64.b64encode(zlib.compress(b"\x01" * 100_000_000)).decode()
+ENDLESS = base64.b64encode(zlib.compress(b"\xff" * 1_000_000)).decode()
+CUT = base64.b64encode(zlib.compress(b"\x01\x01")[:-4]).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["?", "AAAA", pytest.param(BOMB, id="bomb"), pytest.param(ENDLESS, id="endless"), CUT],
+)
 def test_what_is_no_such_text_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="offsets of dead letters"):
         unpacked(text)
@@ -187,9 +197,9 @@ def test_at_whatever_moments_a_record_dies_it_is_buried_once(
         found = {at for at in dead if at in slice_}
         cluster.fate = fate
         try:
-            others = sexton.bury(slice_, [letter(at) for at in sorted(found)])
+            others = sexton.write(slice_, [letter(at) for at in sorted(found)])
         except Lost:
-            others = sexton.bury(slice_, [letter(at) for at in sorted(found)])
+            others = sexton.write(slice_, [letter(at) for at in sorted(found)])
         cluster.fate = "well"
         assert len(cluster.topic) == len(set(cluster.topic)), "somebody was buried twice"
         there = {at for at in cluster.topic if at in slice_}

@@ -54,12 +54,12 @@ class DeadLetterTopic:
         """Return a function that writes a slice's dead letters durably."""
         with Admin(self.connection) as admin:
             make_ledger(admin, beside=[self.topic])
-            dig(admin, self.topic)
+            create_topic(admin, self.topic)
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
         own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
         ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
         with closing(KafkaWriter(target, own_id, ledger)) as writer:
-            yield _DeadLetterWriter(writer, ledger, replay_id).bury
+            yield _DeadLetterWriter(writer, ledger, replay_id).write
 
     def letters(self, replay_id: str, /) -> "KafkaLetters":
         """Return all letters of a replay, read from the topic's start to its end."""
@@ -105,7 +105,7 @@ class KafkaLetters:
         return carried(record, is_letter=False)
 
 
-def dig(admin: Admin, topic: str) -> None:
+def create_topic(admin: Admin, topic: str) -> None:
     """Create the dead-letter topic if it does not exist."""
     make_topic(admin, topic, partitions=1, settings=_SETTINGS)
 
@@ -128,7 +128,7 @@ class _DeadLetterWriter:
     replay_id: str
     _burials: dict[TopicPartition, Burials] = field(default_factory=dict)
 
-    def bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
+    def write(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
         """Commit the letters that are not in the topic yet.
 
         Returns how many other records of the slice are there: they failed earlier, but not now.

@@ -16,6 +16,8 @@ from playhead.source import TopicPartition
 
 DETAIL = "buried"
 """In an entry's details: the offsets of its dead letters."""
+_MOST_UNPACKED = 16 << 20
+_MOST_BITS = 63
 
 
 def packed(offsets: Iterable[int]) -> str:
@@ -31,10 +33,14 @@ def packed(offsets: Iterable[int]) -> str:
 
 def unpacked(text: str) -> list[range]:
     """Decode the text of `packed` into ascending runs."""
+    unpacking = zlib.decompressobj()
     try:
-        numbers = [*_varints(zlib.decompress(base64.b64decode(text, validate=True)))]
+        data = unpacking.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
     except (binascii.Error, zlib.error) as exc:
         raise ValueError(f"offsets of dead letters: {exc}") from exc
+    if not unpacking.eof:
+        raise ValueError("offsets of dead letters: their text is damaged, or much too long")
+    numbers = [*_varints(data)]
     runs, at = [], 0
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         runs.append(range(at + gap, at + gap + length))
@@ -154,6 +160,8 @@ def _varint(number: int) -> bytes:
 def _varints(data: bytes) -> Iterator[int]:
     number = shift = 0
     for byte in data:
+        if shift > _MOST_BITS:
+            raise ValueError("offsets of dead letters: a number of more than 64 bits")
         number |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:
