@@ -37,6 +37,11 @@ from playhead.kafka.produce.console_lines import LineReader
 from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
 from playhead.plan import Plan
+from playhead.querylog.cutting import cutter_of, form_of, rows_of
+from playhead.querylog.rows import NotARow
+from playhead.querylog.shapes import read_row
+from playhead.querylog.statements import StatementReader
+from playhead.querylog.stderr_prefix import DEFAULT_PREFIX
 from playhead.record import Slice
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.decoder import decoder
@@ -54,6 +59,7 @@ from playhead.traffic.snapshot import find_file, find_snapshot
 from playhead.transform import tokens
 from tests import kafka_bytes, poison
 
+_QUERYLOG = Path(__file__).parent.parent / "data" / "querylog"
 _TRAFFIC = Path(__file__).parents[1] / "data" / "traffic"
 _CAR = {
     "type": "record",
@@ -145,6 +151,19 @@ def _rrpairs(file: Path) -> None:
 def _gor(file: Path) -> None:
     goreplay.scan(find_file(str(file)))
     goreplay.read_row(file.read_bytes(), None, None)  # type: ignore[arg-type]
+
+
+def _log_rows(data: bytes) -> None:
+    """A whole log, from bytes to statements; every row has an outcome."""
+    reader, count = StatementReader(), 0
+    for row in rows_of(iter([data]), cutter_of(form_of(data), DEFAULT_PREFIX)):
+        count += 1
+        try:
+            reader.read(read_row(row))
+        except NotARow as exc:
+            reader.not_a_row(str(exc))
+    reader.end()
+    assert reader.counts.total == count
 
 
 def _har(file: Path) -> None:
@@ -300,6 +319,14 @@ PARSERS = {
     "ledger": Parser(lambda data: ledger.entry_at("x", data), [*_poison("journal"), b'{"slice":["t",0,0,5]}']),
     "lines": Parser(lambda data: LineReader(("timestamp", "partition", "headers", "key")).read(data, 1),
                     [b"1\t0\ta:b,c:d\tk\tv", *_values()]),
+    "log-row": Parser(
+        read_row,
+        [row for file in sorted(_QUERYLOG.iterdir()) for row in file.read_bytes().splitlines()[3:40:9]],
+        (NotARow,),
+    ),
+    "log-rows": Parser(
+        _log_rows, [file.read_bytes()[:20_000] for file in sorted(_QUERYLOG.iterdir())], (NotARow,)
+    ),
     "networks": Parser(_text(lambda text: networks.Networks.parse([text])), [b"10.0.0.0/8", b"::1", *_words()]),
     "offsets": Parser(
         _text(lambda text: offsets_csv.read(text, ["g"], where="x")),

@@ -52,6 +52,16 @@ LINES: Mapping[str, tuple[Words, Words]] = {
     "groups clone": (("g", "other"), ("--dry-run", "--topic=laps")),
     "groups delete": (("g",), ("--dry-run",)),
     "groups delete-offsets": (("g",), ("--dry-run", "--topic=laps")),
+    "queries ship": (("*.csv", "kafka:pg_raw_{db}"), ("--once",)),
+    "queries capacity": (
+        ("csvlog:laps.csv",),
+        ("--to=postgresql://127.0.0.1:9/db", "--until=p99 > 50ms", "--yes"),
+    ),
+    "queries plan": (("csvlog:laps.csv",), ("--to=postgresql://127.0.0.1:9/db",)),
+    "queries replay": (
+        ("csvlog:laps.csv",),
+        ("--dry-run", "--to=postgresql://127.0.0.1:9/db"),
+    ),
     "doctor": ((), ()),
     "engine start": ((), ()),
     "engine status": ((), ()),

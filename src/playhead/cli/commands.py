@@ -33,6 +33,9 @@ SECTIONS = {
         "capture": "Run a proxy in front of Kafka that records the traffic.",
         "extract": "Extract values, or whole records, from captured traffic.",
     },
+    "PostgreSQL queries": {
+        "queries": "Ship a PostgreSQL server's statement log into topics, and replay its queries.",
+    },
     "Set-up": {
         "demo": "Play the whole story on real servers: an outage, the gap, the replay, the proof.",
         "doctor": "Check the installation and the servers; say what to do about problems.",
@@ -61,6 +64,7 @@ _MODULES = {
     "timeline": "replay.timeline",
     "capture": "traffic.capture",
     "extract": "traffic.extract",
+    "queries": "queries.queries",
     "demo": "setup.demo",
     "doctor": "setup.doctor",
     "sandbox": "setup.sandbox",

@@ -38,7 +38,7 @@ class Ingest:
     outlet: NonBlockingSender
     guard: Guard
     on_bad: Rule = "skip"
-    graveyard: NonBlockingSender | None = None
+    dead_letters: NonBlockingSender | None = None
     """The sender for dead letters; required for the rule `dlq`."""
     by_lines: bool = False
     flush_s: float = 30.0
@@ -91,11 +91,11 @@ class Ingest:
 
     def failures(self) -> list[str]:
         """Why records failed, each reason once."""
-        outlets = filter(None, (self.outlet, self.graveyard))
+        outlets = filter(None, (self.outlet, self.dead_letters))
         return [reason for outlet in outlets for reason in outlet.reasons]
 
     def _counted(self) -> Counts:
-        buried = self.graveyard
+        buried = self.dead_letters
         return Counts(
             datagrams=self._datagrams,
             bytes=self._bytes,
@@ -119,8 +119,8 @@ class Ingest:
         with self._lock:
             self._take(datagrams, peers)
             self.outlet.serve()
-            if self.graveyard is not None:
-                self.graveyard.serve()
+            if self.dead_letters is not None:
+                self.dead_letters.serve()
         abort_point("ingest.offered")
         return len(datagrams)
 
@@ -140,7 +140,7 @@ class Ingest:
 
     def _flush(self) -> None:
         deadline = time.monotonic() + self.flush_s
-        for outlet in filter(None, (self.outlet, self.graveyard)):
+        for outlet in filter(None, (self.outlet, self.dead_letters)):
             outlet.close(max(deadline - time.monotonic(), 0))
         abort_point("ingest.flushed")
 
@@ -180,9 +180,9 @@ class Ingest:
         self._kinds[exc.kind] += 1
         if self.first_refusal is None:
             self.first_refusal = exc
-        if self.graveyard is not None:
+        if self.dead_letters is not None:
             reasons = refusal_headers(self.outlet.topic, arrival_ms, exc.kind, exc.reason)
-            self.graveyard.offer(value, None, arrival_ms, headers + reasons)
+            self.dead_letters.offer(value, None, arrival_ms, headers + reasons)
             return
         self._refused += 1
         if self.on_bad == "fail":

@@ -143,7 +143,7 @@ REPLAY = Options(
     Argument(
         "source",
         "kafka:TOPIC, kafka:/REGEX/, kafka:CONTEXT/TOPIC, kafka://HOST:PORT/TOPIC, "
-        "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE.",
+        "parquet:, json:, csv:FOLDER, rrpair:SNAPSHOT, extract:, gor:, har:FILE, csvlog:, jsonlog:, pglog:LOG.",
         "SOURCE",
         completes="sources",
     ),

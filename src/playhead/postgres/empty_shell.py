@@ -19,7 +19,7 @@ _BASES: Final = {
     "integer": "int4",
     "double precision": "float8",
 }
-# Whatever somebody has added to a table would be lost with it.
+# Changes that a user has made to the table would be lost with it.
 _UNTOUCHED = """
 SELECT c.relacl IS NULL AND c.reloptions IS NULL AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
        AND pg_catalog.obj_description(c.oid, 'pg_class') IS NULL
@@ -81,7 +81,7 @@ class EmptyShells:
         if makers is None:
             raise Refused(
                 f"{place} was to be created again, because it was empty, and is not the same any more",
-                hint="make the plan anew",
+                hint="make a new plan",
             )
         for replay_id in makers:
             locked = self.session.run(

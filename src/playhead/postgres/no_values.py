@@ -106,7 +106,7 @@ def refuse_place(session: Session, place: TableName) -> None:
 def notes_of_layout(
     layout: Layout, topic: str, decode: str, look: InspectRequest
 ) -> Iterator[Note]:
-    """What is to be said of values beside their columns; refuses a table that takes nothing of them."""
+    """Return the notes about values and columns; refuse a table that takes nothing of the values."""
     table = layout.table.place
     if decode == "none":
         return

@@ -33,12 +33,12 @@ _SHIFT, _MASK = BITS.bit_length() - 1, BITS - 1
 class NoOffsets(Refused):
     """A table whose rows do not say which record they are from."""
 
-    def __init__(self, table: str, *, missing: Sequence[str]) -> None:
+    def __init__(self, table: str, *, missing: Sequence[str], key: Sequence[str] = ()) -> None:
         self.table, self.missing = table, tuple(missing)
         super().__init__(
             f"{table} lacks {' and '.join(missing)}: its rows do not say which offsets they are from",
-            hint="compare by the rows' own columns: --by key --key COLS; or by the ledger: "
-            "--by ledger; for rows to come: ALTER TABLE … ADD _partition int, ADD "
+            hint=f"compare by the rows' own columns: --by key --key {','.join(key) or 'COLS'}; or by "
+            "the ledger: --by ledger; for rows to come: ALTER TABLE … ADD _partition int, ADD "
             "_offset bigint",
         )
 
@@ -145,7 +145,8 @@ class _Asked:
 
     def __post_init__(self) -> None:
         if lacking := _lacking(self.table):
-            raise NoOffsets(str(self.table.place), missing=lacking)
+            key = self.table.primary_key or ()
+            raise NoOffsets(str(self.table.place), missing=lacking, key=key)
 
     @property
     def is_untold(self) -> bool:

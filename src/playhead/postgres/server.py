@@ -3,8 +3,9 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser, Error
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from psycopg import conninfo
 from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
+from playhead.host import paths
 
 APPLICATION = "playhead"
 _QUOTED = re.compile('".*"', re.DOTALL)
@@ -23,6 +25,8 @@ _TORN = (
     "take the rest of the password for a host"
 )
 _CONNECT_WITHIN_S = 10
+# The host of a line in a file of passwords; a backslash keeps its colons.
+_FIRST_FIELD = re.compile(r"(?:\\.|[^:\\#])+")
 _PATHS = {
     "sslcert": "PGSSLCERT",
     "sslkey": "PGSSLKEY",
@@ -70,10 +74,47 @@ def checked(url: str) -> dict[str, Any]:
     for key, variable in _PATHS.items():
         _need_whole_path(key, variable, said(key, variable))
     _refuse_another_server(given)
-    if said("password", "PGPASSWORD"):
-        hosts = said("hostaddr", "PGHOSTADDR") or said("host", "PGHOST")
-        exposed_logins.of_postgres(hosts.split(","), said("sslmode", "PGSSLMODE") or "prefer")
+    _refuse_servers_of_others(given)
+    _warn_of_password(given)
     return given
+
+
+def _warn_of_password(given: Mapping[str, Any]) -> None:
+    """Warn of a password that may travel unencrypted, from whatever place libpq takes it."""
+    of_service = _service(str(given.get("service") or os.environ.get("PGSERVICE") or ""))
+
+    def said(key: str, variable: str) -> str:
+        return str(given.get(key) or of_service.get(key) or os.environ.get(variable) or "")
+
+    hosts = said("host", "PGHOST").split(",")
+    file = said("passfile", "PGPASSFILE") or "~/.pgpass"
+    if said("password", "PGPASSWORD") or _has_password_for(hosts, file):
+        reached = said("hostaddr", "PGHOSTADDR") or ",".join(hosts)
+        exposed_logins.of_postgres(reached.split(","), said("sslmode", "PGSSLMODE") or "prefer")
+
+
+def _service(name: str) -> Mapping[str, str]:
+    """Return what the files of services say of a service; libpq complains itself of one that is not there."""
+    if not name:
+        return {}
+    own = os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf"
+    for file in (own, f"{os.environ.get('PGSYSCONFDIR')}/pg_service.conf"):
+        services = ConfigParser(interpolation=None, strict=False, delimiters="=")
+        with suppress(OSError, ValueError, Error, UsageError):
+            services.read(paths.at_home(file), encoding="utf-8")
+            if services.has_section(name):
+                return dict(services[name])
+    return {}
+
+
+def _has_password_for(hosts: Sequence[str], file: str) -> bool:
+    """Return whether a file of passwords has a line for one of the hosts."""
+    with suppress(OSError, ValueError, UsageError):
+        lines = paths.at_home(file).read_text(encoding="utf-8").splitlines()
+        fields = (match[0] for line in lines if (match := _FIRST_FIELD.match(line)))
+        named = {re.sub(r"\\(.)", r"\1", field) for field in fields}
+        return not named.isdisjoint({"*", *hosts})
+    return False
 
 
 def _need_whole_path(key: str, variable: str, path: str) -> None:
@@ -103,6 +144,35 @@ def _refuse_another_server(given: Mapping[str, Any]) -> None:
                 hint=f"leave out {'the service' if is_given else 'PGSERVICE'}, or the host "
                 "and the port, which the service has too",
             )
+
+
+def _refuse_servers_of_others(given: Mapping[str, Any]) -> None:
+    """Refuse a login of the address, or of a service, for a server that only the environment names."""
+    name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
+    of_service = _service(name)
+    for key, variable in (("host", "PGHOST"), ("hostaddr", "PGHOSTADDR")):
+        found = os.environ.get(variable)
+        # psycopg prefers the environment to the service, and libpq a hostaddr to any host.
+        leads_away = found and not given.get(key) and found != of_service.get(key)
+        if leads_away and (of_service.get("host") or of_service.get("hostaddr")):
+            raise _elsewhere(f"the service {name} names a server", key, str(found), variable)
+    if not given.get("password"):
+        return
+    named = {**of_service, **given} if "service" in given else given
+    others = {} if "service" in given else of_service
+    has_host = named.get("host") or named.get("hostaddr")
+    for key, variable in (("host", "PGHOST"), ("hostaddr", "PGHOSTADDR"), ("port", "PGPORT")):
+        found = others.get(key) or os.environ.get(variable)
+        if found and not named.get(key) and not (key == "host" and has_host):
+            where = "PGSERVICE" if others.get(key) else variable
+            raise _elsewhere("the address of PostgreSQL has a password", key, found, where)
+
+
+def _elsewhere(said: str, key: str, found: str, variable: str) -> Refused:
+    return Refused(
+        f"{said}, but libpq would connect to {key} {found} of {variable}",
+        hint=f"unset {variable}, or write the {key} into the address",
+    )
 
 
 def _has_login_of_service() -> bool:

@@ -40,7 +40,7 @@ def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
     from playhead.ingest.udp_socket import Listener
 
     asked, endpoint = understood(run), topic_of(target)
-    if asked.graveyard == endpoint.name:
+    if asked.dead_letters == endpoint.name:
         raise UsageError(f"{endpoint.name} cannot be its own dead-letter topic")
     listen = Address.parse(address)
     networks = Networks.parse(run.values["allow"] or ())
@@ -70,7 +70,7 @@ def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
                 outlets[0],
                 guard,
                 on_bad=asked.rule,
-                graveyard=outlets[1],
+                dead_letters=outlets[1],
                 by_lines=run.values["by_lines"],
                 flush_s=asked.flush_s,
             )
@@ -99,7 +99,7 @@ def _outlets(
     from playhead.kafka.admin.errors import Need, needing
     from playhead.kafka.admin.offsets import describe
     from playhead.kafka.produce.nonblocking_sender import NonBlockingSender, QueueLimits
-    from playhead.kafka.write.dead_letters import dig
+    from playhead.kafka.write.dead_letters import create_topic
     from playhead.kafka.write.target_topics import look_up
 
     connection = connection_of(endpoint, run.configuration())
@@ -112,10 +112,10 @@ def _outlets(
             )
         if dry_run:
             return None
-        if asked.graveyard is not None:
-            dig(admin, asked.graveyard)
+        if asked.dead_letters is not None:
+            create_topic(admin, asked.dead_letters)
     has_headers = bool(run.values["with_peers"])
-    part = asked.memory_bytes // _LETTERS_SHARE if asked.graveyard is not None else 0
+    part = asked.memory_bytes // _LETTERS_SHARE if asked.dead_letters is not None else 0
     more = {"acks": asked.acks, "compression": asked.compression}
     main = NonBlockingSender(
         connection,
@@ -124,9 +124,9 @@ def _outlets(
         set_bytes=found.set_bytes,
         **more,  # type: ignore[arg-type]
     )
-    if asked.graveyard is None:
+    if asked.dead_letters is None:
         return main, None
-    return main, NonBlockingSender(connection, asked.graveyard, QueueLimits(part, True))
+    return main, NonBlockingSender(connection, asked.dead_letters, QueueLimits(part, True))
 
 
 def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:

@@ -21,7 +21,7 @@ class Asked:
 
     shape: RecordShape
     rule: "Rule"
-    graveyard: str | None
+    dead_letters: str | None
     acks: "Acks"
     compression: str
     memory_bytes: int
@@ -35,17 +35,17 @@ class Asked:
 def understood(run: Run) -> Asked:
     """Parse the options; raise an error about the first invalid one."""
     values = run.values
-    rule, colon, graveyard = values["on_bad"].partition(":")
-    if rule not in ("skip", "fail", "dlq") or (rule == "dlq") != bool(graveyard or colon):
+    rule, colon, dead_letters = values["on_bad"].partition(":")
+    if rule not in ("skip", "fail", "dlq") or (rule == "dlq") != bool(dead_letters or colon):
         raise BadValue("--on-bad", found=values["on_bad"], needed="skip, fail or dlq:TOPIC")
-    if graveyard:
-        check_topic(graveyard)
+    if dead_letters:
+        check_topic(dead_letters)
     return Asked(
         RecordShape.parse(
             values["key"], values["timestamp"], run.configuration().get("timezone") or "UTC"
         ),
         cast("Rule", rule),
-        graveyard or None,
+        dead_letters or None,
         cast("Acks", values["acks"]),
         values["compression"],
         values["max_memory"],

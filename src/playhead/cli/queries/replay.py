@@ -1,0 +1,249 @@
+"""`playhead queries plan` and `replay`: a server's day, played again on another server."""
+
+import os
+from dataclasses import replace
+from secrets import token_hex
+from typing import Any
+from urllib.parse import quote
+
+from playhead import secrets
+from playhead.cli.confirm import answer
+from playhead.cli.options import Run, command, end
+from playhead.cli.replay.render import plan_rows
+from playhead.cli.replay.replay_options import span
+from playhead.cli.replay.run_replay import stopping, with_servers
+from playhead.endpoint import Endpoint
+from playhead.errors import EXIT_DIFFERENT, BadValue, UsageError
+from playhead.options.queries import (
+    BESIDE,
+    LOG,
+    OLDER_FLAGS,
+    ORDER,
+    REPORT,
+    SERVER,
+    SPAN_OF_LOG,
+    STATEMENTS,
+)
+from playhead.options.replays import PACE, ZONE
+from playhead.options.shared import CONNECTION
+from playhead.plan import REPLAY_ID, Plan
+from playhead.queries.checks import Check
+from playhead.queries.explain import plans_of
+from playhead.queries.query_rules import QueryRules
+from playhead.queries.refusals import BESIDE_IDENTITY
+from playhead.queries.replay import (
+    QueryOutcome,
+    QueryReplay,
+    plan_queries,
+    source_of,
+)
+from playhead.queries.report import document_of, junit_of, lines_of, plan_document, plan_lines
+from playhead.queries.workload import Workload
+from playhead.replay.api import QUERIES
+from playhead.replay.journal import Journal
+from playhead.request import Request
+
+_SOON_MS = 60_000
+
+
+@command(LOG, SERVER, STATEMENTS, SPAN_OF_LOG, ZONE, ORDER.only("order"), CONNECTION, OLDER_FLAGS)
+def plan(run: Run) -> None:
+    """Read the log SOURCE, and show what it holds, what cannot be played, and what the target leads to.
+
+    Nothing is written.
+    """
+    made, workload = planned(run, token_hex(4))
+    for line in plan_lines(made, workload):
+        run.output.say(line)
+    run.output.emit(plan_document(made, workload), plan_rows(made.plan))
+
+
+@command(
+    LOG, SERVER, BESIDE, STATEMENTS, SPAN_OF_LOG, ZONE, PACE, ORDER, REPORT, CONNECTION, OLDER_FLAGS
+)
+def replay(run: Run, replay_id: str | None, yes: bool, dry_run: bool, fail_if: list[str]) -> None:
+    """Play the statements of the log SOURCE on another server, and report how it did.
+
+    Each session gets a connection of its own. With --order commit the tables are the same as on the
+    source after it, as far as the log can say. With --beside, every answer is compared with that of a second
+    server. Exit code 4 if statements failed otherwise than on the source, answers differ, or a check of --fail-if
+    is true; 5 if it was stopped before the end.
+    """
+    checks = [Check.parse(text) for text in fail_if]
+    made = _made(run, replay_id, is_dry=dry_run)
+    if made is None:
+        return
+    told = "stopping; what was played is marked"
+    progress = run.output.progress(f"queries {made.plan.replay_id}")
+
+    def tell(done: int, total: int) -> None:
+        progress.count(f"{done:,} of {total:,} statements", done, total)
+
+    try:
+        with stopping(run, made.journal, made.plan.replay_id, told):
+            outcome = made.run(consent=answer(yes=yes), say=run.output.say, progress=tell)
+    finally:
+        progress.close()
+    _report(run, made, outcome, checks)
+
+
+def _made(run: Run, replay_id: str | None, *, is_dry: bool) -> QueryReplay | None:
+    """Return what to run, and show its plan; None for a dry run."""
+    if replay_id is not None and not REPLAY_ID.fullmatch(replay_id):
+        needed = "letters, digits, '.', '_' and '-', at most 64"
+        raise BadValue("--id", found=replay_id, needed=needed)
+    earlier = Journal().get(replay_id) if replay_id else None
+    if earlier is not None:
+        run.output.say(f"replay {replay_id} was begun before; resuming it with its plan")
+        return _resumed(run, earlier.plan, dict(earlier.servers))
+    made, workload = planned(run, replay_id or token_hex(4))
+    for line in plan_lines(made, workload):
+        run.output.say(line)
+    if is_dry:
+        run.output.emit(plan_document(made, workload), plan_rows(made.plan))
+        return None
+    return made
+
+
+def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
+    run = _with_older_flags(run)
+    values = run.values
+    configuration = run.configuration()
+    url = configuration.need("database", needed_for="--to")
+    source = Endpoint.parse(_source(values))
+    request = Request(
+        source=str(source),
+        target=f"postgres:{_database(url)}",
+        span=str(span(run)),
+        lateness_ms=_SOON_MS,
+        pace=values.get("pace") or "max",
+        max_gap_ms=values.get("max_gap"),
+    ).from_anywhere()
+    rules = _rules(values)
+    return plan_queries(
+        request, rules, url, configuration, replay_id=replay_id, beside=_beside(run)
+    )
+
+
+def _beside(run: Run) -> str | None:
+    """Return the address of the server of --beside, with what it refers to."""
+    if not run.values.get("beside"):
+        return None
+    named = replace(run, values=run.values | {"database": run.values["beside"]})
+    return named.configuration().need("database", needed_for="--beside")
+
+
+def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
+    if QUERIES not in plan.target.needs:
+        raise UsageError(
+            f"replay {plan.replay_id} is no replay of queries",
+            hint=f"playhead resume {plan.replay_id}",
+        )
+    named = _with_older_flags(run)
+    if named.values.get("topic") or named.values.get("source"):
+        asked = Endpoint.parse(_source(named.values)).from_anywhere()
+        if str(asked) != plan.request.source:
+            raise UsageError(
+                f"replay {plan.replay_id} reads {plan.request.source_endpoint.shown()}, not {asked.shown()}",
+                hint="leave SOURCE out, or choose another --id",
+            )
+    configuration = with_servers(named, servers).configuration()
+    url = configuration.need("database", needed_for="--to")
+    rules, beside = QueryRules.from_plan(plan), _beside(named)
+    if (BESIDE_IDENTITY in plan.target.needs) != (beside is not None):
+        given = "was planned without --beside" if beside else "needs the address of --beside again"
+        raise UsageError(f"replay {plan.replay_id} {given}")
+    source = source_of(plan.request, configuration)
+    return QueryReplay(plan, source, url, configuration, rules, beside)
+
+
+def _source(values: dict[str, Any]) -> str:
+    if values.get("topic"):
+        return f"kafka:{values['topic']}"
+    if not values.get("source"):
+        raise UsageError("no log is named", hint="such as csvlog:/var/log/postgresql, or -t TOPIC")
+    return str(values["source"])
+
+
+def _with_older_flags(run: Run) -> Run:
+    """Return the run with the older tool's flags as ours."""
+    values = dict(run.values)
+    if values.get("topic") and values.get("source") in ("true", "false"):  # -s takes a value there.
+        values["skip_selects"] = values["source"] == "true"
+        values["source"] = None
+    if values.get("topic") and values.get("source"):
+        raise UsageError("SOURCE and --topic name two logs", hint="leave one of them out")
+    if values.get("timeout_ms") and values.get("idle") is None:
+        values["idle"] = values["timeout_ms"]
+    if values.get("after"):
+        values["from_"] = values.get("from_") or str(values["after"])
+    url = values.get("server") or _url_of_older(run, values)
+    if url:
+        values["database"] = url
+    return replace(run, values=values)
+
+
+def _url_of_older(run: Run, values: dict[str, Any]) -> str | None:
+    names = ("db_name", "db_user", "db_password", "db_host", "db_port")
+    if not any(values.get(name) for name in names):
+        return None
+    password = values.get("db_password")
+    login = quote(values.get("db_user") or "postgres", safe="")
+    if password:
+        if not password.startswith("${"):
+            run.output.say(
+                "warning: other users of this machine can see the password; write -p '${NAME}'"
+            )
+        # Not into the address: it is saved for later runs, and a reference may stand for any character.
+        found = secrets.resolve(password, key="--db-password", where="the command line")
+        os.environ["PGPASSWORD"] = secrets.remember(found)
+    host, port = values.get("db_host") or "localhost", values.get("db_port") or 5432
+    return (
+        f"postgresql://{login}@{host}:{port}/{quote(values.get('db_name') or 'postgres', safe='')}"
+    )
+
+
+def _database(url: str) -> str:
+    from playhead.postgres.query_link import database_of
+
+    return database_of(url)
+
+
+def _rules(values: dict[str, Any]) -> QueryRules:
+    def names(option: str) -> tuple[str, ...]:
+        return tuple(each.strip() for each in (values.get(option) or "").split(",") if each.strip())
+
+    return QueryRules(
+        order=values.get("order") or "commit",
+        users=names("users"),
+        databases=names("databases"),
+        applications=names("applications"),
+        skip_selects=bool(values.get("skip_selects")),
+        most_connections=values.get("most_connections"),
+        marks=not values.get("no_marks"),
+        idle_ms=values.get("idle") or None,
+        allow=tuple(values.get("allow_outside") or ()),
+        ignore_integrity_s=values.get("ignore_errors") or 0,
+    )
+
+
+def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Check]) -> None:
+    has_literals = run.values["literals"]
+    for line in lines_of(outcome, has_literals=has_literals):
+        run.output.say(line)
+    states = {check.text: check.state(outcome) for check in checks}
+    for text, state in states.items():
+        run.output.say(f"  check    {text}: {state}")
+    plans = plans_of(outcome, made.url, made.beside, has_literals=has_literals)
+    document = document_of(outcome, has_literals=has_literals, plans=plans)
+    if run.values["report"] is not None:
+        from playhead.queries.html_report import page_of
+
+        run.values["report"].write_text(page_of(document), encoding="utf-8")
+        run.output.say(f"the report is saved in {run.values['report']}")
+    if run.values["junit"] is not None:
+        run.values["junit"].write_text(junit_of(outcome, states), encoding="utf-8")
+    run.output.emit(document, outcome.proof.rows())
+    # A check that cannot be made has not passed.
+    if set(states.values()) - {"not so"} or not outcome.is_equal:
+        raise end(EXIT_DIFFERENT)

@@ -1,0 +1,160 @@
+"""The options of replays of queries."""
+
+from typing import Final
+
+from playhead.options.option import DRY_RUN, YES, Argument, Option, Options, switch
+from playhead.options.replays import SPAN
+
+_QUERIES, _TARGET, _RUN, _REPORT = "Statements", "Target", "Run", "Report"
+_OLDER: Final = "The older tool's flags"
+ORDERS = ("session", "commit", "strict")
+OUTSIDE = ("alter-system", "role", "database", "elsewhere", "copy-elsewhere")
+
+LOG = Options(
+    _RUN,
+    Argument(
+        "source",
+        "The log: csvlog:FILES, jsonlog:FILES, pglog:FILES, or kafka:TOPIC.",
+        "SOURCE",
+        required=False,
+        completes="sources",
+    ),
+)
+SERVER = Options(
+    _TARGET,
+    Option(
+        "server",
+        "Server and database to play on: postgresql://USER@HOST/DB.",
+        "URL",
+        flags=("--to",),
+    ),
+    Option(
+        "most_connections",
+        "Most connections at once; default: what the server has free.",
+        kind="number",
+        low=1,
+        flags=("--max-connections",),
+    ),
+    Option(
+        "idle",
+        "Close a connection that was idle for this time outside of a transaction, until it is needed.",
+        kind="duration",
+        flags=("--close-idle",),
+    ),
+    switch("no_marks", "Write no marks: a run that is killed cannot be resumed then."),
+)
+BESIDE = Options(
+    _TARGET,
+    Option(
+        "beside",
+        "A second server, made from the same base: plays the log first, and is what --to is compared with.",
+        "URL",
+    ),
+)
+SPAN_OF_LOG = Options(
+    "Span",
+    *SPAN.only("from_", "for_", "last", "offsets"),
+    Option("to", "End of the span, exclusive; --to names the server.", "T", flags=("--before",)),
+)
+STATEMENTS = Options(
+    _QUERIES,
+    Option("users", "Only statements of these users, comma-separated.", "NAMES"),
+    Option("databases", "Only statements of this database.", "NAMES"),
+    Option("applications", "Only statements of these applications, comma-separated.", "NAMES"),
+    switch(
+        "skip_selects",
+        "Leave out queries that certainly change nothing.",
+        "-s",
+        "--skip-selects",
+    ),
+    Option(
+        "allow_outside",
+        f"Play what reaches beyond the database: {', '.join(OUTSIDE)}; repeatable.",
+        "KIND",
+        flags=("--allow",),
+        choices=OUTSIDE,
+        repeatable=True,
+    ),
+)
+ORDER = Options(
+    _RUN,
+    Option(
+        "order",
+        "Order between sessions: session (none), commit (as transactions were committed), "
+        "strict (one statement at a time).",
+        "ORDER",
+        choices=ORDERS,
+        default="commit",
+    ),
+    Option(
+        "replay_id",
+        "Replay ID. Run again with the same ID to resume.",
+        "ID",
+        flags=("--id",),
+    ),
+    DRY_RUN,
+    YES,
+)
+REPORT = Options(
+    _REPORT,
+    Option("report", "Save the report as one HTML page.", "FILE", kind="file"),
+    Option("junit", "Save the checks of --fail-if as JUnit XML.", "FILE", kind="file"),
+    Option(
+        "fail_if",
+        "Exit with code 4 if this is true, such as 'p95 > 1.2x' (of the source, or of --beside) or "
+        "'divergences > 0'; repeatable.",
+        "CHECK",
+        repeatable=True,
+    ),
+    switch("literals", "Show the values of statements in the report and in its plans."),
+)
+UNTIL = Options(
+    _RUN,
+    Option("until", "The limit, such as 'p99 > 50ms': a percentile of the latency.", "CHECK"),
+    Option(
+        "step",
+        "How long each stretch is played; longer if it has fewer than 100 statements.",
+        kind="duration",
+        default="10s",
+    ),
+    DRY_RUN,
+    YES,
+)
+OLDER_FLAGS = Options(
+    _OLDER,
+    Option(
+        "topic", "Topic with the log; the same as kafka:TOPIC.", "TOPIC", flags=("-t", "--topic")
+    ),
+    Option("db_name", "Database to play in.", "NAME", flags=("-d", "--db-name")),
+    Option("db_user", "User to log in as.", "NAME", flags=("-u", "--db-user")),
+    Option(
+        "db_password",
+        "Password; '${NAME}' takes it from the environment.",
+        "TEXT",
+        flags=("-p", "--db-password"),
+    ),
+    Option("db_host", "Host of the server.", "HOST", flags=("-H", "--db-host")),
+    Option("db_port", "Port of the server.", flags=("-P", "--db-port"), kind="number", low=1),
+    Option(
+        "timeout_ms",
+        "As --close-idle, in milliseconds.",
+        flags=("-m", "--timeout-ms"),
+        kind="number",
+        low=0,
+    ),
+    Option(
+        "after",
+        "Play statements from this time on, in seconds since 1970; 0 for all.",
+        flags=("-a", "--after"),
+        kind="number",
+        low=0,
+    ),
+    Option(
+        "ignore_errors",
+        "Seconds of the log in which errors of integrity are expected; -1 always.",
+        flags=("-i", "--ignore-error-seconds"),
+        kind="number",
+        low=-1,
+        default=0,
+    ),
+)

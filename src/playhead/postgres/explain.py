@@ -1,0 +1,84 @@
+"""The plans of statements, by EXPLAIN in a transaction that is read-only and is rolled back; nothing is executed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import conninfo, pq
+
+from playhead import secrets
+from playhead.errors import DatabaseUnavailable
+from playhead.postgres.server import APPLICATION, checked
+
+_KNOWS_GENERIC: Final = 160_000
+"""The first version that plans a statement without its values."""
+_BEGIN: Final = (
+    b"BEGIN READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; "
+    b"SET LOCAL standard_conforming_strings = on"
+)
+
+
+class NotExplained(Exception):
+    """The server gave no plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """A connection that asks for plans."""
+
+    _connection: "psycopg.Connection[Any]"
+
+    @property
+    def knows_generic(self) -> bool:
+        return self._connection.info.server_version >= _KNOWS_GENERIC
+
+    def plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
+        """Return the plan of one statement with its values; without parameters, of one that has `$n` for values.
+
+        Raises `NotExplained` if the server has none.
+        """
+        try:
+            return self._plan(self._connection.pgconn, text, parameters)
+        except psycopg.Error as exc:
+            raise NotExplained(secrets.redact(str(exc))) from exc
+
+    @staticmethod
+    def _plan(link: pq.abc.PGconn, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
+        begun = link.exec_(_BEGIN)
+        try:
+            if begun.status != pq.ExecStatus.COMMAND_OK:
+                raise NotExplained(_said(begun))
+            if parameters is None:
+                # The extended protocol would want a value for each `$n`.
+                result = link.exec_(b"EXPLAIN (FORMAT TEXT, GENERIC_PLAN) " + text)
+            else:
+                # The simple protocol would take several statements.
+                result = link.exec_params(b"EXPLAIN (FORMAT TEXT) " + text, parameters)
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                raise NotExplained(_said(result))
+            lines = [result.get_value(row, 0) or b"" for row in range(result.ntuples)]
+            return b"\n".join(lines).decode("utf-8", "replace")
+        finally:
+            link.exec_(b"ROLLBACK")
+
+
+def _said(result: pq.abc.PGresult) -> str:
+    said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    return (said or result.error_message).decode("utf-8", "replace").strip()
+
+
+@contextmanager
+def open_explainer(url: str) -> Iterator[Explainer]:
+    """Connect, and disconnect at the end of the block."""
+    defaults = {"connect_timeout": "10", "application_name": APPLICATION}
+    address = conninfo.make_conninfo("", **(defaults | checked(url) | {"client_encoding": "UTF8"}))
+    try:
+        connection = psycopg.connect(address, autocommit=True)
+    except psycopg.Error as exc:
+        raise DatabaseUnavailable(
+            secrets.without_password(url), reason=secrets.redact(str(exc).strip())
+        ) from exc
+    with connection:
+        yield Explainer(connection)

@@ -1,0 +1,286 @@
+"""A connection that never blocks its thread: libpq on a selector, for thousands of sessions in one loop."""
+
+import marshal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+import psycopg
+from psycopg import conninfo, pq
+
+from playhead import secrets
+from playhead.errors import DatabaseUnavailable
+from playhead.postgres.server import APPLICATION, checked
+
+_CONNECT_WITHIN_S: Final = 10
+_CHUNK_ROWS: Final = 512
+_COPY: Final = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
+_ROWS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.SINGLE_TUPLE, pq.ExecStatus.TUPLES_CHUNK)
+_FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+_MARSHAL: Final = 2
+"""The last version in which equal values have equal bytes."""
+LOST: Final = "08006"
+"""The SQLSTATE of a connection that was lost."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the server said to one request."""
+
+    rows: int = 0
+    sqlstate: str | None = None
+    """That of its error; None without one."""
+    said: str = ""
+    done: int = 0
+    """How many statements of the request succeeded."""
+    checksum: int | None = None
+    """That of its rows, in any order; None if it was not asked for."""
+    results: int = 0
+    """How many of its results have rows, or could have."""
+
+    def add_row(self, *values: bytes | None) -> None:
+        """Add a row to the checksum: a sum, so that rows in another order have the same, and rows twice another."""
+        if self.checksum is not None:
+            row = marshal.dumps((self.results, *values), _MARSHAL)
+            digest = int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
+            self.checksum = (self.checksum + digest) % (1 << 64)
+
+
+_NO_TIMEOUTS: Final = (
+    # A transaction may wait at the gate for longer than the server lets it, and a session for its next statement.
+    (0, "idle_in_transaction_session_timeout"),
+    (14, "idle_session_timeout"),
+    (17, "transaction_timeout"),
+)
+
+
+def address_of(url: str, *, major: int) -> bytes:
+    """Return what libpq needs to connect there; refuse an address that it would misread.
+
+    `major` is the server's version, because a server refuses settings that it does not know.
+    """
+    given = checked(url)
+    defaults = {"connect_timeout": str(_CONNECT_WITHIN_S), "application_name": APPLICATION}
+    known = [name for version, name in _NO_TIMEOUTS if version <= major]
+    defaults["options"] = " ".join(f"-c {name}=0" for name in known)
+    return conninfo.make_conninfo("", **(defaults | given)).encode()
+
+
+def database_of(url: str) -> str:
+    """Return the database of an address, as libpq understands it."""
+    given = checked(url)
+    defaults = {each.keyword: each.val for each in pq.Conninfo.get_defaults()}
+    user = given.get("user") or (defaults.get(b"user") or b"").decode()
+    return str(given.get("dbname") or (defaults.get(b"dbname") or b"").decode() or user)
+
+
+class QueryLink:
+    """One connection; every call returns at once."""
+
+    def __init__(self, address: bytes, *, has_checksums: bool = False) -> None:
+        self._pg = pq.PGconn.connect_start(address)
+        self._connecting: int = pq.PollingStatus.WRITING
+        self._checksum = 0 if has_checksums else None
+        self._answer = Answer(checksum=self._checksum)
+        self._pipelined = 0
+        self._is_copying = False
+        """Whether rows of COPY TO are still to come."""
+        self.backend = 0
+        self.fileno: int = -1
+        if self._pg.status == pq.ConnStatus.BAD:
+            raise self._lost()
+        self.fileno = self._pg.socket
+
+    # --- opening and closing
+
+    def go_on_connecting(self) -> bool:
+        """Take the next step; return whether the connection is open."""
+        self._connecting = self._pg.connect_poll()
+        if self._connecting == pq.PollingStatus.FAILED:
+            raise self._lost()
+        self.fileno = self._pg.socket
+        if self._connecting != pq.PollingStatus.OK:
+            return False
+        self._pg.nonblocking = 1
+        self._pg.notice_handler = _ignored
+        self.backend = self._pg.backend_pid
+        return True
+
+    @property
+    def wants_to_write(self) -> bool:
+        """While connecting: whether to wait until it can be written."""
+        return self._connecting == pq.PollingStatus.WRITING
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._pg.finish()
+
+    def cancel(self) -> None:
+        """Ask the server to cancel what runs; it may come too late."""
+        with suppress(psycopg.Error):
+            self._pg.get_cancel().cancel()
+
+    # --- what the session is in
+
+    @property
+    def in_transaction(self) -> bool:
+        status = self._pg.transaction_status
+        return status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+    @property
+    def encoding(self) -> str:
+        """The encoding that the server takes our texts for, if it is not that of the database; else empty.
+
+        A log has texts in the encoding of the database, whatever the clients had.
+        """
+        client = self._pg.parameter_status(b"client_encoding")
+        server = self._pg.parameter_status(b"server_encoding")
+        return "" if client == server or server is None else server.decode()
+
+    @property
+    def is_aborted(self) -> bool:
+        return self._pg.transaction_status == pq.TransactionStatus.INERROR
+
+    # --- sending
+
+    def send_text(self, text: bytes) -> bool:
+        """Send by the simple protocol; return whether all was sent."""
+        try:
+            self._pg.send_query(text)
+            self._pg.set_chunked_rows_mode(_CHUNK_ROWS)
+        except psycopg.Error as exc:
+            raise self._lost() from exc
+        return self.flush()
+
+    def send_bound(
+        self,
+        steps: Sequence[tuple[bytes, Sequence[bytes | None] | None, bytes]],
+    ) -> bool:
+        """Send by the extended protocol, as one implicit transaction: text, parameters, prepared name of each.
+
+        A step without parameters prepares its text under its name.
+        """
+        try:
+            if len(steps) > 1:
+                self._pg.enter_pipeline_mode()
+            for text, parameters, name in steps:
+                self._send_step(text, parameters, name)
+            if len(steps) > 1:
+                self._pg.pipeline_sync()
+                self._pipelined = len(steps)
+            else:
+                self._pg.set_chunked_rows_mode(_CHUNK_ROWS)
+        except psycopg.Error as exc:
+            raise self._lost() from exc
+        return self.flush()
+
+    def _send_step(
+        self, text: bytes, parameters: Sequence[bytes | None] | None, name: bytes
+    ) -> None:
+        if parameters is None:
+            self._pg.send_prepare(name, text)
+        elif name:
+            self._pg.send_query_prepared(name, parameters)
+        else:
+            self._pg.send_query_params(text, parameters)
+
+    def flush(self) -> bool:
+        """Return whether everything was sent; otherwise wait until it can be written."""
+        try:
+            return self._pg.flush() == 0
+        except psycopg.Error as exc:
+            raise self._lost() from exc
+
+    # --- receiving
+
+    def receive(self) -> Answer | None:
+        """Read what has arrived; return the answer when it is complete."""
+        try:
+            self._pg.consume_input()
+            while self._pg.notifies():
+                pass  # libpq would keep them, and they are not used.
+            while self._has_read_copy() and not self._pg.is_busy():
+                result = self._pg.get_result()
+                if result is None:
+                    if self._pipelined:
+                        self._pipelined -= 1  # The end of one step; the next one follows.
+                        if self._pipelined >= 0:
+                            continue
+                    return self._finished()
+                if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                    self._pipelined = 0
+                    self._pg.exit_pipeline_mode()
+                    return self._finished()
+                self._take(result)
+        except psycopg.Error as exc:
+            raise self._lost() from exc
+        return None
+
+    def _finished(self) -> Answer:
+        answer, self._answer = self._answer, Answer(checksum=self._checksum)
+        if self._pg.status == pq.ConnStatus.BAD:
+            raise self._lost(answer)
+        return answer
+
+    def _take(self, result: pq.abc.PGresult) -> None:
+        status, answer = result.status, self._answer
+        if status in _ROWS:
+            answer.rows += result.ntuples
+            if self._checksum is not None:
+                for row in range(result.ntuples):
+                    answer.add_row(*(result.get_value(row, at) for at in range(result.nfields)))
+            answer.done += status == pq.ExecStatus.TUPLES_OK
+            answer.results += status == pq.ExecStatus.TUPLES_OK
+        elif status == pq.ExecStatus.COMMAND_OK:
+            answer.rows += result.command_tuples or 0
+            answer.done += 1
+        elif status in _FAILED:
+            state = result.error_field(pq.DiagnosticField.SQLSTATE)
+            if answer.sqlstate is None:
+                answer.sqlstate = state.decode() if state else LOST
+                said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+                answer.said = (said or result.error_message).decode("utf-8", "replace")
+        elif status in _COPY:
+            self._copy(status)
+
+    def _copy(self, status: int) -> None:
+        if status == pq.ExecStatus.COPY_IN:
+            self._pg.put_copy_end(b"the log does not contain the data of COPY")
+            self._pg.flush()
+            return
+        self._is_copying = True
+
+    def _has_read_copy(self) -> bool:
+        """Read the rows of COPY TO that have arrived; return whether no more are to come."""
+        while self._is_copying:
+            size, row = self._pg.get_copy_data(1)
+            if not size:
+                return False
+            self._is_copying = size > 0
+            if self._is_copying:
+                self._answer.add_row(bytes(row))
+            else:
+                self._answer.results += 1
+        return True
+
+    def _lost(self, answer: Answer | None = None) -> "LinkLost":
+        said = self._pg.get_error_message()
+        state = answer.sqlstate if answer is not None else None
+        return LinkLost(said.strip().splitlines()[0] if said.strip() else "", state)
+
+
+class LinkLost(Exception):
+    """The connection does not exist any more."""
+
+    def __init__(self, reason: str, sqlstate: str | None = None) -> None:
+        self.reason, self.sqlstate = secrets.redact(reason), sqlstate
+        super().__init__(self.reason)
+
+    def as_unavailable(self, where: str) -> DatabaseUnavailable:
+        return DatabaseUnavailable(secrets.without_password(where), reason=self.reason)
+
+
+def _ignored(_: pq.abc.PGresult) -> None:
+    """Drop a notice: libpq would print it."""

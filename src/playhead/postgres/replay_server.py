@@ -1,0 +1,342 @@
+"""The server that queries are replayed on: its marks, its ledger, who blocks whom, and what it leads to."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playhead.errors import PlayheadError, Unavailable
+from playhead.ledger import Entry
+from playhead.postgres.errors import NotAllowed
+from playhead.postgres.ledger import DEFAULT, Ledger
+from playhead.postgres.own_table import OwnTable
+from playhead.postgres.session import Session, TableName, open_session
+from playhead.postgres.terms import Replays, SavedTerms
+from playhead.target import InUse
+from playhead.terms import Terms
+
+MARKS: Final = TableName("playhead_ledger", "marks")
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS {table} (
+    run text NOT NULL,
+    session text NOT NULL,
+    line bigint NOT NULL,
+    is_before boolean NOT NULL,
+    divergent text
+)
+"""
+_UNFINISHED: Final = (
+    f"m.is_before AND NOT EXISTS (SELECT FROM {MARKS.quoted} d WHERE d.run = m.run "
+    "AND d.session = m.session AND d.line = m.line AND NOT d.is_before)"
+)
+"""The condition of a mark `m` of what was begun alone, and whose end has no mark."""
+_GRANT: Final = "user or an administrator: GRANT the rights that are missing"
+_GONE_WITHIN_S: Final = 20.0
+_ENDED: Final = (
+    "SELECT pid::int8 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted "
+    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
+    "AND ((l.classid::int8 << 32) | l.objid::int8) = {key} AND l.objsubid = 1 "
+    "AND l.pid <> pg_catalog.pg_backend_pid()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a plan says of the target."""
+
+    identifier: str
+    """The system identifier, which a server has in common with its copies."""
+    version: str
+    database: str
+    user: str
+    free_connections: int
+    subscriptions: tuple[str, ...]
+    foreign_servers: tuple[str, ...]
+    is_standby: bool
+    log_folder: str
+    """Where the server writes its logs; empty if this user may not know."""
+    has_escapes: bool
+    """Whether standard_conforming_strings is off for sessions like those of the replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What the marks of a run say."""
+
+    last: dict[str, int]
+    """The last line of each session that was played."""
+    in_doubt: frozenset[tuple[str, int]]
+    """What was begun alone, and not marked as done."""
+    divergent: dict[tuple[str, int], int]
+    """Lines before marks that did not do what they did on the source, with their outcomes."""
+    notes: dict[str, int]
+    """What happened to the whole run, by name."""
+
+
+class BackendStays(PlayheadError):
+    """A process that serves a lost connection, or one of an earlier run, does not end."""
+
+    def __init__(self, *backends: int) -> None:
+        self.backends = backends
+        pids = ", ".join(map(str, backends))
+        super().__init__(
+            f"processes {pids} of the target serve connections that are gone, and do not end",
+            hint="they end when their statements end; then run the same command again",
+        )
+
+
+class ReplayServer:
+    """Statements of our own on one connection, which belongs to one thread.
+
+    When it is lost, every later call raises `Unavailable`: a server that crashed may have lost what it had
+    confirmed (synchronous_commit = off), so a run must begin again with its ledger and its marks.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stack = ExitStack()
+        self._opened: Session | None = None
+        self._is_lost = False
+
+    def close(self) -> None:
+        self._opened = None
+        self._stack.close()
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        if self._is_lost:
+            raise Unavailable("the connection to the target was lost")
+        try:
+            if self._opened is None:
+                self._opened = self._stack.enter_context(open_session(self._url, grant=_GRANT))
+            yield self._opened
+        except Unavailable:
+            self._is_lost = True
+            self.close()
+            raise
+
+    def facts(self) -> ServerFacts:
+        with self._session() as session:
+            [(version, database, user, free, is_standby, has_escapes)] = session.run(
+                "SELECT current_setting('server_version'), current_database()::text, current_user::text, "
+                "current_setting('max_connections')::int8 "
+                "- current_setting('superuser_reserved_connections')::int8 "
+                "- (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'), "
+                "pg_catalog.pg_is_in_recovery(), "
+                "(SELECT reset_val = 'off' FROM pg_catalog.pg_settings "
+                "WHERE name = 'standard_conforming_strings')"
+            )
+            return ServerFacts(
+                self._identifier(session),
+                version,
+                database,
+                user,
+                int(free),
+                self._names(session, "subname FROM pg_catalog.pg_subscription"),
+                self._names(session, "srvname FROM pg_catalog.pg_foreign_server"),
+                bool(is_standby),
+                self._log_folder(session),
+                bool(has_escapes),
+            )
+
+    @staticmethod
+    def _log_folder(session: Session) -> str:
+        try:
+            [(data, folder)] = session.run(
+                "SELECT current_setting('data_directory'), current_setting('log_directory')"
+            )
+        except Unavailable:
+            raise
+        except PlayheadError:  # A right that only some users have.
+            return ""
+        return str(Path(str(data)) / str(folder))
+
+    @staticmethod
+    def _identifier(session: Session) -> str:
+        try:
+            [(found,)] = session.run(
+                "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+            )
+        except Unavailable:
+            raise
+        except PlayheadError:  # A right that only some users have.
+            return ""
+        return str(found)
+
+    @staticmethod
+    def _names(session: Session, what: str) -> tuple[str, ...]:
+        try:
+            return tuple(str(name) for (name,) in session.run(f"SELECT {what} ORDER BY 1"))
+        except Unavailable:
+            raise
+        except PlayheadError:  # pg_subscription is for superusers.
+            return ()
+
+    # --- the ledger and the marks
+
+    def terms(self, run: str) -> Terms | None:
+        """Return with which terms a run was begun, on whichever machine; None if it was not."""
+        with self._session() as session:
+            return Replays(session, Ledger(session, DEFAULT), DEFAULT).get(run)
+
+    def has_marks(self) -> bool:
+        with self._session() as session:
+            return OwnTable(session, MARKS, _TABLE).exists()
+
+    def prepare(self, run: str, terms: Terms) -> None:
+        """Create the ledger and the table of marks, which every role of the log may write.
+
+        Writes the terms of a run that begins, and refuses other terms of one that was begun.
+        """
+        with self._session() as session:
+            ledger = Ledger(session, DEFAULT)
+            ledger.make()
+            OwnTable(session, MARKS, _TABLE).make()
+            # A session of the log may have taken another role. Only the owner can grant it.
+            with suppress(NotAllowed):
+                session.run(f"GRANT USAGE ON SCHEMA {MARKS.schema} TO PUBLIC")
+                session.run(f"GRANT INSERT ON {MARKS.quoted} TO PUBLIC")
+            replays = Replays(session, ledger, DEFAULT)
+            replays.make()
+            replays.agree(run, SavedTerms(terms, lambda: None, {}))
+
+    def hold(self, run: str) -> None:
+        """Keep other runs of the same replay out while this connection is open, on which the ledger is written."""
+        with self._session() as session:
+            # The server may close connections that are idle.
+            session.run(
+                "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings "
+                "WHERE name = 'idle_session_timeout'"
+            )
+            [(mine,)] = session.run(
+                "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended($1, 0))",
+                (f"playhead queries run {run}",),
+            )
+            if not mine:
+                raise InUse(run, where=f"another process holds its lock in {session.where}")
+
+    def fence(self, key: str) -> None:
+        """Return when no connection of an earlier run is open; end those that are."""
+        with self._session() as session:
+            [(number,)] = session.run(f"SELECT {key}")
+            until = time.monotonic() + _GONE_WITHIN_S
+            while rows := session.run(_ENDED.format(key=number)):
+                for (pid,) in rows:
+                    session.run("SELECT pg_catalog.pg_terminate_backend($1::int8::int4)", (pid,))
+                if time.monotonic() > until:
+                    raise BackendStays(*(pid for (pid,) in rows))
+                time.sleep(0.05)
+
+    def entries(self, run: str) -> list[Entry]:
+        with self._session() as session:
+            return Ledger(session, DEFAULT).entries(run)
+
+    def marked(self, run: str) -> Marked:
+        """Return what the marks of a run say; nothing without the table."""
+        with self._session() as session:
+            if not OwnTable(session, MARKS, _TABLE).exists():
+                return Marked({}, frozenset(), {}, {})
+            last = session.run(
+                f"SELECT session, max(line) FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before "  # noqa: S608
+                "GROUP BY session",
+                (run,),
+            )
+            begun = session.run(
+                f"SELECT session, line FROM {MARKS.quoted} m WHERE run = $1 AND {_UNFINISHED}",  # noqa: S608
+                (run,),
+            )
+            named = session.run(
+                f"SELECT session, divergent FROM {MARKS.quoted} WHERE run = $1 "  # noqa: S608
+                "AND divergent IS NOT NULL",
+                (run,),
+            )
+        divergent: dict[tuple[str, int], int] = {}
+        notes: Counter[str] = Counter()
+        for name, text in named:
+            for each in str(text).split(","):
+                at, _, outcome = each.partition(":")
+                if name:
+                    divergent[str(name), int(at)] = int(outcome)
+                else:
+                    notes[each] += 1
+        lines = {str(name): int(line) for name, line in last if name}
+        doubt = frozenset((str(name), int(line)) for name, line in begun)
+        return Marked(lines, doubt, divergent, dict(notes))
+
+    def note(self, run: str, what: str) -> None:
+        """Note for a later run what happened to the whole of this one."""
+        with self._session() as session:
+            session.run(
+                f"INSERT INTO {MARKS.quoted} (run, session, line, is_before, divergent) "  # noqa: S608
+                "VALUES ($1, '', 0, false, $2)",
+                (run, what),
+            )
+
+    def settle(self, run: str, entries: Sequence[Entry], *, is_last: bool, has_marks: bool) -> None:
+        """Write ledger entries, and drop the marks that later ones of their sessions replace."""
+        with self._session() as session, session.transaction():
+            for entry in entries:
+                Ledger(session, DEFAULT).extend(run, entry)
+            if not has_marks:
+                return
+            if is_last:
+                session.run(f"DELETE FROM {MARKS.quoted} WHERE run = $1", (run,))  # noqa: S608
+                return
+            session.run(
+                f"DELETE FROM {MARKS.quoted} m USING (SELECT session, max(line) AS line "  # noqa: S608
+                f"FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before GROUP BY session) l "
+                "WHERE m.run = $1 AND m.session = l.session AND m.line < l.line "
+                f"AND m.divergent IS NULL AND NOT ({_UNFINISHED})",
+                (run,),
+            )
+
+    # --- while it plays
+
+    def end_backend(self, backend: int) -> None:
+        """Return when the process that served a lost connection has ended."""
+        with self._session() as session:
+            until = time.monotonic() + _GONE_WITHIN_S
+            # Its number may be another's by now.
+            alive = (
+                "SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = $1::int8::int4 "
+                "AND datname = current_database() AND usename = session_user"
+            )
+            while backend and session.run(alive, (backend,)):
+                session.run("SELECT pg_catalog.pg_terminate_backend($1::int8::int4)", (backend,))
+                if time.monotonic() > until:
+                    raise BackendStays(backend)
+                time.sleep(0.02)
+
+    def fate(self, run: str, session_id: str, backend: int) -> int | None:
+        """Return the last line of a session that is marked, after its lost connection has ended."""
+        self.end_backend(backend)
+        with self._session() as session:
+            [(line,)] = session.run(
+                f"SELECT max(line) FROM {MARKS.quoted} WHERE run = $1 AND session = $2 "  # noqa: S608
+                "AND NOT is_before",
+                (run, session_id),
+            )
+            return None if line is None else int(line)
+
+    def answers(self) -> None:
+        """Return if the server answers."""
+        with self._session() as session:
+            session.run("SELECT 1")
+
+    def blockers(self, pids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """Return, for each of these processes that waits for a lock, which processes it waits for."""
+        listed = "{" + ",".join(str(int(pid)) for pid in pids) + "}"
+        with self._session() as session:
+            rows = session.run(
+                "SELECT pid::int8, pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(pid), ',') "
+                "FROM pg_catalog.unnest($1::text::int4[]) pid",
+                (listed,),
+            )
+        return {
+            int(pid): tuple(int(each) for each in blocking.split(","))
+            for pid, blocking in rows
+            if blocking
+        }

@@ -1,0 +1,71 @@
+"""The plans of the queries that became slowest, on the target and on the server of --beside.
+
+Without --literals, a query is planned with parameters in the place of its values, because a plan shows the
+values of its conditions.
+"""
+
+from typing import Any, Final
+
+from playhead.errors import PlayheadError
+from playhead.postgres.explain import Explainer, NotExplained, open_explainer
+from playhead.queries.replay import QueryOutcome
+from playhead.queries.report import slower
+from playhead.queries.sending import encoded
+from playhead.queries.tape import Step, Tape
+from playhead.querylog.sql import normalized, understand
+from playhead.querylog.statement import Act
+
+_PLAIN: Final = frozenset(("SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt"))
+_NOT_PLAIN: Final = "not explained: it is not one plain SELECT, INSERT, UPDATE or DELETE"
+_TOO_OLD: Final = "not explained: before version 16, a plan shows the values of its statement; --literals allows it"
+
+
+def plans_of(
+    outcome: QueryOutcome, url: str, beside: str | None, *, has_literals: bool = False
+) -> list[dict[str, Any]]:
+    """Return, for each of the slowest queries, its plan on each server, or why there is none."""
+    rows = slower(outcome)
+    servers = {"target": url} | ({"beside": beside} if beside else {})
+    found = [{"query": row["query"], "slower": row["slower"]} for row in rows]
+    if not found:
+        return []
+    tape = outcome.workload.tape
+    steps = _examples(tape, [str(row["query"]) for row in rows])
+    for name, address in servers.items():
+        try:
+            with open_explainer(address) as explainer:
+                plans = [_plan(explainer, step, has_literals=has_literals) for step in steps]
+        except PlayheadError as exc:
+            plans = [f"not explained: {exc}"] * len(steps)
+        for each, plan in zip(found, plans, strict=True):
+            each[name] = plan
+    return found
+
+
+def _examples(tape: Tape, queries: list[str]) -> list[Step]:
+    """Return the first statement that was played of each of these queries."""
+    wanted = {tape.queries.index(query): None for query in queries}
+    found: dict[int, Step] = {}
+    for at in range(len(tape)):
+        step = tape.step(at)
+        if step.query in wanted and not tape.reasons[at]:
+            found.setdefault(step.query, step)
+            if len(found) == len(wanted):
+                break
+    return [found[number] for number in wanted]
+
+
+def _plan(explainer: Explainer, step: Step, *, has_literals: bool) -> str:
+    kinds = understand(step.sql).kinds
+    if len(kinds) != 1 or kinds[0] not in _PLAIN:
+        return _NOT_PLAIN
+    try:
+        if has_literals:
+            given = step.parameters if step.act is Act.EXECUTE else None
+            values = [None if each is None else encoded(each) for each in given or ()]
+            return explainer.plan(encoded(step.sql), values)
+        if not explainer.knows_generic:
+            return _TOO_OLD
+        return explainer.plan(encoded(normalized(step.sql)), None)
+    except NotExplained as exc:
+        return f"not explained: {exc}"

@@ -1,0 +1,66 @@
+"""Decides which statements of a log are played, and why others are not."""
+
+from dataclasses import dataclass
+
+from playhead.queries.outside import LEDGER
+from playhead.queries.sql_text import SqlText
+from playhead.queries.transactions import CUT, SEVERAL
+from playhead.querylog import sql as parsed
+from playhead.querylog.statement import UNPLAYABLE, Act, Statement
+
+OUTSIDE = {
+    "alter-system": "ALTER SYSTEM changes the whole server",
+    "role": "roles belong to the whole server",
+    "database": "databases and tablespaces belong to the whole server",
+    "elsewhere": "it reaches beyond the database: dblink, subscriptions, foreign servers, the server's files",
+    "copy-elsewhere": "COPY to or from a file or a program of the server",
+}
+FILTERS = {
+    "filter-user": "--users",
+    "filter-database": "--databases",
+    "filter-application": "--applications",
+    "filter-select": "--skip-selects",
+    "filter-time": "outside of the span",
+}
+IN_PART = {
+    CUT: "their transaction began before the log or the span",
+    LEDGER: "they change the ledger of replays itself",
+    SEVERAL: "a text with several transactions that failed: the log does not say in which",
+}
+REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which statements are played; empty means all."""
+
+    users: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+    applications: tuple[str, ...] = ()
+    skip_selects: bool = False
+    from_us: int | None = None
+    to_us: int | None = None
+    allowed: frozenset[str] = frozenset()
+    """What may be done outside of the database, by the words of `OUTSIDE`."""
+
+    def reason(self, statement: Statement, sql: SqlText) -> str:
+        """Return why it is not played: a word of `REASONS`; empty if it is."""
+        if self.users and statement.user not in self.users:
+            return "filter-user"
+        if self.databases and statement.database not in self.databases:
+            return "filter-database"
+        if self.applications and statement.application not in self.applications:
+            return "filter-application"
+        if not self._is_in_time(statement.due_us):
+            return "filter-time"
+        if statement.unplayable is not None:
+            return statement.unplayable
+        if statement.act not in (Act.QUERY, Act.EXECUTE):
+            return ""
+        if sql.outside is not None and sql.outside not in self.allowed:
+            return sql.outside
+        return "filter-select" if self.skip_selects and parsed.is_select_only(statement.sql) else ""
+
+    def _is_in_time(self, due_us: int) -> bool:
+        is_early = self.from_us is not None and due_us < self.from_us
+        return not is_early and (self.to_us is None or due_us < self.to_us)

@@ -1,0 +1,22 @@
+"""Asks the server things of our own in a thread of its own, so that the loop never waits for an answer."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from playhead.postgres.replay_server import ReplayServer
+
+
+class Helper:
+    """One connection and one thread; calls run one after the other."""
+
+    def __init__(self, server: ReplayServer) -> None:
+        self.server = server
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
+
+    def ask(self, call: Callable[..., Any], *given: Any, **named: Any) -> "Future[Any]":
+        return self._pool.submit(call, *given, **named)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self.server.close()

@@ -1,0 +1,125 @@
+"""What became of each statement, and how long the queries took, then and now."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from playhead.pace import ScheduleError
+from playhead.queries.tape import Step
+
+
+class Outcome(IntEnum):
+    """What became of a statement; each has exactly one."""
+
+    OPEN = 0
+    """Not dealt with yet."""
+    REPLAYED = 1
+    EXPECTED_ERROR = 2
+    """It failed as on the source."""
+    UNEXPECTED_ERROR = 3
+    """It failed, and did not on the source, or failed there otherwise."""
+    ERROR_MISSING = 4
+    """It failed on the source only."""
+    FILTERED = 5
+    NOT_REPLAYABLE = 6
+    IN_DOUBT = 7
+    """It cannot be known whether it was played; it was not played again."""
+    LOST = 8
+    """Its connection was lost again and again, or its transaction was."""
+    EARLIER = 9
+    """An earlier run played it, as its mark says."""
+
+
+FORCED_ORDER, STATE_LOST = "order_given_up", "state_lost"
+"""What can happen to a whole run, and is counted in the ledger beside the outcomes."""
+DIVERGENT = (Outcome.UNEXPECTED_ERROR, Outcome.ERROR_MISSING, Outcome.LOST, Outcome.IN_DOUBT)
+
+
+@dataclass(slots=True)
+class Query:
+    """The calls of one query: the texts that differ in their values only."""
+
+    calls: int = 0
+    rows: int = 0
+    then: ScheduleError = field(default_factory=ScheduleError)
+    now: ScheduleError = field(default_factory=ScheduleError)
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One play of a statement."""
+
+    outcome: Outcome
+    latency_ns: int = 0
+    rows: int = 0
+    sqlstate: str | None = None
+    line: int = -1
+    checksum: int | None = None
+    """That of its rows; None if it is not known."""
+
+
+@dataclass(slots=True)
+class Results:
+    """What a run found out."""
+
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why statements were not played."""
+    errors: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Divergent errors: what the source had, what the target had, the query."""
+    examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    in_doubt: list[str] = field(default_factory=list)
+    queries: dict[int, Query] = field(default_factory=dict)
+    schedule: ScheduleError = field(default_factory=ScheduleError)
+    played_again: int = 0
+    """Statements that the watchdog rolled back and played again; each counts once."""
+    overtaken: int = 0
+    """How often the watchdog rolled a transaction back."""
+    forced: int = 0
+    """Statements that went although the gate was closed, because nothing else could go on."""
+    state_lost: int = 0
+    """Connections that were lost with temporary tables, cursors or locks, which a new one does not have."""
+    reconnected: int = 0
+    most_connections: int = 0
+    seconds: float = 0.0
+
+    def note(self, step: Step, played: Played, text: str) -> None:
+        """Count a statement that has its outcome."""
+        self.counts[played.outcome] += 1
+        if played.outcome in (Outcome.UNEXPECTED_ERROR, Outcome.ERROR_MISSING):
+            kind = (step.expected_error or "none", played.sqlstate or "none", text)
+            self.errors[kind] += 1
+        if not step.sql:
+            return
+        query = self.queries.get(step.query)
+        if query is None:
+            query = self.queries[step.query] = Query()
+        query.calls += 1
+        query.rows += played.rows
+        query.now.note(late_ns=played.latency_ns)
+        if step.duration_us is not None:
+            query.then.note(late_ns=step.duration_us * 1_000)
+        if played.sqlstate:
+            query.errors[played.sqlstate] += 1
+
+    def of_the_run(self) -> dict[str, int]:
+        """Return what the ledger must keep beside the outcomes."""
+        counts = {FORCED_ORDER: self.forced, STATE_LOST: self.state_lost}
+        return {name: count for name, count in counts.items() if count}
+
+    def details(self) -> dict[str, Any]:
+        """Return the counts by their names."""
+        return {outcome.name.lower(): self.counts[outcome] for outcome in Outcome if outcome}
+
+    @property
+    def divergences(self) -> int:
+        return sum(self.counts[outcome] for outcome in DIVERGENT)
+
+    def latencies(self, *, then: bool = False) -> ScheduleError:
+        """Return how long all statements took, here or on the source."""
+        merged = ScheduleError()
+        for query in self.queries.values():
+            merged.merge(query.then if then else query.now)
+        return merged

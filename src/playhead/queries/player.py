@@ -1,0 +1,400 @@
+"""Plays a tape: one loop for all sessions, each on a connection of its own.
+
+Statements become due by the pace, and wait in the queue of their session until it is free and the gate
+lets them through. A statement has its outcome when its transaction has ended: a transaction that was rolled
+back or lost is played again from its beginning.
+"""
+
+import heapq
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from playhead.host.faults import abort_point
+from playhead.postgres.query_link import Answer, LinkLost
+from playhead.queries.connections import MS
+from playhead.queries.due_list import DueList
+from playhead.queries.gate import LowWater, Role
+from playhead.queries.marks import MarksRefused
+from playhead.queries.outcome import DIVERGENT, Outcome, Played
+from playhead.queries.rules import Earlier, PlayRules
+from playhead.queries.sending import TIMING, outcome_of
+from playhead.queries.session import Doing, Session
+from playhead.queries.settling import Settling
+from playhead.queries.talk import Talk
+from playhead.queries.tape import Flag
+from playhead.querylog.statement import Act
+
+_MOST_QUEUED: Final = 20_000
+_STUCK_NS: Final = 200 * MS
+_REPLACEABLE: Final = frozenset(("40P01", "40001"))
+_MOST_ATTEMPTS: Final = 50
+_CANCEL_SOON_NS: Final = 200 * MS
+_CANCELED: Final = "57014"
+_INTEGRITY: Final = "23"
+_READ_ONLY: Final = "25006"
+_NOT_PREPARED: Final = "26000"
+_LONGEST_WAIT_S: Final = 0.02
+
+
+class Player(Talk):
+    """One run over a tape; `turn` is called until `is_done`."""
+
+    def __init__(
+        self, settling: Settling, rules: PlayRules, earlier: Earlier | None = None
+    ) -> None:
+        super().__init__(settling.tape, rules)
+        self.settling, tape = settling, settling.tape
+        self.results = settling.results
+        self.water = LowWater(tape.numbers.total)
+        self.sessions = [Session(at, name, 0) for at, name in enumerate(tape.sessions)]
+        self.owners = {
+            number: tape.session_of[at]
+            for at, number in enumerate(tape.numbers.numbers)
+            if number >= 0
+        }
+        self._gate: list[tuple[int, int]] = []
+        self._due_at: dict[int, int] = {}
+        self.queued = 0
+        self._begin(earlier or Earlier())
+        self._first_us = min(tape.due_us, default=0)
+        self.due = DueList(tape, rules.pace, settling.outcomes, self._first_us)
+
+    # --- the run
+
+    @property
+    def is_done(self) -> bool:
+        return not self.settling.left
+
+    def turn(self) -> None:
+        """Take what is due, let sessions play, wait for the server."""
+        now = time.monotonic_ns()
+        self._take_due(now)
+        self._play_ready()
+        for session in self.links.wait(self._patience(now)):
+            if session.doing is Doing.CONNECTING:
+                self.links.go_on_connecting(session)
+            elif session.link is not None:
+                self._hear(session)
+        self._play_ready()
+
+    def _play_ready(self) -> None:
+        while self.ready:
+            self.go_on(self.ready.popleft())
+
+    def _patience(self, now: int) -> float:
+        if self.due.next is None or not self._has_room():
+            return _LONGEST_WAIT_S
+        return min(_LONGEST_WAIT_S, (self.due.next_due_ns - now) / 1e9)
+
+    def close(self) -> None:
+        self.links.close_all(self.sessions)
+        self.results.most_connections = self.links.most_seen
+
+    # --- what has its outcome before anything is played
+
+    def _begin(self, earlier: Earlier) -> None:
+        for at in range(len(self.tape)):
+            session = self.sessions[self.tape.session_of[at]]
+            outcome = self.settling.outcome_before(at, earlier)
+            if outcome is None:
+                session.left += 1
+                continue
+            if outcome is Outcome.EARLIER:
+                session.note_earlier(self.tape.step(at), self.tape.role(at))
+            self.settling.skip(at, outcome)
+            self.water.release(self.tape.numbers.numbers[at])
+        for session in self.sessions:
+            self.results.state_lost += session.is_sticky and session.left > 0
+            session.is_sticky = False
+
+    # --- what is due
+
+    def _take_due(self, now: int) -> None:
+        due = self.due
+        while due.has_due(now) and self._has_room():
+            at, due_ns = due.take()
+            session = self.sessions[self.tape.session_of[at]]
+            session.queue.append(at)
+            self.queued += 1
+            if not self.rules.pace.is_max:
+                self._due_at[at] = due_ns
+            if not session.is_busy:
+                self.ready.append(session)
+
+    def _has_room(self) -> bool:
+        if self.queued < _MOST_QUEUED:
+            return True
+        return time.monotonic_ns() - self.progress_ns > _STUCK_NS or not self.flying
+
+    # --- one session
+
+    def go_on(self, session: Session) -> None:
+        """Play what is next in a session, if it can be played now."""
+        while session.queue and not session.is_busy:
+            at = session.queue[0]
+            need = max(self.tape.numbers.needs[at], session.needs)
+            if need > self.water.low:
+                if session.at_gate != need:
+                    session.at_gate = need
+                    heapq.heappush(self._gate, (need, session.number))
+                self._make_room(session)
+                return
+            session.at_gate = 0
+            self._play(session, at)
+        if not session.is_busy and not session.queue:
+            self._rest(session)
+
+    def _rest(self, session: Session) -> None:
+        """Do what is to be done with a session that has nothing to play now."""
+        if not session.left:
+            self.links.close(session)  # What is open was never ended.
+            self._settle_transaction(session)
+            return
+        session.idle_since_ns = since = time.monotonic_ns()
+        self._make_room(session)
+        after = self.rules.idle_close_ns
+        if after is not None and session.link is not None:
+            self.links.later(since + after, lambda: self._close_idle(session, since))
+
+    def make_room(self) -> bool:
+        """Close one idle connection if a session waits for one; return whether one was closed."""
+        for session in self.sessions if self.links.waiting else ():
+            if session.can_pause:
+                self.links.close(session)
+                return True
+        return False
+
+    def _play(self, session: Session, at: int) -> None:
+        step = self.tape.step(at)
+        if session.skips:
+            self._take(session, at)
+            self._finish(session, at, Played(Outcome.LOST, line=step.line))
+            session.skips = self.tape.role(at) is not Role.END
+        elif step.act is Act.DISCONNECT:
+            self._take(session, at)
+            self.links.close(session)
+            self._finish(session, at, Played(Outcome.REPLAYED))
+        elif session.link is None:
+            self.links.ask(session)
+        elif step.act not in (Act.QUERY, Act.EXECUTE):
+            self._take(session, at)
+            self._finish(session, at, Played(Outcome.REPLAYED))
+        else:
+            self._take(session, at)
+            session.playing, session.step, session.answer = at, step, None
+            if self._is_marked_alone(session):
+                self._mark_alone(session, before=True)
+            else:
+                self._send(session)
+
+    def _take(self, session: Session, at: int) -> None:
+        session.queue.popleft()
+        self.queued -= 1
+        due = self._due_at.pop(at, None)
+        if due is not None:
+            late = time.monotonic_ns() - due
+            self.results.schedule.note(late_ns=late, due_ns=due - self.due.start_ns)
+
+    # --- answers
+
+    def _hear(self, session: Session) -> None:
+        link = session.link
+        assert link is not None  # noqa: S101
+        try:
+            if session.is_writing:
+                self.links.watch_writing(session, is_wanted=not link.flush())
+            answer = link.receive()
+        except LinkLost as lost:
+            self._lost(session, lost)
+            return
+        if answer is None:
+            return
+        if session.doing is Doing.IDLE:
+            return  # A notice, or a notification.
+        self.flying -= 1
+        self.progress_ns = time.monotonic_ns()
+        self._answered(session, answer)
+        self.ready.append(session)
+
+    def _answered(self, session: Session, answer: Answer) -> None:
+        doing, session.doing = session.doing, Doing.IDLE
+        if doing is Doing.PREPARING:
+            self._prepare(session)
+        elif doing is Doing.ROLLING_BACK:
+            self._again(session)
+        elif doing is Doing.MARKING:
+            self._marked(session, answer)
+        elif doing is Doing.PLAYING:
+            abort_point("queries.answered")
+            self._played(session, answer)
+
+    def _marked(self, session: Session, answer: Answer) -> None:
+        """Go on after a mark of a statement that runs alone."""
+        if answer.sqlstate is not None:
+            self._mark_failed(session, answer)
+        elif session.answer is None:
+            self._send(session)
+        else:
+            session.was_marked()
+            self._finish(session, session.playing, session.answer)
+
+    def _played(self, session: Session, answer: Answer) -> None:
+        step, at = session.step, session.playing
+        assert step is not None  # noqa: S101
+        if answer.sqlstate is not None and session.mark_at == answer.done:
+            self._mark_failed(session, answer)
+            return
+        outcome, state = outcome_of(step, answer.sqlstate, answer.done, session.before)
+        if state == _NOT_PREPARED and session.was_prepared(step):
+            outcome, state = Outcome.REPLAYED, None
+        if outcome is Outcome.UNEXPECTED_ERROR and state in _REPLACEABLE:
+            session.attempts += 1
+            if session.attempts < _MOST_ATTEMPTS:
+                self.play_again(session)
+                return
+        if outcome is Outcome.UNEXPECTED_ERROR and self._is_ignored(at, state):
+            outcome = Outcome.EXPECTED_ERROR
+        latency = time.monotonic_ns() - session.sent_ns
+        rows = answer.rows - (0 <= session.mark_at < answer.done)  # the row of a mark is ours
+        played = Played(outcome, latency, rows, state, step.line, answer.checksum)
+        if answer.sqlstate is not None:
+            session.said = frozenset()
+        elif session.mark_at >= 0:
+            session.was_marked()
+        self._note_state(session, answer)
+        if self._is_marked_alone(session):
+            session.answer = played
+            self._mark_alone(session, before=False)
+            return
+        self._finish(session, at, played)
+
+    def _mark_failed(self, session: Session, answer: Answer) -> None:
+        """Play a transaction again whose mark failed; without a mark, if it cannot write at all."""
+        state = answer.sqlstate or ""
+        if state == _READ_ONLY:
+            session.is_marked = False
+        elif state not in TIMING:
+            raise MarksRefused(answer.said)
+        if session.answer is None:
+            self.play_again(session)
+        else:
+            self._finish(session, session.playing, session.answer)
+
+    def _is_ignored(self, at: int, state: str | None) -> bool:
+        """Whether an error of integrity is taken as expected, because what came before is missing."""
+        seconds = self.rules.ignore_integrity_s
+        if not seconds or state is None or not state.startswith(_INTEGRITY):
+            return False
+        return seconds < 0 or self.tape.due_us[at] < self._first_us + seconds * 1_000_000
+
+    def _note_state(self, session: Session, answer: Answer) -> None:
+        """Note what the statement has left in its session."""
+        step = session.step
+        assert step is not None  # noqa: S101
+        session.has_written |= Flag.WRITES in step.flags
+        session.is_sticky |= Flag.STICKY in step.flags
+        if step.name and answer.done >= session.before:
+            session.prepared[step.name] = step.sql
+        if answer.sqlstate is None:
+            session.settings.note(step.changes)
+            session.note_names(step)
+        if Flag.UNLOCKS in step.flags and self.rules.marks is not None:
+            session.texts.append(self.rules.marks.lock())
+
+    def _finish(self, session: Session, at: int, played: Played) -> None:
+        """Note the outcome; it counts when the transaction has ended."""
+        session.transaction.append((at, played))
+        session.playing, session.step = -1, None
+        session.left -= 1
+        self._release(self.tape.numbers.numbers[at])
+        link = session.link
+        if link is None or not link.in_transaction:
+            self._settle_transaction(session)
+        if link is not None and not link.is_aborted and (session.texts or link.encoding):
+            self._prepare(session)
+
+    def _settle_transaction(self, session: Session) -> None:
+        session.settings.end(is_undone=self._is_undone(session))
+        for at, played in session.transaction:
+            self.settling.settle(at, played)
+            if played.outcome in DIVERGENT and played.line not in session.said:
+                session.unsaid[played.line] = played.outcome
+        session.said = frozenset()
+        session.transaction.clear()
+        session.has_written = False
+        session.attempts = session.losses = 0
+        session.is_marked = True
+
+    def _is_undone(self, session: Session) -> bool:
+        """Whether the transaction that has ended was rolled back."""
+        if session.link is None or session.was_aborted or not session.transaction:
+            return True
+        last, played = session.transaction[-1]
+        is_rollback = self.tape.role(last) is Role.END and self.tape.step(last).commit_at < 0
+        return is_rollback or played.sqlstate is not None
+
+    def _release(self, number: int) -> None:
+        if self.water.release(number):
+            self._open_gate()
+
+    def release(self, number: int) -> None:
+        """Let statements pass that wait for a number, although its own is not done."""
+        self._release(number)
+
+    def _open_gate(self) -> None:
+        while self._gate and self._gate[0][0] <= self.water.low:
+            _, number = heapq.heappop(self._gate)
+            session = self.sessions[number]
+            if session.at_gate:
+                session.at_gate = 0
+                self.ready.append(session)
+
+    def play_again(self, session: Session, *, needs: int = 0) -> None:
+        """Roll a session's transaction back, and play it again when the gate has let `needs` through."""
+        session.needs = max(session.needs, needs)
+        if session.link is not None and session.link.in_transaction:
+            session.doing = Doing.ROLLING_BACK
+            self._tell(session, "ROLLBACK")
+        else:
+            self._again(session)
+
+    def _again(self, session: Session) -> None:
+        self.results.played_again += len(session.transaction) + (session.playing >= 0)
+        self.queue_again(session)
+
+    def queue_again(self, session: Session) -> None:
+        """Put the statements of the open transaction back to the front of the queue."""
+        steps = [at for at, _ in session.transaction]
+        session.left += len(steps)
+        if session.playing >= 0:
+            steps.append(session.playing)
+        session.queue.extendleft(reversed(steps))
+        self.queued += len(steps)
+        session.transaction.clear()
+        session.settings.forget_transaction()
+        session.playing, session.step, session.answer = -1, None, None
+        session.has_written = False
+        session.at_gate = 0
+        session.doing = Doing.IDLE
+        self.ready.append(session)
+
+    def end_lost(self, session: Session, outcomes: Mapping[int, Outcome]) -> None:
+        """Give the statements of a lost transaction these outcomes, and play the others again."""
+        known = dict(session.transaction)
+        done = [at for at in (*known, session.playing) if at in outcomes]
+        for at in done:
+            was = known.get(at, session.answer)
+            is_as_was = outcomes[at] is Outcome.REPLAYED and was is not None
+            self.settling.settle(at, was if is_as_was and was else Played(outcomes[at]))
+            if outcomes[at] in DIVERGENT:
+                session.unsaid[self.tape.lines[at]] = outcomes[at]
+            session.left -= at == session.playing
+            self._release(self.tape.numbers.numbers[at])
+        if session.playing in outcomes:
+            if session.step is not None and outcomes[session.playing] is Outcome.REPLAYED:
+                session.settings.note(session.step.changes)
+                session.settings.end(is_undone=False)
+            session.playing, session.step = -1, None
+        session.transaction = [each for each in session.transaction if each[0] not in outcomes]
+        self.queue_again(session)

@@ -1,0 +1,50 @@
+"""The rules of a replay of queries: what is played, and in which order."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from playhead.errors import UsageError
+from playhead.plan import Plan
+from playhead.queries.gate import ORDERS, Order
+from playhead.replay.api import QUERIES
+from playhead.terms import Terms
+
+_PLAYED_BY: Final = (
+    "order", "users", "databases", "applications", "skip_selects", "marks", "allow"
+)  # fmt: skip
+"""The rules that decide what is played, and in which order."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRules:
+    """How the queries of a log are played; JSON values, because a plan stores it."""
+
+    order: Order = "commit"
+    users: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+    applications: tuple[str, ...] = ()
+    skip_selects: bool = False
+    most_connections: int | None = None
+    marks: bool = True
+    idle_ms: int | None = None
+    """A connection that was idle for this time outside of a transaction is closed until it is needed."""
+    allow: tuple[str, ...] = ()
+    ignore_integrity_s: int = 0
+    """For this many seconds of the log errors of integrity are no divergence; -1 for ever."""
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise UsageError(f"--order: found {self.order!r}, needed {', '.join(ORDERS)}")
+
+    @classmethod
+    def from_plan(cls, plan: Plan) -> "QueryRules":
+        saved = dict(plan.target.needs.get(QUERIES, {}))
+        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
+        return cls(**saved | lists)
+
+
+def terms_of(plan: Plan, rules: QueryRules) -> Terms:
+    """Return what a ledger belongs to; other rules play other statements."""
+    terms = plan.terms()
+    played = {name: value for name, value in asdict(rules).items() if name in _PLAYED_BY}
+    return replace(terms, rules={**terms.rules, **played})

@@ -1,0 +1,94 @@
+"""What a replay of queries refuses: to play where it cannot be right, or where it cannot be known what was played."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from playhead.errors import Refused, UsageError
+from playhead.plan import Plan
+from playhead.postgres.replay_server import ServerFacts
+from playhead.queries.workload import Workload
+from playhead.querylog.located import PLACE_HEADER
+from playhead.request import Request
+
+BESIDE_IDENTITY: Final = "beside"
+"""What a plan calls the identity of the server of --beside."""
+
+
+class SameServer(Refused):
+    """The target is the server that wrote the log."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        super().__init__(
+            f"the target is the server that wrote the log: it has {file} in its own folder of logs",
+            hint="play on a copy: a server that was restored from a backup from before the log",
+        )
+
+
+class NoOrder(Refused):
+    """The rows of several partitions do not say in which order the server wrote them."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(
+            f"the log has {partitions} partitions, and rows without the header {PLACE_HEADER}: the order between "
+            "the partitions is not known",
+            hint="ship the log with `playhead queries ship`, or --order session, or --offsets of one partition",
+        )
+
+
+class LedgerGone(Refused):
+    """A replay was begun, and its target does not know it."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(
+            f"replay {replay_id} was begun, and the target has no ledger or no marks of it: "
+            "what was played is not known",
+            hint="if the target was restored from before the replay, play it with another --id",
+        )
+
+
+def refuse_several_runs(partitions: Any) -> None:
+    places = [each.place for each in partitions]
+    if len(set(places)) < len(places):
+        raise UsageError(
+            "--offsets names several runs of one partition", hint="replay them one after the other"
+        )
+
+
+def refuse_several_databases(workload: Workload) -> None:
+    names = sorted(workload.tape.databases - {""})
+    if len(names) > 1:
+        raise UsageError(
+            f"the log has statements of several databases: {', '.join(names)}",
+            hint=f"choose one: --databases {names[0]}; --to names the database it is played in",
+        )
+
+
+def refuse_source(request: Request, server: ServerFacts) -> None:
+    """Refuse to play a log on the server that wrote it, as far as this can be known.
+
+    A log does not contain the system's identifier, and a restored copy has the same. But a server knows where its
+    logs are.
+    """
+    name = request.source_endpoint.name
+    if request.source_endpoint.system != "kafka" and server.log_folder:
+        folder = Path(server.log_folder)
+        if folder.exists() and folder.resolve() in (
+            Path(name).resolve(),
+            *Path(name).resolve().parents,
+        ):
+            raise SameServer(name)
+
+
+def identity(facts: ServerFacts) -> str:
+    return f"{facts.identifier}/{facts.database}"
+
+
+def refuse_other(plan: Plan, facts: ServerFacts, *, is_beside: bool) -> None:
+    planned = plan.target.needs[BESIDE_IDENTITY] if is_beside else plan.target.identity
+    found, option = identity(facts), "--beside" if is_beside else "--to"
+    if planned != found:
+        raise Refused(
+            f"replay {plan.replay_id} was planned for the server and database {planned}, and {option} is {found}",
+            hint="make a new plan with another --id",
+        )

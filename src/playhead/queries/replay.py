@@ -1,0 +1,363 @@
+"""Plans and runs a replay of queries: what a log holds, what of it can be played, and what came of it."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+
+from playhead.config.context import Configuration
+from playhead.config.guards import Consent, need_consent
+from playhead.config.saved_servers import kept_servers
+from playhead.endpoint import system_of
+from playhead.errors import Refused, Stopped, UsageError
+from playhead.pace import ScheduleError
+from playhead.plan import Estimate, Plan
+from playhead.postgres.query_link import address_of, database_of
+from playhead.postgres.replay_server import ReplayServer, ServerFacts
+from playhead.proof import Proof, Took, prove
+from playhead.queries.answers import Answers
+from playhead.queries.beside import Comparison, Played, compare, refuse_one_server
+from playhead.queries.filters import Filters
+from playhead.queries.log import Log
+from playhead.queries.marks import Marks
+from playhead.queries.outcome import DIVERGENT, FORCED_ORDER, STATE_LOST, Results
+from playhead.queries.query_rules import QueryRules, terms_of
+from playhead.queries.refusals import (
+    BESIDE_IDENTITY,
+    LedgerGone,
+    NoOrder,
+    identity,
+    refuse_other,
+    refuse_several_databases,
+    refuse_several_runs,
+    refuse_source,
+)
+from playhead.queries.rules import PlayRules
+from playhead.queries.run import QueryRun
+from playhead.queries.tape import TapeWriter
+from playhead.queries.workload import Workload, notes_of
+from playhead.querylog.counts import RowOutcome
+from playhead.replay.api import QUERIES
+from playhead.replay.assemble import expecting
+from playhead.replay.begun_replays import plan_of_terms
+from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
+from playhead.replay.planner import freeze
+from playhead.request import Request
+from playhead.source import Source
+from playhead.systems import MakesSource
+from playhead.target import Inspection
+from playhead.terms import OtherTerms, Terms, differing_rules
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOutcome:
+    """What came of a run."""
+
+    plan: Plan
+    proof: Proof
+    results: Results
+    workload: Workload
+    rules: QueryRules
+    answers: Answers | None = None
+    beside: Comparison | None = None
+
+    def count(self, name: str) -> int:
+        """Return how many statements have this outcome, in the ledger: also those of earlier runs."""
+        return self.proof.details.get(name, 0)
+
+    @property
+    def divergences(self) -> int:
+        """How many statements did not do what they did on the source, or on the server of --beside."""
+        differing = self.beside.only_beside if self.beside else 0
+        return differing + sum(self.count(outcome.name.lower()) for outcome in DIVERGENT)
+
+    @property
+    def baseline(self) -> ScheduleError:
+        """What the latencies are compared with: those of the server of --beside, or of the source."""
+        if self.beside is not None:
+            return self.beside.other.results.latencies()
+        return self.results.latencies(then=True)
+
+    @property
+    def forced(self) -> int:
+        """How often the order was given up, also in earlier runs."""
+        return max(self.results.forced, self.count(FORCED_ORDER))
+
+    @property
+    def state_lost(self) -> int:
+        """How many sessions lost temporary tables, cursors or locks, also in earlier runs."""
+        return max(self.results.state_lost, self.count(STATE_LOST))
+
+    @property
+    def is_divergent(self) -> bool:
+        """Whether something was not as on the source."""
+        return bool(not self.proof.adds_up or self.divergences or self.forced)
+
+    @property
+    def missing(self) -> int:
+        """How many rows or statements could not be played, or not compared with the server of --beside."""
+        log = self.workload.log
+        counts, rows = log.reader.counts, log.reader.counts.rows
+        unread = rows[RowOutcome.NOT_A_ROW] + rows[RowOutcome.LATE]
+        unread += rows[RowOutcome.ANOTHER_LANGUAGE]
+        unread += self.beside.unknown if self.beside else 0
+        return self.count("not_replayable") + counts.lost + unread + self.state_lost + log.misplaced
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether everything was played, and as on the source."""
+        return not self.is_divergent and not self.missing
+
+
+@dataclass(slots=True)
+class QueryReplay:
+    """A plan with what running it needs."""
+
+    plan: Plan
+    source: Source
+    url: str
+    configuration: Configuration
+    rules: QueryRules
+    beside: str | None = None
+    """The server to play the log on first, and to compare the target with."""
+    journal: Journal = field(default_factory=Journal)
+
+    def run(
+        self,
+        *,
+        consent: Consent = None,
+        say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        patience_s: float = 120.0,
+    ) -> QueryOutcome:
+        """Play what the ledger and the marks lack; return what came of it."""
+        with self.begun(consent) as workload:
+            say(
+                f"playing {len(workload.tape):,} statements of {len(workload.tape.sessions):,} sessions"
+            )
+            outcome = self._compared(workload, progress, patience_s)
+            state = DONE if outcome.is_equal else DIFFERENT
+            self.journal.note(self.plan.replay_id, state, proof=outcome.proof.as_document())
+        return outcome
+
+    @contextmanager
+    def begun(self, consent: Consent) -> Iterator[Workload]:
+        """Hold the run, and read what it plays; note how it ended if it was not done."""
+        plan = self.plan
+        action = f"replay the queries of {plan.request.source_endpoint.shown()} on {self.shown}"
+        need_consent(action, plan.request.target_endpoint.name, self.configuration, consent)
+        facts = self._begin(self.url)
+        if self.beside is not None:
+            self._begin(self.beside)
+        self.journal.keep(plan, kept_servers(self.configuration))
+        with self.journal.held(plan.replay_id):
+            self.journal.note(plan.replay_id, RUNNING)
+            try:
+                yield read_workload(plan, self.source, self.rules, escapes=facts.has_escapes)
+            except BaseException as exc:
+                state = (
+                    STOPPED
+                    if isinstance(exc, Stopped) or not isinstance(exc, Exception)
+                    else FAILED
+                )
+                self.journal.note(plan.replay_id, state, error=str(exc) or type(exc).__name__)
+                raise
+
+    def _begin(self, url: str) -> ServerFacts:
+        """Write the terms on a server; refuse to go on where it cannot be known what was played."""
+        run, server = self.plan.replay_id, ReplayServer(url)
+        try:
+            facts = server.facts()
+            refuse_other(self.plan, facts, is_beside=url == self.beside)
+            kept = server.terms(run)
+            earlier = self.journal.get(run)
+            if kept is None and earlier is not None and earlier.started_at_ms is not None:
+                raise LedgerGone(run)
+            if kept is not None and not self.rules.marks:
+                raise Refused(
+                    f"replay {run} was begun without marks: what was played is not known",
+                    hint="restore the target, and play it with another --id",
+                )
+            if kept is not None and not server.has_marks():
+                raise LedgerGone(run)
+            server.prepare(run, terms_of(self.plan, self.rules))
+        finally:
+            server.close()
+        return facts
+
+    @property
+    def shown(self) -> str:
+        shown = f"database {self.plan.request.target_endpoint.name}"
+        if self.beside is None:
+            return shown
+        return f"{shown} beside database {database_of(self.beside)} of a second server"
+
+    def _compared(
+        self, workload: Workload, progress: Callable[[int, int], None], patience_s: float
+    ) -> QueryOutcome:
+        """Play on the server of --beside, if there is one, and then on the target."""
+        if self.beside is None:
+            return self._play(workload, self.url, progress, patience_s)
+        refuse_one_server(self.url, self.beside, self.plan.replay_id)
+        other = self._play(workload, self.beside, progress, patience_s)
+        outcome = self._play(workload, self.url, progress, patience_s)
+        assert other.answers is not None and outcome.answers is not None  # noqa: S101, PT018
+        played = Played(other.results, other.answers, other.proof.details)
+        return replace(outcome, beside=compare(workload.tape, outcome.answers, played))
+
+    def _play(
+        self,
+        workload: Workload,
+        url: str,
+        progress: Callable[[int, int], None],
+        patience_s: float,
+    ) -> QueryOutcome:
+        """Play on one server."""
+        began = time.monotonic()
+        answers = Answers(len(workload.tape)) if self.beside else None
+        run = QueryRun(
+            self.plan.replay_id,
+            workload.log,
+            workload.tape,
+            self.play_rules(url),
+            url,
+            patience_s,
+            self.journal.stop_file(self.plan.replay_id).exists,
+            progress,
+            answers=answers,
+        )
+        is_done = run.play()
+        outcome = self._outcome(run, workload, time.monotonic() - began)
+        if not is_done:
+            raise _stopped(self.plan, outcome.proof)
+        return replace(outcome, answers=answers)
+
+    def play_rules(self, url: str) -> PlayRules:
+        """Return how to play on this server; refuse another than the planned one."""
+        plan, rules = self.plan, self.rules
+        server = ReplayServer(url)
+        facts = server.facts()
+        server.close()
+        refuse_other(plan, facts, is_beside=url == self.beside)
+        return PlayRules(
+            address_of(url, major=int(facts.version.partition(".")[0])),
+            plan.request.spec.pace,
+            Marks(plan.replay_id) if rules.marks else None,
+            rules.most_connections or max(1, facts.free_connections - 3),
+            None if rules.idle_ms is None else rules.idle_ms * 1_000_000,
+            rules.ignore_integrity_s,
+            has_answers=self.beside is not None,
+        )
+
+    def _outcome(self, run: QueryRun, workload: Workload, wall_s: float) -> QueryOutcome:
+        server = ReplayServer(run.url)
+        entries = server.entries(self.plan.replay_id)
+        server.close()
+        results = run.results
+        took = Took(
+            round(wall_s, 3), round(results.seconds, 3), None, len(workload.tape), len(entries)
+        )
+        pace = None
+        if not self.plan.request.spec.pace.is_max:
+            pace = {"pace": self.plan.request.pace, **results.schedule.summary()}
+        proof = prove(self.plan, entries, took=took, pace=pace)
+        return QueryOutcome(self.plan, proof, results, workload, self.rules)
+
+
+def _stopped(plan: Plan, proof: Proof) -> Stopped:
+    done = plan.planned - proof.total("missing")
+    return Stopped(
+        f"replay {plan.replay_id} stopped at {done:,} of {plan.planned:,} rows; what was played is marked",
+        hint=f"continue with: playhead queries replay --id {plan.replay_id}",
+    )
+
+
+def read_workload(plan: Plan, source: Source, rules: QueryRules, *, escapes: bool) -> Workload:
+    """Read the planned rows, and write their tape; `escapes` as the target's standard_conforming_strings."""
+    log = Log(expecting(source, plan.source), plan.slices())
+    filters = Filters(
+        rules.users,
+        rules.databases,
+        rules.applications,
+        rules.skip_selects,
+        None if plan.from_ms is None else plan.from_ms * 1_000,
+        None if plan.to_ms is None else plan.to_ms * 1_000,
+        frozenset(rules.allow),
+    )
+    writer = TapeWriter(filters.reason, escapes=escapes)
+    tape = writer.write(log.statements(), rules.order)
+    if rules.order != "session" and not log.has_order:
+        raise NoOrder(len(log.parts))
+    skipped = Counter(tape.reason(at) for at in range(len(tape)) if tape.reasons[at])
+    skipped += tape.stand_ins
+    return Workload(log, tape, skipped)
+
+
+def source_of(request: Request, configuration: Configuration) -> Source:
+    """Return the source of a log, without connecting."""
+    system = system_of(request.source_endpoint)
+    if not isinstance(system, MakesSource):
+        raise UsageError(
+            f"{request.source_endpoint.shown()} cannot be read",
+            hint="logs are csvlog:FILES, jsonlog:FILES, pglog:FILES or kafka:TOPIC",
+        )
+    return system.source(request.source_endpoint, request.spec, configuration)
+
+
+def plan_queries(
+    request: Request,
+    rules: QueryRules,
+    url: str,
+    configuration: Configuration,
+    *,
+    replay_id: str,
+    beside: str | None = None,
+) -> tuple[QueryReplay, Workload]:
+    """Decide everything, and read the whole log for it; write nothing on the target."""
+    now_ns = time.time_ns()
+    source = source_of(request, configuration)
+    resolved = request.spec.span.resolve(now_ns)
+    facts = source.facts()
+    partitions, looked = freeze(source, source.bounds(), resolved, request, facts.topics)
+    refuse_several_runs(partitions)
+    server = ReplayServer(url)
+    found, kept = server.facts(), server.terms(replay_id)
+    server.close()
+    refuse_source(request, found)
+    needs = {QUERIES: asdict(rules), "server": found.identifier}
+    other = _beside(request, url, beside, replay_id)
+    if other is not None:
+        needs[BESIDE_IDENTITY] = identity(other)
+    target = Inspection(identity(found), needs=needs)
+    estimate = Estimate(sum(each.planned for each in partitions), None, None, "the log")
+    plan = Plan(
+        replay_id, request, now_ns // 1_000_000, resolved.from_ms, resolved.to_ms, tuple(partitions),
+        facts, target, estimate, tuple(looked),
+    )  # fmt: skip
+    if kept is not None:
+        plan = _begun_elsewhere(plan, rules, kept)
+    workload = read_workload(plan, source, rules, escapes=found.has_escapes)
+    refuse_several_databases(workload)
+    notes = (*looked, *facts.notes, *notes_of(workload, rules.order, found, other))
+    plan = replace(plan, notes=notes)
+    return QueryReplay(plan, source, url, configuration, rules, beside), workload
+
+
+def _beside(request: Request, url: str, beside: str | None, replay_id: str) -> ServerFacts | None:
+    """Return what is to be known of the server of --beside."""
+    if beside is None:
+        return None
+    refuse_one_server(url, beside, replay_id)
+    server = ReplayServer(beside)
+    found = server.facts()
+    server.close()
+    refuse_source(request, found)
+    return found
+
+
+def _begun_elsewhere(plan: Plan, rules: QueryRules, kept: Terms) -> Plan:
+    """Return the plan of the ledger, which another machine has made; refuse other rules."""
+    if differences := differing_rules(kept.rules, terms_of(plan, rules).rules):
+        raise OtherTerms(plan.replay_id, differences=differences)
+    return plan_of_terms(plan.replay_id, kept)

@@ -1,0 +1,110 @@
+"""What is sent for a statement: its own text with its mark, in the protocol in which the source received it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playhead.queries.gate import Role
+from playhead.queries.marks import FORCE, FORCED, Marks
+from playhead.queries.outcome import Outcome
+from playhead.queries.session import Session
+from playhead.queries.tape import Flag, Step
+from playhead.querylog.statement import Act
+
+Bound = tuple[bytes, Sequence[bytes | None] | None, bytes]
+TIMING = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
+"""SQLSTATEs that depend on the moment: that they do not come again is no divergence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToSend:
+    """One request, and how many statements of it are the log's."""
+
+    text: bytes = b""
+    bound: Sequence[Bound] = ()
+    before: int = 0
+    """How many steps before the log's own are ours."""
+    mark_at: int = -1
+    """How many steps succeed before the mark; -1 without one."""
+
+
+def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) -> bool:
+    """Return whether the mark goes into the same transaction as the statement."""
+    if Flag.ALONE in step.flags or is_aborted or not session.is_marked:
+        return False
+    if role is Role.WRITE and Flag.CONTROLS not in step.flags:
+        return True
+    return step.commit_at >= 0 and (session.has_written or Flag.WRITES in step.flags)
+
+
+def to_send(step: Step, session: Session, marks: Marks | None, role: Role) -> ToSend:
+    """Return what to send; the mark is in the transaction that the statement ends, or is."""
+    assert session.link is not None  # noqa: S101  only a session with a connection plays
+    mark, session.said = None, frozenset()
+    if marks is not None and marks_with(step, role, session, is_aborted=session.link.is_aborted):
+        divergent = session.divergent()
+        session.said = frozenset(divergent)
+        if step.expected_error is not None:  # If it succeeds, it should have failed.
+            divergent |= {step.line: Outcome.ERROR_MISSING}
+        mark = marks.text(session.id, step.line, divergent=divergent)
+    if step.act is Act.EXECUTE:
+        return _bound(step, session, mark)
+    return _plain(step, mark)
+
+
+def _plain(step: Step, mark: str | None) -> ToSend:
+    text = step.sql
+    if mark is not None and step.commit_at >= 0:
+        text = f"{text[: step.commit_at]}{mark};\n{text[step.commit_at :]}"
+    elif mark is not None:
+        text = f"{text}\n;{mark}"
+    if Flag.FORCES in step.flags:
+        text = f"{text}\n;{FORCE}"
+    if mark is None:
+        return ToSend(encoded(text))
+    return ToSend(encoded(text), mark_at=step.parts - (step.commit_at >= 0))
+
+
+def _bound(step: Step, session: Session, mark: str | None) -> ToSend:
+    steps: list[Bound] = []
+    mark_at = -1
+    if mark is not None and step.commit_at >= 0:
+        mark_at = 0
+        steps.append((mark.encode(), (), b""))
+    parameters = [None if each is None else encoded(each) for each in step.parameters or ()]
+    name = encoded(step.name)
+    if name and session.prepared.get(step.name) != step.sql:
+        if step.name in session.prepared:
+            quoted = step.name.replace('"', '""')
+            steps.append((encoded(f'DEALLOCATE "{quoted}"'), (), b""))
+        steps.append((encoded(step.sql), None, name))
+    before = len(steps)
+    steps.append((encoded(step.sql), parameters, name))
+    if mark is not None and step.commit_at < 0:
+        mark_at = len(steps)
+        steps.append((mark.encode(), (), b""))
+    if Flag.FORCES in step.flags:
+        steps.append((FORCE.encode(), (), b""))
+    return ToSend(bound=steps, before=before, mark_at=mark_at)
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of a text of the log, also of one that was not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def outcome_of(
+    step: Step, sqlstate: str | None, done: int, before: int
+) -> tuple[Outcome, str | None]:
+    """Compare what the target said with what the source did."""
+    if Flag.STANDS_IN in step.flags:
+        return Outcome.NOT_REPLAYABLE, sqlstate
+    own = step.parts if step.act is Act.QUERY else 1
+    expected = step.expected_error
+    is_forced = sqlstate == FORCED and Flag.FORCES in step.flags and done >= own + before
+    if is_forced:
+        return (Outcome.EXPECTED_ERROR if expected in TIMING else Outcome.ERROR_MISSING), None
+    if sqlstate is None:
+        return (Outcome.ERROR_MISSING if expected else Outcome.REPLAYED), None
+    if sqlstate == expected or expected in TIMING:
+        return Outcome.EXPECTED_ERROR, sqlstate
+    return Outcome.UNEXPECTED_ERROR, sqlstate

@@ -1,0 +1,160 @@
+"""One session of the log while it is played: its queue, its connection, and its open transaction."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from playhead.postgres.query_link import LinkLost, QueryLink
+from playhead.queries.gate import Role
+from playhead.queries.outcome import DIVERGENT, Outcome, Played
+from playhead.queries.settings import Settings
+from playhead.queries.tape import Flag, Step
+
+
+class Doing(Enum):
+    """What a session does now."""
+
+    IDLE = "idle"
+    """Nothing, or it waits at the gate, or for its next statement."""
+    WAITING = "waiting"
+    """It waits until it may open a connection."""
+    CONNECTING = "connecting"
+    PREPARING = "preparing"
+    """Its new connection gets the settings of the old one."""
+    PLAYING = "playing"
+    MARKING = "marking"
+    """A mark is written before or after a statement that runs alone."""
+    ROLLING_BACK = "rolling back"
+    LOST = "lost"
+    """Its connection is gone, and it is not known yet whether its transaction was committed."""
+    PAUSED = "paused"
+
+
+@dataclass(slots=True)
+class Session:
+    """A session of the log."""
+
+    number: int
+    id: str
+    left: int
+    """How many of its statements have no outcome yet, or are not played yet."""
+    queue: deque[int] = field(default_factory=deque)
+    """The statements that are due."""
+    doing: Doing = Doing.IDLE
+    link: QueryLink | None = None
+    playing: int = -1
+    """The statement that is played; -1 for none."""
+    step: Step | None = None
+    registered: int = -1
+    """The file descriptor that the loop waits for; -1 for none."""
+    sent_ns: int = 0
+    unsaid: dict[int, Outcome] = field(default_factory=dict)
+    """The lines that did not do what they did on the source, and that no mark has named yet."""
+    said: frozenset[int] = frozenset()
+    """Those that the mark of the last request names."""
+    transaction: list[tuple[int, Played]] = field(default_factory=list)
+    """The statements of the open transaction, which have no outcome before it ends."""
+    settings: Settings = field(default_factory=Settings)
+    was_aborted: bool = False
+    """Whether its transaction had failed when the last statement was sent."""
+    texts: list[str] = field(default_factory=list)
+    """What is sent before anything else on a new connection."""
+    named: dict[str, str] = field(default_factory=dict)
+    """The texts of statements that were prepared by the protocol, by name."""
+    prepared: dict[str, str] = field(default_factory=dict)
+    """Those of them that its connection has."""
+    has_written: bool = False
+    """Whether the open transaction may have changed something."""
+    is_sticky: bool = False
+    """Whether its connection has something that a new one would not have."""
+    is_marked: bool = True
+    """Whether marks can be written in it."""
+    needs: int = 0
+    """What the gate must have let through before it plays its transaction again."""
+    at_gate: int = 0
+    """The need for which it waits; 0 if it waits for none."""
+    attempts: int = 0
+    """How often its transaction was played again."""
+    losses: int = 0
+    """How often its connection was lost at the same statement."""
+    skips: bool = False
+    """Whether the rest of its transaction cannot be played."""
+    mark_at: int = -1
+    """How many statements of the request that was sent succeed before its mark; -1 without one."""
+    before: int = 0
+    """How many statements of ours the request has before the log's own."""
+    is_writing: bool = False
+    """Whether the last request is not sent completely."""
+    is_done_alone: bool = False
+    """Whether the statement that runs alone has been played, and its second mark is being written."""
+    answer: Played | None = None
+    """The outcome of that statement."""
+    idle_since_ns: int = 0
+    cancel_at_ns: int = 0
+    """When to cancel what it plays; 0 for never."""
+
+    @property
+    def is_busy(self) -> bool:
+        return self.doing is not Doing.IDLE
+
+    def divergent(self) -> dict[int, Outcome]:
+        """Return the lines that the next mark must name."""
+        played = [*self.transaction, *([(-1, self.answer)] if self.answer is not None else [])]
+        open_ = {each.line: each.outcome for _, each in played if each.outcome in DIVERGENT}
+        return self.unsaid | open_
+
+    def was_marked(self) -> None:
+        """The last mark was committed."""
+        for line in self.said:
+            self.unsaid.pop(line, None)
+
+    def note_earlier(self, step: Step, role: Role) -> None:
+        """Note what a statement of an earlier run has set, if its transaction was committed."""
+        if step.expected_error is not None:
+            self.was_aborted |= role is Role.BODY
+        else:
+            self.settings.note(step.changes)
+            self.was_aborted &= not any(each.kind == "back" for each in step.changes)
+            self.is_sticky |= Flag.STICKY in step.flags
+            self.note_names(step)
+        if role in (Role.END, Role.READ, Role.WRITE):
+            is_rollback = role is Role.END and step.commit_at < 0
+            self.settings.end(is_undone=self.was_aborted or is_rollback)
+            self.was_aborted = False
+
+    def note_names(self, step: Step) -> None:
+        """Note which statements it has prepared by the protocol, and dropped."""
+        if step.name:
+            self.named[step.name] = step.sql
+        for change in step.changes:
+            is_all = change.kind == "discard" or (change.kind, change.name) == ("deallocate", "all")
+            gone = list(self.named) if is_all else [change.name] * (change.kind == "deallocate")
+            for name in gone:
+                self.named.pop(name, None)
+                self.prepared.pop(name, None)
+
+    def was_prepared(self, step: Step) -> bool:
+        """Whether a statement drops another that only an earlier connection of the session had."""
+        return any(each.kind == "deallocate" and each.name in self.named for each in step.changes)
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether its connection can be closed and opened again without a difference."""
+        link = self.link
+        if link is None or self.is_busy or self.is_sticky:
+            return False
+        return not link.in_transaction
+
+
+@dataclass(frozen=True, slots=True)
+class LostSession:
+    """A session whose connection is gone."""
+
+    session: Session
+    doing: Doing
+    """What it did then."""
+    backend: int
+    """The process that served it; 0 if there was none."""
+    reason: LinkLost
+    has_lost_state: bool = False
+    """Whether it had what a new connection has not: temporary tables, cursors, locks."""

@@ -1,0 +1,145 @@
+"""What a session has set and prepared, so that a new connection can be given the same."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from playhead.queries.sql_text import Part, SqlText
+from playhead.queries.sql_tokens import tokens_of
+from playhead.querylog.sql import may_write
+
+_NAME: Final = r'("(?:[^"]|"")*"|[\w.$]+)'
+_SET: Final = re.compile(rf"(?:RE)?SET\s+(?:SESSION\s+)?{_NAME}\s*(?:=|TO\b|$)", re.IGNORECASE)
+_PREPARED: Final = re.compile(
+    rf"(?:PREPARE|DEALLOCATE(?:\s+PREPARE)?)\s+{_NAME}(?!\w)", re.IGNORECASE
+)
+_SAVEPOINT: Final = re.compile(rf"(?:SAVEPOINT|.*\bTO(?:\s+SAVEPOINT)?)\s+{_NAME}", re.IGNORECASE)
+_SET_CONFIG: Final = re.compile(r"\bset_config\b", re.IGNORECASE)
+_OF_CALL: Final = re.compile(r"\bset_config\s*\(\s*'([^']*)'", re.IGNORECASE)
+_OF_TRANSACTION: Final = ("LOCAL", "TRANSACTION", "CONSTRAINTS")
+
+
+class Change(NamedTuple):
+    """One act on what a session has set."""
+
+    kind: str
+    """`set`, `prepare`, `deallocate`, `discard`, `savepoint`, `back`."""
+    name: str
+    text: str
+
+
+def changes_of(sql: SqlText, parameters: Sequence[str | None] | None) -> tuple[Change, ...]:
+    """Return what the statements of a text change in their session, as texts without parameters."""
+    return tuple(
+        change for part in sql.parts if (change := _change(sql, part, parameters)) is not None
+    )
+
+
+def _change(sql: SqlText, part: Part, parameters: Sequence[str | None] | None) -> Change | None:
+    text = sql.text[part.start : part.end].strip()
+    first, second = (*part.words, "", "")[:2]
+    if first == "SAVEPOINT" or (first in ("ROLLBACK", "ABORT") and "TO" in part.words[1:3]):
+        return Change("savepoint" if first == "SAVEPOINT" else "back", _found(_SAVEPOINT, text), "")
+    if first in ("SET", "RESET") and second not in _OF_TRANSACTION:
+        return Change("set", _found(_SET, text) or text, text)
+    if first in ("LISTEN", "UNLISTEN", "LOAD"):
+        return Change("set", text, text)
+    if first == "DISCARD":
+        return Change("discard", "", text) if second == "ALL" else None
+    if first in ("PREPARE", "DEALLOCATE") and second != "TRANSACTION":
+        return Change(first.lower(), _found(_PREPARED, text), text)
+    if first == "SELECT" and _is_only_set_config(text):
+        names = ",".join(_OF_CALL.findall(text))
+        return Change("set", names or text, _with_values(text, parameters or ()))
+    return None
+
+
+def _found(pattern: "re.Pattern[str]", text: str) -> str:
+    """Return the name in a text, as PostgreSQL folds it; empty if there is none."""
+    found = pattern.match(text)
+    if found is None:
+        return ""
+    name = found[1]
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
+
+
+def _is_only_set_config(text: str) -> bool:
+    """Whether it does nothing but set, so that it can be sent again."""
+    if _SET_CONFIG.search(text) is None:
+        return False
+    return not may_write(_SET_CONFIG.sub("current_setting", text))
+
+
+def _with_values(text: str, parameters: Sequence[str | None]) -> str:
+    pieces, at = [], 0
+    for token in tokens_of(text):
+        if token["parameter"] and int(token[0][1:]) <= len(parameters):
+            pieces += [text[at : token.start()], _literal(parameters[int(token[0][1:]) - 1])]
+            at = token.end()
+    return "".join([*pieces, text[at:]])
+
+
+def _literal(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+@dataclass(slots=True)
+class Settings:
+    """What one session has set, also in its open transaction."""
+
+    prepared: dict[str, str] = field(default_factory=dict)
+    """The texts of PREPARE by name."""
+    _lasting: dict[str, str] = field(default_factory=dict)
+    _open: list[Change] = field(default_factory=list)
+    """What the open transaction has changed."""
+
+    def note(self, changes: Sequence[Change]) -> None:
+        self._open += changes
+
+    def forget_transaction(self) -> None:
+        """The open transaction is played again from its beginning."""
+        self._open.clear()
+
+    def end(self, *, is_undone: bool) -> None:
+        """The transaction has ended; prepared statements stay also when it is rolled back."""
+        for change in self._left():
+            match change.kind:
+                case "discard":
+                    self._lasting.clear()
+                    self.prepared.clear()
+                case "prepare":
+                    self.prepared[change.name] = change.text
+                case "deallocate" if change.name == "all":
+                    self.prepared.clear()
+                case "deallocate":
+                    self.prepared.pop(change.name, None)
+                case _ if not is_undone:
+                    # The order of the last ones counts: one may need what another has set.
+                    self._lasting.pop(change.name, None)
+                    self._lasting[change.name] = change.text
+        self._open.clear()
+
+    def _left(self) -> Iterator[Change]:
+        """The changes without what a ROLLBACK TO has undone."""
+        left: list[Change] = []
+        for change in self._open:
+            if change.kind != "back":
+                left.append(change)
+                continue
+            at = max(
+                (n for n, each in enumerate(left) if each[:2] == ("savepoint", change.name)),
+                default=0,
+            )
+            left = [
+                each
+                for n, each in enumerate(left)
+                if n <= at or each.kind not in ("set", "savepoint")
+            ]
+        return (change for change in left if change.kind != "savepoint")
+
+    def texts(self) -> list[str]:
+        """Return what gives a new connection the same."""
+        return [*self._lasting.values(), *self.prepared.values()]

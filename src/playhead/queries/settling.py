@@ -1,0 +1,162 @@
+"""Gives each statement its one outcome, and knows up to which row of the log everything has one."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from playhead.ledger import Entry
+from playhead.queries.answers import KeepsAnswers
+from playhead.queries.log import Log
+from playhead.queries.outcome import Outcome, Played, Results
+from playhead.queries.rules import Earlier
+from playhead.queries.tape import Tape
+from playhead.queries.transactions import row_line
+from playhead.record import Slice
+from playhead.source import TopicPartition
+
+NO_STATEMENT = "rows that are no statement"
+NO_RECORD = "no record in the log"
+_SKIPPED = (Outcome.NOT_REPLAYABLE, Outcome.IN_DOUBT, Outcome.LOST)
+
+
+@dataclass(slots=True)
+class Settling:
+    """The outcomes of a tape's statements."""
+
+    tape: Tape
+    log: Log
+    results: Results = field(default_factory=Results)
+    answers: KeepsAnswers | None = None
+    outcomes: bytearray = field(default_factory=bytearray)
+    left: int = 0
+    """How many statements have no outcome."""
+    _order: list[int] = field(default_factory=list)
+    """The statements in the order of their rows."""
+    _reached: int = 0
+    """How many of them are before the first one without an outcome."""
+    _counted_rows: int = 0
+    _counted: int = 0
+    """How many rows, and statements in their order, are in entries that were returned."""
+
+    def __post_init__(self) -> None:
+        self.outcomes = bytearray(len(self.tape))
+        self.left = len(self.tape)
+        self._order = sorted(range(len(self.tape)), key=self.tape.places.__getitem__)
+
+    def settle(self, at: int, played: Played) -> None:
+        """Give a statement its outcome, once."""
+        if self.outcomes[at]:
+            raise ValueError(
+                f"statement {at} has two outcomes: {self.outcomes[at]}, {played.outcome}"
+            )
+        self.outcomes[at] = played.outcome
+        self.left -= 1
+        step = self.tape.step(at)
+        self.results.note(step, played, self.tape.queries[step.query])
+        if self.answers is not None:
+            self.answers.note(at, played)
+
+    def skip(self, at: int, outcome: Outcome) -> None:
+        """Give an outcome to a statement that is not played in this run."""
+        self.outcomes[at] = outcome
+        self.left -= 1
+        self.results.counts[outcome] += 1
+
+    def outcome_before(self, at: int, earlier: Earlier) -> Outcome | None:
+        """Return the outcome of a statement that this run does not play; None if it does."""
+        session = self.tape.sessions[self.tape.session_of[at]]
+        line, reason = self.tape.lines[at], self.tape.reason(at)
+        if self._is_settled(at, earlier.reached):
+            return Outcome.EARLIER
+        if reason:
+            return Outcome.FILTERED if reason.startswith("filter") else Outcome.NOT_REPLAYABLE
+        if (session, line) in earlier.in_doubt:
+            self.results.in_doubt.append(
+                f"session {session}, line {row_line(line)}: {self.tape.step(at).sql}"
+            )
+            return Outcome.IN_DOUBT
+        if line > earlier.marked.get(session, -1):
+            return None
+        return earlier.divergent.get((session, line), Outcome.EARLIER)
+
+    def _is_settled(self, at: int, reached: Mapping[TopicPartition, int]) -> bool:
+        """Return whether the ledger has the row of a statement."""
+        place = self.tape.places[at]
+        part = self.log.parts[self.log.part_of[place]]
+        return self.log.offset_of[place] < reached.get(part, 0)
+
+    def settled(self, rest: Mapping[TopicPartition, Slice]) -> list[Entry]:
+        """Return the entries of what has its outcome: of each partition, the beginning of its rest."""
+        order, places = self._order, self.tape.places
+        while self._reached < len(order) and self.outcomes[order[self._reached]]:
+            self._reached += 1
+        is_all = self._reached == len(order)
+        end = len(self.log) if is_all else places[order[self._reached]]
+        tallies = {place: _Tally(slice_) for place, slice_ in rest.items()}
+        self._count_rows(end, tallies)
+        self._count_statements(end, tallies)
+        self._counted_rows = end
+        if is_all and tallies:
+            next(iter(tallies.values())).details = self.results.of_the_run()
+        return [
+            entry
+            for tally in tallies.values()
+            if (entry := tally.entry(is_last=is_all)) is not None
+        ]
+
+    def _count_rows(self, end: int, tallies: "Mapping[TopicPartition, _Tally]") -> None:
+        by_part = [tallies.get(place) for place in self.log.parts]
+        part_of, offset_of = self.log.part_of, self.log.offset_of
+        for place in range(self._counted_rows, end):
+            tally = by_part[part_of[place]]
+            if tally is not None and offset_of[place] >= tally.rest.from_offset:
+                tally.rows += 1
+                tally.to_offset = max(tally.to_offset, offset_of[place] + 1)
+
+    def _count_statements(self, end: int, tallies: "Mapping[TopicPartition, _Tally]") -> None:
+        while self._counted < len(self._order):
+            at = self._order[self._counted]
+            place = self.tape.places[at]
+            if place >= end:
+                return
+            self._counted += 1
+            tally = tallies.get(self.log.parts[self.log.part_of[place]])
+            if tally is not None and self.log.offset_of[place] >= tally.rest.from_offset:
+                outcome = Outcome(self.outcomes[at])
+                tally.statements[outcome] += 1
+                # A row can show two acts, such as an error and the cancel that caused it.
+                tally.outcomes[place] = max(outcome, tally.outcomes.get(place, outcome))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of a partition's rows."""
+
+    rest: Slice
+    rows: int = 0
+    to_offset: int = 0
+    statements: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+
+    def entry(self, *, is_last: bool) -> Entry | None:
+        """Return the ledger entry; None if there is nothing new."""
+        end = self.rest.to_offset if is_last else self.to_offset
+        if end <= self.rest.from_offset:
+            return None
+        slice_ = Slice(self.rest.topic, self.rest.partition, self.rest.from_offset, end)
+        rows = Counter(self.outcomes.values())
+        read, filtered = len(self.outcomes), rows[Outcome.FILTERED]
+        skipped = sum(rows[each] for each in _SKIPPED)
+        blank = {NO_STATEMENT: self.rows - read, NO_RECORD: len(slice_) - self.rows}
+        return Entry(
+            slice_,
+            read,
+            read - filtered - skipped,
+            filtered=filtered,
+            skipped=skipped,
+            details=self.details
+            | {each.name.lower(): count for each, count in sorted(self.statements.items())},
+            checksum=None,
+            absences={reason: count for reason, count in blank.items() if count},
+        )

@@ -1,0 +1,223 @@
+"""Follows the logs of a server, and ships each row once, in transactions with how far each log was shipped."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final
+
+from playhead.config.guards import Guard
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import PlayheadError, Unavailable
+from playhead.host.faults import abort_point
+from playhead.kafka.admin.errors import TransactionLost
+from playhead.kafka.write.row_shipping import OutRow, RowShipper, Shipped
+from playhead.queries.log_file import LogFile
+from playhead.queries.log_folder import KeptLog, LogFolder, Step
+from playhead.querylog.located import LocatedRow, headers_of, place_of, topic_of
+
+_MOST_ROWS: Final = 20_000
+_MOST_BYTES: Final = 16 << 20
+_IDLE_S: Final = 0.1
+_LOOK_EVERY_S: Final = 0.5
+_RETRY_S: Final = 1.0
+
+
+class NotAllShipped(PlayheadError):
+    """Rows of the logs are not in the topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShippingSpec:
+    """What is followed, and where it goes."""
+
+    pattern: str
+    """An absolute path, or a pattern of paths."""
+    topic: str
+    """With `{db}` in place of the database."""
+    name: str
+    prefixes: tuple[str, ...]
+    partitions: int
+    skip_large: bool = False
+
+
+@dataclass(slots=True)
+class ShippingCounts:
+    """What has been shipped in this run; a row counts when its transaction is committed."""
+
+    rows: int = 0
+    bytes: int = 0
+    not_understood: int = 0
+    """Rows that are in the topic of rows without a database, as they stand in their file."""
+    transactions: int = 0
+    outages: int = 0
+    first_not_understood: str | None = None
+    by_topic: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Shipping:
+    """One run: `run` in one thread, `stop` from any.
+
+    A row is shipped in a transaction with the position behind it, so the next run continues exactly there. After an
+    error, it is unknown whether the last transaction was committed: then the ledger is read, and the files are read
+    again from the positions in it.
+    """
+
+    spec: ShippingSpec
+    connection: KafkaConnection
+    guard: Guard
+    say: Callable[[str], None]
+    counts: ShippingCounts = field(default_factory=ShippingCounts)
+    folder: LogFolder | None = None
+    too_large: int = 0
+    _stopping: Event = field(default_factory=Event)
+
+    def stop(self) -> None:
+        """Ship what was read, and end."""
+        self._stopping.set()
+
+    def run(self, *, once: bool) -> None:
+        """Follow the logs until `stop`, or with `once` up to their ends."""
+        try:
+            while True:
+                shipper: RowShipper | None = None
+                try:
+                    shipper = self._connected()
+                    self._follow(shipper, once=once)
+                    return
+                except (Unavailable, TransactionLost) as exc:
+                    if self.folder is None:
+                        raise
+                    self.counts.outages += 1
+                    self.say(f"waiting for the brokers: {exc}")
+                finally:
+                    if shipper is not None:
+                        self.too_large += shipper.too_large
+                        shipper.close()
+                if self._stopping.wait(_RETRY_S):
+                    return
+        finally:
+            if self.folder is not None:
+                self.folder.close()
+
+    def _connected(self) -> RowShipper:
+        spec = self.spec
+        return RowShipper(
+            self.connection, spec.name, self.guard, spec.topic, spec.partitions, spec.skip_large
+        )
+
+    def _folder_at(self, shipper: RowShipper) -> LogFolder:
+        """The logs, each where the last committed transaction has left it."""
+        spec = self.spec
+        kept = {
+            key: KeptLog(each.sequence, each.position) for key, each in shipper.positions.items()
+        }
+        if self.folder is None:
+            self.folder = LogFolder(spec.pattern, spec.prefixes, kept, self.say)
+        else:
+            # Whether the last transaction was committed is known from the ledger only.
+            self.folder.go_back(kept)
+        return self.folder
+
+    def _follow(self, shipper: RowShipper, *, once: bool) -> None:
+        folder = self._folder_at(shipper)
+        looked_at = -_LOOK_EVERY_S
+        while True:
+            is_last = self._stopping.is_set()
+            if time.monotonic() - looked_at >= _LOOK_EVERY_S:
+                looked_at = time.monotonic()
+                folder.look()
+            steps = [*self._steps(folder)]
+            if steps:
+                self._ship(shipper, steps)
+            if is_last or (once and not steps and not folder.is_settling()):
+                return
+            if not steps:
+                self._stopping.wait(_IDLE_S)
+
+    def _steps(self, folder: LogFolder) -> Iterator[tuple[LogFile, list[LocatedRow]]]:
+        """As much as fits into one transaction."""
+        rows = size = 0
+        while rows < _MOST_ROWS and size < _MOST_BYTES:
+            step: Step = folder.step()
+            if not step:
+                return
+            rows += sum(len(each) for _, each in step)
+            size += sum(row.length for _, each in step for row in each)
+            yield from step
+
+    def _ship(self, shipper: RowShipper, steps: Step) -> None:
+        abort_point("ship.rows_read")
+        out = [self._out(log, row) for log, rows in steps for row in rows]
+        positions = {
+            log.identity: Shipped(log.sequence, log.position, str(log.path)) for log, _ in steps
+        }
+        shipper.ship(out, positions)
+        self._count(steps, out)
+
+    def _out(self, log: LogFile, row: LocatedRow) -> OutRow:
+        return OutRow(
+            topic_of(row.database, self.spec.topic),
+            row.session,
+            row.value,
+            row.time_us // 1_000,
+            headers_of(place_of(log.sequence, row.start)),
+            f"{log.path}, byte {row.start:,}",
+        )
+
+    def _count(self, steps: Step, out: list[OutRow]) -> None:
+        counts = self.counts
+        counts.transactions += 1
+        counts.rows += len(out)
+        for log, rows in steps:
+            for row in rows:
+                counts.bytes += row.length
+                if row.reason is not None:
+                    counts.not_understood += 1
+                    where = f"{log.path}, byte {row.start:,}: {row.reason}"
+                    counts.first_not_understood = counts.first_not_understood or where
+        for each in out:
+            counts.by_topic[each.topic] = counts.by_topic.get(each.topic, 0) + 1
+
+    # --- at the end
+
+    def held(self) -> dict[str, int]:
+        """Bytes at the end of files that are no whole row."""
+        logs = self.folder.logs if self.folder is not None else []
+        return {str(log.path): log.held_bytes for log in logs if log.held_bytes and not log.is_gone}
+
+    def as_document(self) -> dict[str, Any]:
+        """The figures at the end."""
+        folder, counts = self.folder, self.counts
+        return {
+            "name": self.spec.name,
+            "files": len(folder.logs) if folder else 0,
+            "rows": counts.rows - self.too_large,
+            "bytes": counts.bytes,
+            "not_understood": counts.not_understood,
+            "too_large": self.too_large,
+            "maybe_lost": folder.maybe_lost if folder else 0,
+            "unreadable_files": len(folder.unreadable) if folder else 0,
+            "unknown_files": len(folder.unknown) if folder else 0,
+            "held_bytes": sum(self.held().values()),
+            "transactions": counts.transactions,
+            "outages": counts.outages,
+            "topics": dict(sorted(counts.by_topic.items())),
+        }
+
+    def need_all(self) -> None:
+        """Raise if something that the logs have, or had, is not in the topics."""
+        found = self.as_document()
+        reasons = [
+            (found["maybe_lost"], "logs were truncated or replaced before their end was read"),
+            (found["unreadable_files"], "files cannot be read"),
+            (found["unknown_files"], "files have no row of a log that is understood"),
+            (found["too_large"], "rows are too large for their topics"),
+        ]
+        said = [f"{count:,} {text}" for count, text in reasons if count]
+        if said:
+            raise NotAllShipped(
+                f"not everything is in the topics: {'; '.join(said)}",
+                hint="the lines above name them; playhead queries plan counts the gaps in each session's rows",
+            )

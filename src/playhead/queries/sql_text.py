@@ -1,0 +1,158 @@
+"""What the words of a text of SQL mean for its session, without a parser: transactions, settings, what runs alone."""
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from playhead.queries.outside import outside_of
+from playhead.queries.sql_tokens import tokens_of
+
+_MOST_WORDS = 6
+_BEGINS = (("BEGIN",), ("START", "TRANSACTION"))
+_ALONE = (
+    ("VACUUM",),
+    ("CALL",),
+    ("DO",),
+    ("CLUSTER",),
+    ("CREATE", "DATABASE"),
+    ("DROP", "DATABASE"),
+    ("ALTER", "DATABASE"),
+    ("CREATE", "TABLESPACE"),
+    ("DROP", "TABLESPACE"),
+    ("ALTER", "SYSTEM"),
+    ("CREATE", "SUBSCRIPTION"),
+    ("ALTER", "SUBSCRIPTION"),
+    ("DROP", "SUBSCRIPTION"),
+    ("COMMIT", "PREPARED"),
+    ("ROLLBACK", "PREPARED"),
+    ("DISCARD", "ALL"),
+    ("REINDEX",),
+)
+_CONCURRENTLY = "CONCURRENTLY"
+_BODIED = frozenset(("FUNCTION", "PROCEDURE"))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One statement of a text."""
+
+    words: tuple[str, ...]
+    """Its first words, in capitals."""
+    start: int
+    end: int
+    is_concurrent: bool = False
+    """Whether the word CONCURRENTLY is in it."""
+
+    def begins_with(self, *words: str) -> bool:
+        return self.words[: len(words)] == words
+
+    @property
+    def opens(self) -> bool:
+        """Whether it begins a transaction."""
+        return any(self.begins_with(*words) for words in _BEGINS)
+
+    @property
+    def closes(self) -> bool:
+        """Whether it ends a transaction; a chained one begins the next."""
+        if self.begins_with("PREPARE", "TRANSACTION"):
+            return True
+        if self.words[:1] not in (("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)):
+            return False
+        return "PREPARED" not in self.words[1:2] and "TO" not in self.words[1:3]
+
+    @property
+    def chains(self) -> bool:
+        return self.closes and "CHAIN" in self.words and "NO" not in self.words
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether it ends a transaction without undoing it."""
+        return self.closes and self.words[0] in ("COMMIT", "END", "PREPARE")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """A text that a client sent at once: usually one statement, sometimes several."""
+
+    text: str
+    parts: tuple[Part, ...]
+    outside: str | None
+    """What it does outside of the database, in one word; None for nothing."""
+
+    @property
+    def only(self) -> Part | None:
+        return self.parts[0] if len(self.parts) == 1 else None
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether it may refuse to run together with another statement, or commit by itself."""
+        return any(
+            part.begins_with(*words) or part.is_concurrent
+            for part in self.parts
+            for words in _ALONE
+        )
+
+    @property
+    def controls(self) -> bool:
+        """Whether a part of it begins or ends a transaction."""
+        return any(part.opens or part.closes for part in self.parts)
+
+    def leaves_open(self, was_open: bool) -> bool:
+        """Return whether a transaction is open after it, if none of its parts fails."""
+        for part in self.parts:
+            if part.opens:
+                was_open = True
+            elif part.closes:
+                was_open = part.chains
+        return was_open
+
+
+@lru_cache(maxsize=4096)
+def read_sql(text: str, *, escapes: bool = False) -> SqlText:
+    """Split a text into its statements, by tokens; `escapes` if standard_conforming_strings is off."""
+    parts: list[Part] = []
+    current: _Open | None = None
+    for token in tokens_of(text, escapes=escapes):
+        if token["end"] and (current is None or not current.depth):
+            if current is not None:
+                parts.append(current.part(token.start()))
+            current = None
+            continue
+        if current is None:
+            current = _Open(token.start())
+        current.take(token)
+    if current is not None:
+        parts.append(current.part(len(text)))
+    spans = [(part.start, part.end) for part in parts]
+    return SqlText(text, tuple(parts), outside_of(text, spans, escapes=escapes))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A statement of a text while its tokens are read."""
+
+    start: int
+    words: list[str] = field(default_factory=list)
+    depth: int = 0
+    """How many parentheses and bodies are open, in which a semicolon does not end the statement."""
+    is_concurrent: bool = False
+
+    def take(self, token: "re.Match[str]") -> None:
+        sign = token["other"]
+        if sign in ("(", ")"):
+            self.depth = max(0, self.depth + (1 if sign == "(" else -1))
+        if not token["word"]:
+            return
+        word = token["word"].upper()
+        self.is_concurrent |= word == _CONCURRENTLY
+        if len(self.words) < _MOST_WORDS:
+            self.words.append(word)
+        # CREATE FUNCTION … BEGIN ATOMIC …; CASE … END; END
+        if self.words[0] == "CREATE" and not _BODIED.isdisjoint(self.words):
+            if word == "BEGIN" or (word == "CASE" and self.depth):
+                self.depth += 1
+            elif word == "END" and self.depth:
+                self.depth -= 1
+
+    def part(self, end: int) -> Part:
+        return Part(tuple(self.words), self.start, end, self.is_concurrent)

@@ -1,0 +1,58 @@
+"""The tokens of a text of SQL, without what is between them."""
+
+import re
+from collections.abc import Iterator
+
+# Possessive: there is one way to read them, and the others would be remembered for every character.
+_PLAIN_TEXT = "'(?:[^']++|'')*+'"
+_ESCAPED_TEXT = r"'(?:[^'\\]++|''|\\.)*+'"
+
+
+def _tokens(plain: str) -> "re.Pattern[str]":
+    """Return the tokens of SQL, with this form of a plain text."""
+    return re.compile(
+        rf"""
+        (?P<skip>\s+|--[^\n]*)
+        |(?P<comment>/\*)
+        |(?P<text>[eE]{_ESCAPED_TEXT}|[bBxXnN]?{plain}|[uU]&{_PLAIN_TEXT}
+            |(?P<tag>\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$).*?(?P=tag))
+        |(?P<quoted>(?:[uU]&)?"(?:[^"]++|"")*+")
+        |(?P<end>;)
+        |(?P<parameter>\$[0-9]+)
+        |(?P<number>(?:[0-9]|\.[0-9])(?:[\w.]|(?<=[eE])[-+])*)
+        |(?P<word>[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*)
+        |(?P<other>.)
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+
+
+_TOKEN = _tokens(_PLAIN_TEXT)
+_TOKEN_WITH_ESCAPES = _tokens(_ESCAPED_TEXT)
+"""With standard_conforming_strings = off, a backslash escapes in plain texts too."""
+_COMMENT_BOUND = re.compile(r"/\*|\*/")
+
+
+def tokens_of(text: str, *, escapes: bool = False) -> "Iterator[re.Match[str]]":
+    """Yield the tokens without space and comments, up to a quote that does not end."""
+    pattern = _TOKEN_WITH_ESCAPES if escapes else _TOKEN
+    at = 0
+    while at < len(text):
+        token = pattern.match(text, at)
+        if token is None or token["other"] in ("'", '"', "$"):
+            return  # The server refuses the whole text.
+        if token["comment"]:
+            at = _end_of_comment(text, at)
+            continue
+        at = token.end()
+        if not token["skip"]:
+            yield token
+
+
+def _end_of_comment(text: str, at: int) -> int:
+    depth = 0
+    for token in _COMMENT_BOUND.finditer(text, at):
+        depth += 1 if token[0] == "/*" else -1
+        if depth == 0:
+            return token.end()
+    return len(text)

@@ -1,0 +1,142 @@
+"""Sends what a session plays, and gives a new connection what the old one had."""
+
+import time
+from collections import deque
+from typing import Final
+
+from playhead.host.faults import abort_point
+from playhead.postgres.query_link import LinkLost
+from playhead.queries.connections import MS, Connections
+from playhead.queries.rules import PlayRules
+from playhead.queries.sending import to_send
+from playhead.queries.session import Doing, LostSession, Session
+from playhead.queries.tape import Flag, Tape
+
+_CANCEL_SOON_NS: Final = 200 * MS
+_CANCELED: Final = "57014"
+
+
+class Talk:
+    """The talking part of a player."""
+
+    def __init__(self, tape: Tape, rules: PlayRules) -> None:
+        self.tape, self.rules = tape, rules
+        self.links = Connections(
+            rules.address, rules.most_connections, self._opened, self._lost, rules.has_answers
+        )
+        self.lost: deque[LostSession] = deque()
+        """Sessions whose connection is gone."""
+        self.flying = 0
+        """How many requests wait for their answer."""
+        self.progress_ns = time.monotonic_ns()
+        self.ready: deque[Session] = deque()
+        """Sessions that may be able to go on."""
+
+    def _is_marked_alone(self, session: Session) -> bool:
+        step, link = session.step, session.link
+        assert step is not None and link is not None  # noqa: S101, PT018
+        is_alone = Flag.ALONE in step.flags and not link.in_transaction
+        return is_alone and self.rules.marks is not None and session.is_marked
+
+    def _mark_alone(self, session: Session, *, before: bool) -> None:
+        marks, step = self.rules.marks, session.step
+        assert marks is not None and step is not None  # noqa: S101, PT018
+        session.doing = Doing.MARKING
+        divergent = {} if before else session.divergent()
+        session.said = frozenset(divergent)
+        self._tell(session, marks.text(session.id, step.line, before=before, divergent=divergent))
+
+    def _send(self, session: Session) -> None:
+        """Send the statement itself."""
+        step, link = session.step, session.link
+        assert step is not None and link is not None  # noqa: S101, PT018
+        marks = self.rules.marks
+        sending = to_send(step, session, marks, self.tape.role(session.playing))
+        session.was_aborted = link.is_aborted
+        session.mark_at, session.before = sending.mark_at, sending.before
+        session.doing = Doing.PLAYING
+        session.sent_ns = time.monotonic_ns()
+        self.flying += 1
+        if step.expected_error == _CANCELED:
+            self._cancel_later(session)
+        abort_point("queries.before_send")
+        try:
+            is_sent = (
+                link.send_bound(sending.bound) if sending.bound else link.send_text(sending.text)
+            )
+            if not is_sent:
+                self.links.watch_writing(session, is_wanted=True)
+        except LinkLost as lost:
+            self._lost(session, lost)
+            return
+        abort_point("queries.sent")
+
+    def _tell(self, session: Session, text: str) -> None:
+        """Send a text of our own."""
+        assert session.link is not None  # noqa: S101
+        self.flying += 1
+        session.sent_ns = time.monotonic_ns()
+        try:
+            if not session.link.send_text(text.encode("utf-8", "surrogateescape")):
+                self.links.watch_writing(session, is_wanted=True)
+        except LinkLost as lost:
+            self._lost(session, lost)
+
+    def _cancel_later(self, session: Session) -> None:
+        step, at = session.step, session.playing
+        assert step is not None  # noqa: S101
+        wait = _CANCEL_SOON_NS
+        if self.rules.pace.times is not None and step.duration_us is not None:
+            wait = int(step.duration_us * 1_000 / self.rules.pace.times)
+
+        def cancel() -> None:
+            if (
+                session.playing == at
+                and session.doing is Doing.PLAYING
+                and session.link is not None
+            ):
+                session.link.cancel()
+
+        self.links.later(time.monotonic_ns() + wait, cancel)
+
+    # --- new connections
+
+    def _opened(self, session: Session) -> None:
+        """Give a new connection what the old one had."""
+        self.progress_ns = time.monotonic_ns()
+        marks = self.rules.marks
+        session.texts = [marks.lock()] if marks is not None else []
+        session.texts += session.settings.texts()
+        self._prepare(session)
+
+    def _prepare(self, session: Session) -> None:
+        link = session.link
+        if not session.texts and link is not None and link.encoding and not link.is_aborted:
+            session.texts = [f"SET client_encoding TO '{link.encoding}'"]
+        if session.texts:
+            session.doing = Doing.PREPARING
+            self._tell(session, session.texts.pop(0))
+        else:
+            session.doing = Doing.IDLE
+            self.ready.append(session)
+
+    def _close_idle(self, session: Session, since_ns: int) -> None:
+        if session.idle_since_ns == since_ns and not session.queue and session.can_pause:
+            self.links.close(session)
+
+    def _make_room(self, session: Session) -> None:
+        """Close an idle connection if another session waits for one."""
+        if self.links.waiting and session.can_pause:
+            self.links.close(session)
+
+    def _lost(self, session: Session, reason: LinkLost) -> None:
+        """Note that a connection is gone; the watchdog finds out what became of its transaction."""
+        doing = session.doing
+        if doing not in (Doing.IDLE, Doing.CONNECTING):
+            self.flying -= 1
+        has_lost_state = session.is_sticky
+        backend = self.links.close(session)
+        session.doing = Doing.LOST
+        self.lost.append(
+            LostSession(session, doing, backend, reason, has_lost_state=has_lost_state)
+        )

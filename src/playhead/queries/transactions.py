@@ -1,0 +1,140 @@
+"""Which statements of a session are one transaction on the source, and whether it is played."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from playhead.queries.sql_text import Part, SqlText
+from playhead.querylog.sql import understand
+from playhead.querylog.statement import Act, Statement
+
+CUT: Final = "cut-transaction"
+SEVERAL: Final = "several-transactions"
+WHOLE: Final = ("filter-user", "filter-database", "filter-application")
+"""Filters that look at the first statement of a transaction only: it is played as a whole or not at all."""
+SYNTAX_ERROR: Final = "42601"
+_PIECE_BITS: Final = 16
+Refuse = Callable[[Statement, SqlText], str]
+"""Returns why a statement is not played: a word; empty if it is."""
+
+
+def row_line(line: int) -> int:
+    """Return the line of the log's row from a line of the tape, which also has the number of the piece."""
+    return line >> _PIECE_BITS
+
+
+@dataclass(slots=True)
+class SessionOnTape:
+    """What is known of a session while its statements are written to the tape."""
+
+    number: int
+    escapes: bool
+    """Whether standard_conforming_strings is off."""
+    is_open: bool = False
+    """Whether the source had a transaction open."""
+    left_out: str = ""
+    """Why the open transaction is not played; empty if it is."""
+    played: list[int] = field(default_factory=list)
+    """The statements of the open transaction that are played."""
+    begin: str = "BEGIN"
+    """What begins a transaction like the open one."""
+    last_due: int = 0
+
+    def pieces(self, statement: Statement, sql: SqlText) -> Iterator[Statement]:
+        """Divide a text behind each end of a transaction: a mark can prove one transaction only.
+
+        COMMIT AND CHAIN becomes a COMMIT and a BEGIN. What failed is not divided, because the log does not say
+        where it failed.
+        """
+        texts = [sql.text]
+        if statement.expected_error is None and _has_several(sql):
+            texts = [*self._texts(sql)]
+        last = len(texts) - 1
+        for number, text in enumerate(texts):
+            piece = replace(statement, line=statement.line << _PIECE_BITS | number)
+            if last:
+                duration = piece.duration_us if number == last else None
+                piece = replace(piece, sql=text, name="", duration_us=duration)
+            if number:
+                piece = replace(piece, act=Act.QUERY, parameters=None, in_transaction=False)
+            yield piece
+
+    def _texts(self, sql: SqlText) -> Iterator[str]:
+        start = None
+        for part in sql.parts:
+            start = part.start if start is None else start
+            self._note_begin(sql, part)
+            if part.chains:
+                yield f"{sql.text[start : part.start]}{part.words[0]}"
+                yield self.begin
+            elif part.closes:
+                yield sql.text[start : part.end]
+            start = None if part.closes else start
+        if start is not None:
+            yield sql.text[start:]
+
+    def _note_begin(self, sql: SqlText, part: Part) -> None:
+        text = sql.text[part.start : part.end].strip()
+        if part.opens:
+            self.begin = text
+        elif part.begins_with("SET", "TRANSACTION") and part.words[2:3] != ("SNAPSHOT",):
+            self.begin = f"{self.begin}; {text}"
+
+    def reason(self, statement: Statement, sql: SqlText, refuse: Refuse) -> str:
+        """Return why a statement is not played: a word; empty if it is."""
+        if statement.act in (Act.CONNECT, Act.DISCONNECT, Act.CANCEL):
+            return refuse(statement, sql)
+        if self.is_open and self.left_out:
+            return self.left_out
+        if statement.act in (Act.QUERY, Act.EXECUTE):
+            if self._is_cut(statement, sql):
+                return CUT
+            error = statement.expected_error
+            if error is not None and _has_several(sql) and not _is_unread(statement):
+                return SEVERAL
+        reason = refuse(statement, sql)
+        if self.is_open and reason in WHOLE:
+            return ""
+        # Without it, its transaction would be committed here.
+        fails = self.is_open and statement.expected_error is not None
+        return "" if fails and reason == "filter-select" else reason
+
+    def _is_cut(self, statement: Statement, sql: SqlText) -> bool:
+        """Whether its transaction began before the log, or before the span."""
+        first = next((part for part in sql.parts if part.opens or part.closes), None)
+        is_new = first is not None and first.opens
+        return statement.in_transaction and not self.is_open and not is_new
+
+    def go_on(self, statement: Statement, sql: SqlText, reason: str) -> None:
+        """Note whether a transaction is open behind a statement."""
+        if statement.act is Act.DISCONNECT:
+            self.is_open = False
+        elif statement.act in (Act.QUERY, Act.EXECUTE):
+            for part in sql.parts:
+                self._note_begin(sql, part)
+            was_open, self.is_open = self.is_open, self._is_open_after(statement, sql)
+            if self.is_open and not was_open:
+                self.left_out = reason
+        if not self.is_open:
+            self.left_out = ""
+            self.played.clear()
+
+    def _is_open_after(self, statement: Statement, sql: SqlText) -> bool:
+        was_open = self.is_open or self._is_cut(statement, sql)
+        if statement.expected_error is None:
+            return sql.leaves_open(was_open)
+        if _is_unread(statement):
+            return was_open
+        if not was_open:
+            return any(part.opens for part in sql.parts)
+        return sql.leaves_open(was_open) if sql.only else True
+
+
+def _has_several(sql: SqlText) -> bool:
+    return any(part.closes and (part.chains or part is not sql.parts[-1]) for part in sql.parts)
+
+
+def _is_unread(statement: Statement) -> bool:
+    """Whether the server did not run anything of it, because it could not read it."""
+    is_syntax = statement.expected_error == SYNTAX_ERROR
+    return is_syntax and not understand(statement.sql).is_understood

@@ -1,0 +1,217 @@
+"""Keeps a run going: rolls back what overtook, asks what lost connections did, waits for a server that is away."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from playhead.queries.connections import MS
+from playhead.queries.gate import Role
+from playhead.queries.helper import Helper
+from playhead.queries.outcome import FORCED_ORDER, STATE_LOST, Outcome
+from playhead.queries.player import Player
+from playhead.queries.session import Doing, LostSession, Session
+from playhead.queries.tape import Flag
+from playhead.queries.transactions import row_line
+
+_LOOK_EVERY_NS: Final = 20 * MS
+_SLOW_NS: Final = 100 * MS
+_STUCK_NS: Final = 300 * MS
+_RETRY_NS: Final = 300 * MS
+_MOST_LOSSES: Final = 3
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Looks after a player between its turns."""
+
+    player: Player
+    helper: Helper
+    run: str
+    _looked_ns: int = 0
+    _asked: "Future[dict[int, tuple[int, ...]]] | None" = None
+    _fates: list[tuple[LostSession, "Future[Any]"]] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Do what is to be done now; raise `Unavailable` if the server is away."""
+        now = time.monotonic_ns()
+        if now - self._looked_ns < _LOOK_EVERY_NS:
+            return
+        self._looked_ns = now
+        self._ask_fates()
+        self._hear_fates()
+        self._look_at_locks(now)
+        if now - self.player.progress_ns > _STUCK_NS:
+            self._get_going()
+
+    # --- lost connections
+
+    def _ask_fates(self) -> None:
+        """Ask what became of the transactions of lost sessions."""
+        player = self.player
+        while player.lost:
+            lost = player.lost.popleft()
+            self._notice_limit(lost)
+            server = self.helper.server
+            # Its process has ended if another session of ours has the number now.
+            backend = 0 if lost.backend in player.links.by_backend else lost.backend
+            if lost.doing is Doing.CONNECTING:
+                asked = self.helper.ask(server.answers)
+            elif player.rules.marks is None:
+                asked = self.helper.ask(server.end_backend, backend)
+            else:
+                asked = self.helper.ask(server.fate, self.run, lost.session.id, backend)
+            self._fates.append((lost, asked))
+
+    def _notice_limit(self, lost: LostSession) -> None:
+        """Open fewer connections at once if the server takes no more."""
+        said = lost.reason.reason
+        if lost.doing is Doing.CONNECTING and ("too many" in said or "slots are reserved" in said):
+            self.player.links.most = max(1, self.player.links.open)
+
+    def _hear_fates(self) -> None:
+        waiting = []
+        for lost, asked in self._fates:
+            if not asked.done():
+                waiting.append((lost, asked))
+                continue
+            line = asked.result()
+            self._decide(lost, line)
+        self._fates = waiting
+
+    def _decide(self, lost: LostSession, line: int | None) -> None:
+        """Give outcomes to what was committed or is in doubt, and play the rest again."""
+        player, session = self.player, lost.session
+        player.progress_ns = time.monotonic_ns()
+        if lost.doing is Doing.CONNECTING:
+            session.doing = Doing.IDLE
+            player.links.later(time.monotonic_ns() + _RETRY_NS, lambda: player.go_on(session))
+            return
+        player.results.reconnected += 1
+        if lost.has_lost_state and session.left:
+            player.results.state_lost += 1
+            self._note(STATE_LOST)
+        player.end_lost(session, dict(self._outcomes(lost, line)))
+
+    def _outcomes(self, lost: LostSession, line: int | None) -> Iterator[tuple[int, Outcome]]:
+        session, tape = lost.session, self.player.tape
+        steps = [at for at, _ in session.transaction]
+        if session.playing >= 0:
+            steps.append(session.playing)
+            session.losses += lost.doing is Doing.PLAYING
+        if lost.doing is Doing.MARKING and session.answer is not None:
+            yield (
+                session.playing,
+                Outcome.REPLAYED,
+            )  # It was answered; only its second mark is missing.
+            return
+        committed = {at for at in steps if line is not None and tape.lines[at] <= line}
+        yield from ((at, Outcome.REPLAYED) for at in committed)
+        left = [at for at in steps if at not in committed]
+        if left and lost.doing is Doing.PLAYING and self._is_in_doubt(session):
+            self._name(session, left)
+            yield from ((at, Outcome.IN_DOUBT) for at in left)
+        elif left and session.losses >= _MOST_LOSSES:
+            session.skips = tape.role(left[-1]) is Role.BODY
+            session.losses = 0
+            yield from ((at, Outcome.LOST) for at in left)
+
+    def _is_in_doubt(self, session: Session) -> bool:
+        """Whether the statement that was playing may have been committed without a mark."""
+        step, player = session.step, self.player
+        if step is None:
+            return False
+        if Flag.ALONE in step.flags:
+            return True
+        if player.rules.marks is not None and session.is_marked:
+            return False
+        role = player.tape.role(session.playing)
+        return role in (Role.END, Role.WRITE) and (session.has_written or Flag.WRITES in step.flags)
+
+    def _name(self, session: Session, steps: list[int]) -> None:
+        for at in steps:
+            step = self.player.tape.step(at)
+            text = f"session {session.id}, line {row_line(step.line)}: {step.sql}"
+            self.player.results.in_doubt.append(text)
+
+    def _note(self, what: str) -> None:
+        """Let a later run know it too, before anything goes on."""
+        if self.player.rules.marks is not None:
+            self.helper.ask(self.helper.server.note, self.run, what).result()
+
+    # --- locks
+
+    def _look_at_locks(self, now: int) -> None:
+        if self._asked is not None:
+            if self._asked.done():
+                asked, self._asked = self._asked, None
+                self._roll_back(asked.result())
+            return
+        owner = self._owner()
+        if owner is None or owner.doing is not Doing.PLAYING or now - owner.sent_ns < _SLOW_NS:
+            return
+        backends = [
+            number
+            for number, session in self.player.links.by_backend.items()
+            if session.doing is Doing.PLAYING
+        ]
+        self._asked = self.helper.ask(self.helper.server.blockers, backends)
+
+    def _owner(self) -> Session | None:
+        """Return the session of the first number that is not released: all others wait for it."""
+        number = self.player.owners.get(self.player.water.low)
+        return None if number is None else self.player.sessions[number]
+
+    def _roll_back(self, blockers: dict[int, tuple[int, ...]]) -> None:
+        """Roll back the transactions that the first one waits for, if they wait for it at the gate."""
+        player, owner = self.player, self._owner()
+        if owner is None or owner.link is None or owner.doing is not Doing.PLAYING:
+            return
+        waiting, seen = [owner.link.backend], set[int]()
+        while waiting:
+            backend = waiting.pop()
+            if backend in seen:
+                continue
+            seen.add(backend)
+            waiting += blockers.get(backend, ())
+            session = player.links.by_backend.get(backend)
+            if session is None or session is owner or not session.at_gate:
+                continue
+            if player.tape.is_uncertain(owner.playing):
+                # The log does not say that it came first, and it did not, or it would not wait now.
+                player.release(player.water.low)
+                return
+            player.results.overtaken += 1
+            player.play_again(session, needs=player.water.low + 1)
+
+    # --- when nothing moves
+
+    def _get_going(self) -> None:
+        """Find something that can go on if nothing does."""
+        player, owner = self.player, self._owner()
+        if player.lost or self._fates or player.due.waits_for_time:
+            return
+        if player.links.waiting and (player.make_room() or self._free_one(owner)):
+            return
+        if player.flying or any(each.doing is Doing.CONNECTING for each in player.sessions):
+            return
+        if any(each.at_gate for each in player.sessions):
+            player.results.forced += 1
+            self._note(FORCED_ORDER)
+            player.release(player.water.low)
+
+    def _free_one(self, owner: Session | None) -> bool:
+        """Roll back a transaction that waits at the gate, for the sake of one that needs its connection."""
+        player = self.player
+        at_gate = [
+            each
+            for each in player.sessions
+            if each.at_gate and each is not owner and each.link is not None and each.transaction
+        ]
+        if not at_gate:
+            return False
+        last = max(at_gate, key=lambda each: each.at_gate)
+        player.results.overtaken += 1
+        player.play_again(last, needs=player.water.low + 1)
+        return True

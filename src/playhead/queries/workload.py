@@ -1,0 +1,84 @@
+"""What a log holds, and what a plan says of it and of its target."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from playhead.note import Note, Weight
+from playhead.postgres.replay_server import ServerFacts
+from playhead.queries.filters import REASONS
+from playhead.queries.gate import Order
+from playhead.queries.log import Log
+from playhead.queries.tape import Tape
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a log holds, as it was read for a plan."""
+
+    log: Log
+    tape: Tape
+    skipped: Counter[str]
+    """How many statements are not played, by reason."""
+
+
+def notes_of(
+    workload: Workload, order: Order, server: ServerFacts, beside: ServerFacts | None = None
+) -> Iterator[Note]:
+    """Say what of the log cannot be played as it was, and what the target leads to."""
+    counts, tape = workload.log.reader.counts, workload.tape
+    for reason, count in sorted(workload.skipped.items()):
+        weight: Weight = "info" if reason.startswith("filter") else "warn"
+        yield Note(reason, f"{count:,} statements are not played: {REASONS[reason]}", weight)
+    if counts.lost:
+        yield Note("lost-rows", f"{counts.lost:,} rows of sessions are missing in the log")
+    if workload.log.misplaced:
+        text = f"{workload.log.misplaced:,} rows stand behind rows that were written later: "
+        yield Note("misplaced-rows", f"{text}their order is not known")
+    for why, count in sorted(counts.not_rows.items()):
+        yield Note("unread", f"{count:,} rows cannot be read: {why}")
+    if counts.open_at_begin:
+        text = f"{counts.open_at_begin:,} sessions were open before the log begins: "
+        yield Note("open-before", f"{text}their settings, such as search_path, are not known")
+    if order == "commit" and tape.overlapping_writes:
+        text = f"{tape.overlapping_writes:,} writes outside of transactions ran at the same time as others: "
+        yield Note(
+            "no-order",
+            f"{text}where two of them change one row, the log does not say which came first",
+        )
+    if order == "commit" and tape.uncertain_writes:
+        text = f"{len(tape.uncertain_writes):,} writes outside of transactions have no end in the log: "
+        yield Note(
+            "no-end", f"{text}log durations (log_min_duration_statement = 0) for a certain order"
+        )
+    users = sorted(tape.users - {""})
+    if len(users) > 1:
+        text = (
+            f"all sessions log in as {server.user}; on the source they were {', '.join(users[:5])}"
+        )
+        yield Note("one-user", text, "info")
+    yield from _notes_of_server(server, "the target")
+    if beside is not None:
+        yield from _notes_of_server(beside, "the server of --beside")
+        if order != "strict":
+            text = "with --order strict, both servers play one statement at a time and in one order; with"
+            yield Note(
+                "reads", f"{text} --order {order}, a read can see more on one of them", "info"
+            )
+
+
+def _notes_of_server(server: ServerFacts, name: str) -> Iterator[Note]:
+    if server.subscriptions:
+        names = ", ".join(server.subscriptions)
+        yield Note(
+            "subscriptions",
+            f"{name} subscribes to another server ({names}): its rows change too",
+        )
+    if server.foreign_servers:
+        names = ", ".join(server.foreign_servers)
+        yield Note(
+            "foreign-servers",
+            f"{name} has foreign servers ({names}): statements may write there",
+        )
+    if server.is_standby:
+        yield Note("standby", f"{name} is a standby: every write will fail")

@@ -1,0 +1,305 @@
+"""What a log can have that is not plain: the verdict is `equal` only if the tables are."""
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fix_commands import Playhead
+from tests.postgres_pair import DURATIONS, Postgres, started
+from tests.query_days import Day
+
+ROWS = "SELECT * FROM t ORDER BY 1, 2"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Postgres, Postgres]]:
+    with tempfile.TemporaryDirectory(prefix="playhead-queries-") as name:
+        base = Postgres(Path(name) / "base")
+        base.make()
+        more = {"max_prepared_transactions": "5"}
+        source = base.copy_to(Path(name) / "source", DURATIONS | more)
+        target = base.copy_to(Path(name) / "target", more)
+        with started(source, target):
+            yield source, target
+
+
+@pytest.fixture
+def day(servers: tuple[Postgres, Postgres], playhead: Playhead, tmp_path: Path) -> Iterator[Day]:
+    name = f"day_{uuid.uuid4().hex[:8]}"
+    for server in servers:
+        server.sql(f"CREATE DATABASE {name}")
+    made = Day(*servers, name, tmp_path, playhead)
+    made.before("CREATE TABLE t (a int, b text)")
+    yield made
+    for server in servers:
+        server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def expect_equal(day: Day, *more: str, rows: str = ROWS) -> None:
+    done = day.replay(*more)
+    assert done.code == 0, done.said
+    assert day.same(rows), day.on(day.target, rows)
+
+
+def test_a_new_connection_gets_settings_and_no_writes(day: Day) -> None:
+    with day.client() as one, day.client() as two:
+        one.run("SET search_path = public; INSERT INTO t VALUES (1, 'x')")
+        two.run("INSERT INTO t VALUES (2, 'y')")
+        one.run("INSERT INTO t VALUES (3, 'z')")
+        two.run("INSERT INTO t VALUES (4, 'y')")
+        one.run("INSERT INTO t VALUES (5, 'z')")
+    expect_equal(day, "--max-connections", "1")
+
+
+def test_each_session_keeps_what_it_has_set(day: Day) -> None:
+    x, y = "current_setting('app.x', true)", "current_setting('app.y', true)"
+    day.before(
+        "CREATE SCHEMA b; CREATE TABLE b.t (a int, b text)",
+        f"ALTER TABLE t ALTER b SET DEFAULT concat({x}, {y})",
+    )
+    with day.client() as one, day.client() as two, day.client() as three:
+        one.run("SET app.x = 'x'", "SET app.y = 'y'")
+        two.run("SELECT set_config('search_path', 'b', false)")
+        three.run("BEGIN", "SET search_path = b", "SELECT 1/0", "COMMIT")
+        three.run("BEGIN", "SET search_path = b", "ROLLBACK")
+        three.run("BEGIN", "SAVEPOINT s", "SET search_path = b", "ROLLBACK TO s", "COMMIT")
+        for n in range(3):
+            one.run(f"INSERT INTO t VALUES ({n})")
+            two.run(f"INSERT INTO t VALUES ({n}, 'b')")
+            three.run(f"INSERT INTO t VALUES ({n}, 'c')")
+    both = "SELECT tableoid::regclass, * FROM b.t UNION ALL SELECT tableoid::regclass, * FROM t ORDER BY 1, 2, 3"
+    expect_equal(day, "--max-connections", "1", rows=both)
+
+
+def test_several_transactions_of_one_text_and_chained_ones(day: Day) -> None:
+    with day.client() as one:
+        one.run("BEGIN", "INSERT INTO t VALUES (1, 'x')", "COMMIT AND CHAIN")
+        one.run("INSERT INTO t VALUES (2, 'x')", "ROLLBACK AND CHAIN")
+        one.run("INSERT INTO t VALUES (3, 'x')", "COMMIT")
+        one.run(
+            "BEGIN; INSERT INTO t VALUES (4, 'x'); COMMIT; BEGIN; INSERT INTO t VALUES (5, 'x')"
+        )
+        one.run(
+            "ROLLBACK", "INSERT INTO t VALUES (6, 'x'); ROLLBACK; INSERT INTO t VALUES (7, 'x')"
+        )
+        one.run("BEGIN", "INSERT INTO t VALUES (8, 'x')")
+        one.run("COMMIT; BEGIN; INSERT INTO t VALUES (9, 'x')", "COMMIT")
+    expect_equal(day)
+
+
+def test_a_chained_transaction_is_not_committed_after_a_kill(day: Day) -> None:
+    with day.client() as one:
+        one.run("BEGIN", "INSERT INTO t VALUES (1, 'x')", "COMMIT AND CHAIN")
+        one.run("INSERT INTO t VALUES (2, 'x')", "SELECT 'here'", "ROLLBACK")
+    log = f"csvlog:{day.log()}"
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    done = day.replay(log=log)
+    assert done.code == 0, done.said
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
+def test_a_transaction_that_began_before_the_log_is_left_out_and_named(day: Day) -> None:
+    with day.client() as one:
+        one.run("BEGIN", "INSERT INTO t VALUES (0, 'x')")
+        day.before()
+        one.run("INSERT INTO t VALUES (1, 'x')", "INSERT INTO t VALUES (2, 'x')", "ROLLBACK")
+        one.run("INSERT INTO t VALUES (3, 'x')")
+    done = day.replay()
+    assert done.code == 4
+    assert done.report["verdict"].startswith("INCOMPLETE")
+    assert [each["reason"] for each in done.report["skipped"] if each["count"] == 3] == [
+        "cut-transaction"
+    ]
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("failing", "option", "code"),
+    [("SELECT 1/0", "--skip-selects", 0), ("COPY gone FROM STDIN", "--literals", 4)],
+)
+def test_a_transaction_that_failed_fails_without_the_statement(
+    day: Day, failing: str, option: str, code: int
+) -> None:
+    with day.client() as one:
+        one.run("BEGIN", "INSERT INTO t VALUES (0, 'x')", failing, "COMMIT")
+    done = day.replay(option)
+    assert done.code == code, done.said
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
+def test_a_filter_does_not_divide_a_transaction(day: Day) -> None:
+    with day.client() as one:
+        one.run("SET application_name = 'a'", "BEGIN", "INSERT INTO t VALUES (0, 'x')")
+        one.run("SET application_name = 'b'", "COMMIT", "SET application_name = 'a'")
+        one.run("INSERT INTO t VALUES (1, 'x')", "INSERT INTO t VALUES (2, 'x')")
+    expect_equal(day, "--applications", "a")
+
+
+def test_a_client_with_another_encoding(day: Day) -> None:
+    with day.client() as one:
+        one.run("SET client_encoding = 'LATIN1'")
+        one.pg.exec_("INSERT INTO t VALUES (0, 'é')".encode("latin1"))
+        one.run("BEGIN", "SET client_encoding = 'LATIN9'")
+        one.pg.exec_("INSERT INTO t VALUES (1, '€')".encode("iso8859-15"))
+        one.run("COMMIT", "SELECT set_config('client_encoding', 'UTF8', false)")
+        one.run("INSERT INTO t VALUES (2, 'é')")
+    expect_equal(day)
+
+
+def test_backslashes_that_escape_and_bodies_with_semicolons(day: Day) -> None:
+    with day.client() as one:
+        one.run("CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END")
+        one.run("CREATE RULE r AS ON DELETE TO t DO ALSO (SELECT 1; SELECT 2)")
+        one.run("SET standard_conforming_strings = off")
+        one.run("INSERT INTO t VALUES (0, 'it\\'s; COMMIT;')")
+        one.run("INSERT INTO t VALUES (1, 'it\\'s; BEGIN')", "INSERT INTO t VALUES (2, 'x')")
+    expect_equal(day)
+    assert day.same("SELECT pg_get_functiondef('f'::regproc)")
+
+
+def test_a_long_copy_to_the_client_ends(day: Day) -> None:
+    with day.client() as one:
+        one.run("COPY (SELECT repeat('x', 100) FROM generate_series(1, 100000)) TO STDOUT")
+        while one.pg.get_copy_data(0)[0] > 0:
+            pass
+        while one.pg.get_result():
+            pass
+        one.run("INSERT INTO t VALUES (2, 'x')")
+    expect_equal(day)
+
+
+def test_prepared_statements_that_are_dropped_and_come_again(day: Day) -> None:
+    with day.client() as one, day.client() as two:
+        for n, end in enumerate(("DISCARD ALL", "DEALLOCATE p", "DEALLOCATE ALL")):
+            one.pg.prepare(b"p", b"INSERT INTO t VALUES ($1, 'p')")
+            one.pg.exec_prepared(b"p", [b"%d" % n])
+            two.run(f"INSERT INTO t VALUES ({n}, 'two')")
+            one.run(end)
+        one.run("PREPARE q AS INSERT INTO t VALUES (7, 'q')", "EXECUTE q", "BEGIN")
+        one.run("PREPARE r AS INSERT INTO t VALUES (8, 'q')", "ROLLBACK", "EXECUTE r")
+        two.run("INSERT INTO t VALUES (9, '')")
+        one.run("EXECUTE q", "EXECUTE r", "BEGIN", "INSERT INTO t VALUES (10, 'two')")
+        one.run(f"PREPARE TRANSACTION '{day.name}'", f"COMMIT PREPARED '{day.name}'")
+        one.run("INSERT INTO t VALUES (10, 'three')")
+    expect_equal(day, "--max-connections", "1")
+
+
+def inserts(day: Day) -> str:
+    with day.client() as one:
+        one.run("INSERT INTO t VALUES (0, 'x')", "INSERT INTO t VALUES (0, 'y')")
+        one.run("INSERT INTO t VALUES (1, 'x')", "SELECT 1", "SELECT 1")
+    return f"csvlog:{day.log()}"
+
+
+def test_another_machine_resumes_with_the_ledger_and_its_marks(day: Day, tmp_path: Path) -> None:
+    log, other = inserts(day), {"XDG_STATE_HOME": str(tmp_path / "other")}
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    users = day.replay("--users", "me", log=log, **other)
+    assert users.code != 0
+    assert "users" in users.said
+    assert day.replay(log=log, **other).code == 0
+    assert day.same(ROWS), day.on(day.target, ROWS)
+    third = {"XDG_STATE_HOME": str(tmp_path / "third")}
+    assert day.replay(log=log, **third).code == 0
+    assert day.same(ROWS), day.on(day.target, ROWS)
+    fourth = {"XDG_STATE_HOME": str(tmp_path / "fourth")}
+    assert "has changed since it was planned" in day.replay(**fourth).said
+
+
+def test_without_marks_no_machine_resumes(day: Day, tmp_path: Path) -> None:
+    log, other = inserts(day), {"XDG_STATE_HOME": str(tmp_path / "other")}
+    assert day.replay("--no-marks", log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    assert "without marks" in day.replay("--no-marks", log=log, **other).said
+    assert "other terms" in day.replay(log=log, **other).said
+
+
+@pytest.mark.parametrize("dropped", ["SCHEMA playhead_ledger", "TABLE playhead_ledger.marks"])
+def test_without_its_ledger_a_replay_does_not_begin_again(day: Day, dropped: str) -> None:
+    log = inserts(day)
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    day.on(day.target, f"DROP {dropped} CASCADE")
+    assert "no ledger or no marks" in day.replay(log=log).said
+
+
+def test_a_failure_before_a_kill_is_not_forgotten(day: Day) -> None:
+    day.on(day.target, "CREATE UNIQUE INDEX ON t (a)")
+    log = inserts(day)
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    done = day.replay(log=log)
+    assert done.code == 4
+    assert done.report["divergences"] == 1
+
+
+def test_a_temporary_table_that_is_lost_with_a_kill_is_named(day: Day) -> None:
+    with day.client() as one:
+        one.run(
+            "CREATE TEMP TABLE x (a int)",
+            "INSERT INTO x VALUES (1)",
+            "INSERT INTO t VALUES (0, 'x')",
+        )
+        one.run("SELECT 1", "SELECT 1", "INSERT INTO t VALUES (1, 'x')")
+    log = f"csvlog:{day.log()}"
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    done = day.replay(log=log)
+    assert done.code == 4
+    assert done.report["state_lost"] == 1
+
+
+def crossing(day: Day) -> None:
+    with day.client() as one, day.client() as two:
+        for n in range(10):
+            one.run("BEGIN", f"INSERT INTO t VALUES ({n}, 'q')")
+            two.run("BEGIN", f"UPDATE t SET b = 'x' WHERE a < {n}", "COMMIT")
+            one.run("COMMIT")
+
+
+@pytest.mark.parametrize("order", ["session", "strict"])
+def test_the_other_orders(day: Day, order: str) -> None:
+    crossing(day)
+    done = day.replay("--order", order)
+    assert done.code == 0, done.said
+    assert ("can differ" in done.report["verdict"]) is (order == "session")
+    assert order == "session" or day.same(ROWS)
+
+
+def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> None:
+    crossing(day)
+    junit, host = tmp_path / "junit.xml", ["-H", "127.0.0.1", "-P", str(day.target.port)]
+    login = [
+        "-d",
+        day.name,
+        "-u",
+        "app",
+        "-p",
+        "${OLDER_SECRET}",
+        "-m",
+        "50",
+        "-i",
+        "-1",
+        "-a",
+        "0",
+    ]
+    checks = ["--fail-if", "p95 > 100000x", "--fail-if", "divergences >= 0", "--junit", str(junit)]
+    words = [
+        "queries",
+        "replay",
+        f"csvlog:{day.log()}",
+        *host,
+        *login,
+        "-b",
+        "app.example:9092",
+        *checks,
+    ]
+    done = day.playhead(
+        *words, "--databases", day.name, "--id", day.name, "-y", OLDER_SECRET="a@b/c%d"
+    )
+    assert done.returncode == 4, done.stderr
+    assert "divergences >= 0: true" in done.stderr
+    assert "a@b" not in done.stderr + done.stdout
+    assert "warning: other users" not in done.stderr
+    assert day.same(ROWS)
+    found = junit.read_text()
+    assert 'tests="3" failures="1"' in found

@@ -1,0 +1,240 @@
+"""Logs that are followed: whatever happens to their files, each row is given out once, or its loss is named."""
+
+import gzip
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from playhead.queries.log_file import LogFile
+from playhead.queries.log_folder import KeptLog, LogFolder
+from playhead.querylog.cutting import cutter_of, rows_of
+from playhead.querylog.located import LocatedRow
+from playhead.querylog.stderr_prefix import KNOWN_PREFIXES
+
+DATA = Path(__file__).parent.parent / "data" / "querylog"
+CSV = sorted(DATA.glob("pg*.csv"))
+
+
+class Follower:
+    """One that keeps what was committed, and can be begun anew with it."""
+
+    def __init__(self, pattern: Path) -> None:
+        self.pattern, self.kept, self.given = str(pattern), dict[str, KeptLog](), list[bytes]()
+        self.places: list[tuple[int, int]] = []
+        self.said: list[str] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process, with what the ledger has."""
+        self.folder = LogFolder(self.pattern, KNOWN_PREFIXES, dict(self.kept), self.said.append)
+
+    def catch_up(self, *, steps: int = 10_000, commits: bool = True) -> None:
+        self.folder.look()
+        for _ in range(steps):
+            step = self.folder.step()
+            if not step:
+                return
+            if not commits:
+                continue
+            for log, rows in step:
+                self.given += [row.value for row in rows]
+                self.places += [(log.sequence, row.start) for row in rows]
+                self.kept[log.identity] = KeptLog(log.sequence, log.position)
+
+    def die(self) -> None:
+        """With rows that were read and not committed."""
+        self.catch_up(steps=1, commits=False)
+        self.folder.close()
+        self.begin()
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[[Path], Follower]]:
+    made: list[Follower] = []
+
+    def start(pattern: Path) -> Follower:
+        made.append(Follower(pattern))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.folder.close()
+
+
+Follow = Callable[[Path], Follower]
+
+
+def rows(data: bytes) -> list[bytes]:
+    return [row.removesuffix(b"\n") for row in rows_of(iter([data]), cutter_of("csvlog"))]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_files_that_grow_are_renamed_and_packed_while_the_reader_dies(
+    seed: int, tmp_path: Path, follow: Follow
+) -> None:
+    dice = random.Random(seed)
+    follower, written = follow(tmp_path / "*"), b""
+    # In the order of their times, as those of one server are.
+    for number, data in enumerate(sorted(each.read_bytes() for each in dice.sample(CSV, 4))):
+        at = 0
+        path = tmp_path / f"{number}.csv"
+        while at < len(data):
+            size = dice.choice((1, 50, 3_000, 40_000))
+            with path.open("ab") as file:
+                file.write(data[at : at + size])
+            at += size
+            match dice.randrange(6):
+                case 0:
+                    follower.die()
+                case 1 if number:
+                    follower.catch_up(steps=2)
+                case 2:
+                    path = path.rename(tmp_path / f"{number}.{at}.csv")
+                case 3:
+                    follower.catch_up()
+        written += data
+        if dice.random() < 0.5:
+            follower.catch_up()
+            packed = tmp_path / f"{number}.gz"
+            packed.write_bytes(gzip.compress(path.read_bytes()))
+            if dice.random() < 0.5:
+                path.unlink()
+    follower.catch_up()
+    assert sorted(follower.given) == sorted(rows(written))
+    by_place = [row for _, row in sorted(zip(follower.places, follower.given, strict=True))]
+    assert by_place == follower.given, "the order of places is that in which rows are given out"
+    assert len(set(follower.places)) == len(follower.places)
+    assert follower.folder.maybe_lost == 0
+
+
+def test_the_rest_of_a_log_comes_before_the_next_one(
+    tmp_path: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sorted((CSV[0].read_bytes(), CSV[1].read_bytes()))
+    (tmp_path / "a.csv").write_bytes(first[:5_000])
+    (tmp_path / "b.csv").write_bytes(second[:2_000])
+    follower = follow(tmp_path / "*")
+    follower.catch_up()
+    read = LogFile.read
+
+    def grown(log: LogFile) -> list[LocatedRow]:
+        if log.path.name == "b.csv":
+            # The server finishes one log and writes to the next, just after the first one was read.
+            (tmp_path / "a.csv").write_bytes(first)
+            (tmp_path / "b.csv").write_bytes(second)
+        return read(log)
+
+    monkeypatch.setattr(LogFile, "read", grown)
+    rest = [row for row in rows(first) if row not in follower.given]
+    before = len(follower.given)
+    follower.catch_up(steps=1)
+    assert follower.given[before:][: len(rest)] == rest
+    assert follower.given[-1] == rows(second)[-1]
+
+
+def test_truncated_under_its_name_it_is_another_log(tmp_path: Path, follow: Follow) -> None:
+    first, second = CSV[0].read_bytes(), CSV[1].read_bytes()
+    log = tmp_path / "a.csv"
+    log.write_bytes(first)
+    follower = follow(log)
+    follower.catch_up()
+    # Truncated and longer than before, all between two looks, with the same inode.
+    inode = log.stat().st_ino
+    with log.open("wb") as file:
+        file.write(second + second)
+    assert log.stat().st_ino == inode
+    follower.catch_up()
+    follower.catch_up()
+    assert follower.given == rows(first + second + second)
+
+
+def test_what_was_truncated_before_it_was_read_is_said_to_be_lost(
+    tmp_path: Path, follow: Follow
+) -> None:
+    first, second = CSV[0].read_bytes(), CSV[1].read_bytes()
+    log = tmp_path / "a.csv"
+    log.write_bytes(first[:-20])
+    follower = follow(log)
+    follower.catch_up()
+    log.write_bytes(second)
+    follower.catch_up()
+    follower.catch_up()
+    assert follower.folder.maybe_lost == 1
+    assert "a.csv was truncated or replaced" in follower.said[0]
+    assert follower.given == rows(first)[:-1] + rows(second)
+
+
+def test_a_copy_that_was_made_before_the_truncation_has_the_rest(
+    tmp_path: Path, follow: Follow
+) -> None:
+    first, second = CSV[0].read_bytes(), CSV[1].read_bytes()
+    log = tmp_path / "a.csv"
+    log.write_bytes(first[:3_000])
+    follower = follow(tmp_path / "*")
+    follower.catch_up()
+    log.write_bytes(first)
+    shutil.copy(log, tmp_path / "a.csv.1")
+    log.write_bytes(second)
+    for _ in range(3):
+        follower.catch_up()
+    assert sorted(follower.given) == sorted(rows(first) + rows(second))
+
+
+def test_what_was_deleted_while_it_is_open_is_read_to_its_end(
+    tmp_path: Path, follow: Follow
+) -> None:
+    data, log = CSV[0].read_bytes(), tmp_path / "a.csv"
+    log.write_bytes(data[:3_000])
+    follower = follow(tmp_path / "*")
+    follower.catch_up()
+    with log.open("ab") as file:
+        log.unlink()
+        file.write(data[3_000:])
+    follower.catch_up()
+    assert follower.given == rows(data)
+
+
+def test_hundreds_of_logs_need_few_open_files(tmp_path: Path, follow: Follow) -> None:
+    lines = rows(CSV[0].read_bytes())
+    expected = []
+    for number in range(300):
+        line = lines[0].replace(
+            b"2026-11-21", b"2026-%02d-%02d" % (1 + number // 28, 1 + number % 28)
+        )
+        expected.append(line)
+        (tmp_path / f"{number}.csv").write_bytes(line + b"\n")
+    before = len([*Path("/proc/self/fd").iterdir()])
+    follower = follow(tmp_path / "*")
+    follower.catch_up()
+    assert len([*Path("/proc/self/fd").iterdir()]) - before <= 70
+    assert follower.given == expected
+    with (tmp_path / "0.csv").open("ab") as file:
+        file.write(lines[1] + b"\n")
+    follower.catch_up()
+    assert follower.given[-1] == lines[1]
+
+
+@pytest.mark.parametrize("name", ["notes.csv", "broken.gz"])
+def test_what_is_no_log_is_named(name: str, tmp_path: Path, follow: Follow) -> None:
+    (tmp_path / "notes.csv").write_bytes(b"a,b\n1,2\n")
+    (tmp_path / "broken.gz").write_bytes(gzip.compress(CSV[0].read_bytes())[:-200])
+    (tmp_path / "half.csv").write_bytes(CSV[0].read_bytes()[:30])
+    (tmp_path / "empty.csv").write_bytes(b"")
+    follower = follow(tmp_path / "*")
+    follower.catch_up()
+    assert any(name in text for text in follower.said)
+    assert not any("half" in text or "empty" in text for text in follower.said)
+
+
+def test_a_row_longer_than_what_is_read_at_once(tmp_path: Path, follow: Follow) -> None:
+    row = rows(CSV[0].read_bytes())[7].replace(
+        b'"statement: ', b'"statement: ' + b"x\n" * 3_000_000, 1
+    )
+    log = tmp_path / "a.csv"
+    log.write_bytes(CSV[0].read_bytes() + row + b"\n")
+    follower = follow(log)
+    follower.catch_up()
+    assert follower.given[-1] == row

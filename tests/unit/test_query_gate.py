@@ -1,0 +1,184 @@
+"""The gate never stops a replay and repeats the source's result; to wait for logged commits stops it."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from playhead.queries.gate import UNNUMBERED, LowWater, Numbering, Role
+
+
+@dataclass
+class Act:
+    """One act of a session in a model of a server: a key to change, or the end of the transaction."""
+
+    session: int
+    key: int | None
+    value: int = 0
+    is_end: bool = False
+    row: int = -1
+
+
+@dataclass
+class Model:
+    """Locks by key, held until the transaction ends; `v = v * 31 + x` makes the order of changes visible."""
+
+    values: dict[int, int] = field(default_factory=dict)
+    holders: dict[int, int] = field(default_factory=dict)
+
+    def can_run(self, act: Act) -> bool:
+        return act.key is None or self.holders.get(act.key, act.session) == act.session
+
+    def run(self, act: Act) -> None:
+        if act.is_end:
+            self.holders = {k: s for k, s in self.holders.items() if s != act.session}
+        elif act.key is not None:
+            self.holders[act.key] = act.session
+            self.values[act.key] = (self.values.get(act.key, 0) * 31 + act.value) % 1_000_003
+
+
+def scripts(rnd: random.Random) -> list[list[Act]]:
+    """Transactions that take their locks in the order of the keys, so that none is a deadlock by itself."""
+    made: list[list[Act]] = []
+    for session in range(rnd.randint(2, 5)):
+        acts: list[Act] = []
+        for _ in range(rnd.randint(1, 5)):
+            keys = sorted(rnd.choices(range(3), k=rnd.randint(0, 3)))
+            acts += [Act(session, key, rnd.randrange(99)) for key in keys]
+            acts += [Act(session, None, is_end=True)]
+        made.append(acts)
+    return made
+
+
+def recorded(rnd: random.Random, made: list[list[Act]], *, starts: bool) -> tuple[list[Act], Model]:
+    """Run the sessions in a random order, and return the acts in the order of their rows in the log.
+
+    Rows of completion are written some time after the locks were released; rows of starts before the act runs.
+    """
+    server, log = Model(), list[Act]()
+    queues = [list(acts) for acts in made]
+    unwritten: dict[int, Act] = {}
+    written: set[int] = set()
+    while any(queues) or unwritten:
+        choices = [s for s, acts in enumerate(queues) if acts and s not in unwritten]
+        if unwritten and (not choices or rnd.random() < 0.4):
+            log.append(unwritten.pop(rnd.choice(list(unwritten))))
+            continue
+        session = rnd.choice(choices)
+        act = queues[session][0]
+        if starts and id(act) not in written:
+            written.add(id(act))
+            log.append(act)
+            continue
+        if not server.can_run(act):
+            continue
+        server.run(act)
+        queues[session].pop(0)
+        if not starts:
+            unwritten[session] = act
+    for row, act in enumerate(log):
+        act.row = row
+    return log, server
+
+
+def numbered(log: list[Act], *, starts: bool) -> tuple[list[int], list[int], int]:
+    """The gate's needs and numbers for the acts of a log."""
+    later = {id(act): following(log, act) if starts else act.row for act in log}
+    numbering = Numbering()
+    for act in log:
+        numbering.add(act.session, Role.END if act.is_end else Role.BODY, later[id(act)])
+    found = numbering.finish("commit")
+    return list(found.needs), list(found.numbers), found.total
+
+
+def following(log: list[Act], act: Act) -> int | None:
+    return next((o.row for o in log[act.row + 1 :] if o.session == act.session), None)
+
+
+def replayed(
+    rnd: random.Random, log: list[Act], needs: list[int], numbers: list[int], total: int
+) -> Model | None:
+    """Play the log as a gate lets it, at random among what can go on; None if nothing can."""
+    server, water = Model(), LowWater(total)
+    queues: dict[int, list[int]] = {}
+    for at, act in enumerate(log):
+        queues.setdefault(act.session, []).append(at)
+    while any(queues.values()):
+        ready = [
+            acts[0]
+            for acts in queues.values()
+            if acts and needs[acts[0]] <= water.low and server.can_run(log[acts[0]])
+        ]
+        if not ready:
+            return None
+        at = rnd.choice(ready)
+        server.run(log[at])
+        water.release(numbers[at])
+        queues[log[at].session].pop(0)
+    return server
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_it_ends_with_the_values_of_the_source(starts: bool) -> None:
+    for seed in range(1_500):
+        rnd = random.Random(seed)
+        log, source = recorded(rnd, scripts(rnd), starts=starts)
+        needs, numbers, total = numbered(log, starts=starts)
+        for _ in range(3):
+            target = replayed(rnd, log, needs, numbers, total)
+            assert target is not None, f"seed {seed} stopped"
+            assert target.values == source.values, f"seed {seed}"
+
+
+def test_to_wait_for_commits_that_were_logged_before_stops() -> None:
+    stopped = 0
+    for seed in range(300):
+        rnd = random.Random(seed)
+        log, _ = recorded(rnd, scripts(rnd), starts=False)
+        ends = [at for at, act in enumerate(log) if act.is_end]
+        numbers = [ends.index(at) if at in ends else UNNUMBERED for at in range(len(log))]
+        needs = [sum(end < at for end in ends) for at in range(len(log))]
+        stopped += replayed(rnd, log, needs, numbers, len(ends)) is None
+    assert stopped > 30
+
+
+def test_without_a_gate_the_values_differ() -> None:
+    different = 0
+    for seed in range(300):
+        rnd = random.Random(seed)
+        log, source = recorded(rnd, scripts(rnd), starts=False)
+        target = replayed(rnd, log, [0] * len(log), [UNNUMBERED] * len(log), 0)
+        different += target is None or target.values != source.values
+    assert different > 100
+
+
+def test_one_at_a_time_never_waits_for_a_lock() -> None:
+    for seed in range(500):
+        rnd = random.Random(seed)
+        log, source = recorded(rnd, scripts(rnd), starts=False)
+        numbering = Numbering()
+        for act in log:
+            numbering.add(act.session, Role.END if act.is_end else Role.BODY, act.row)
+        found = numbering.finish("strict")
+        target = replayed(rnd, log, list(found.needs), list(found.numbers), found.total)
+        assert target is not None
+        assert target.values == source.values, f"seed {seed}"
+
+
+def test_writes_alone_that_did_not_overlap_keep_their_order() -> None:
+    numbering = Numbering()
+    for session, row in ((0, 1), (1, 2), (2, 3)):
+        numbering.add(session, Role.WRITE, row)
+    numbering.add(3, Role.READ, 2)
+    found = numbering.finish("commit")
+    assert list(found.numbers) == [0, 1, 2, UNNUMBERED]
+    assert list(found.needs) == [0, 1, 2, 1]
+
+
+def test_a_number_that_is_released_early_lets_no_later_one_pass() -> None:
+    water = LowWater(3)
+    assert not water.release(1)
+    assert water.low == 0
+    assert water.release(0)
+    assert water.low == 2
+    assert not water.release(UNNUMBERED)

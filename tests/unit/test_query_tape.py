@@ -1,0 +1,339 @@
+"""What the player knows of a statement before it plays: its role, its mark, what of its text is a value."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from playhead.queries.filters import Filters
+from playhead.queries.gate import Role
+from playhead.queries.marks import FORCE, FORCED
+from playhead.queries.outcome import Outcome
+from playhead.queries.sending import outcome_of
+from playhead.queries.settings import Settings, changes_of
+from playhead.queries.sql_text import read_sql
+from playhead.queries.tape import Flag, Tape, TapeWriter, without_values
+from playhead.queries.transactions import CUT, SEVERAL, row_line
+from playhead.querylog.sql import may_write
+from playhead.querylog.statement import Act, Statement
+
+
+def statements(texts: Iterable[str], session: str = "a.1") -> list[Statement]:
+    return [
+        Statement(session, at + 1, at, Act.QUERY, at * 1_000, text, done_place=at, duration_us=10)
+        for at, text in enumerate(texts)
+    ]
+
+
+def tape_of(given: Sequence[Statement]) -> Tape:
+    return TapeWriter(Filters().reason, writes=may_write).write(given, "commit")
+
+
+def roles(*texts: str) -> list[Role]:
+    tape = tape_of(statements(texts))
+    return [tape.role(at) for at in range(len(tape))]
+
+
+def test_the_roles_of_a_session() -> None:
+    found = roles(
+        "SELECT 1",
+        "BEGIN",
+        "INSERT INTO t VALUES ('; COMMIT')",
+        "SAVEPOINT s",
+        "ROLLBACK TO s",
+        "COMMIT AND CHAIN",
+        "UPDATE t SET a = 1",
+        "ROLLBACK",
+        "UPDATE t SET a = 1",
+        "BEGIN; DELETE FROM t; COMMIT",
+        "SELECT * FROM t FOR UPDATE",
+        "SELECT a_function()",
+    )
+    body, end, write = Role.BODY, Role.END, Role.WRITE
+    chained = [end, body]
+    ends = [body, end, write, write, write, write]
+    expected = [Role.READ, body, body, body, body, *chained, *ends]
+    assert found == expected
+
+
+def test_a_text_is_divided_behind_each_transaction() -> None:
+    texts = [
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        "COMMIT AND CHAIN; INSERT INTO t VALUES (1)",
+        "COMMIT; INSERT INTO t VALUES (2); ROLLBACK; INSERT INTO t VALUES (3)",
+    ]
+    tape = tape_of(statements(texts))
+    begin = texts[0]
+    played = [
+        (begin, 1, 0),
+        ("COMMIT", 2, 0),
+        (begin, 2, 1),
+        ("INSERT INTO t VALUES (1)", 2, 2),
+        ("COMMIT", 3, 0),
+        ("INSERT INTO t VALUES (2); ROLLBACK", 3, 1),
+        ("INSERT INTO t VALUES (3)", 3, 2),
+    ]
+    steps = [tape.step(at) for at in range(len(tape))]
+    assert [(each.sql, row_line(each.line), each.line & 0xFFFF) for each in steps] == played
+    assert [each.commit_at for each in steps] == [-1, 0, -1, -1, 0, -1, -1]
+
+
+def statement(line: int, text: str, **more: Any) -> Statement:
+    return Statement("a.1", line, line, Act.QUERY, line, text, done_place=line, **more)
+
+
+def reasons(filters: Filters, *given: Statement) -> list[str]:
+    tape = TapeWriter(filters.reason).write(given, "commit")
+    return [tape.reason(at) for at in range(len(tape))]
+
+
+def test_a_transaction_that_began_before_the_log_is_left_out() -> None:
+    given = [
+        statement(1, "UPDATE t SET a = 1", in_transaction=True),
+        statement(2, "ROLLBACK", in_transaction=True),
+        statement(3, "UPDATE t SET a = 2"),
+        statement(4, "BEGIN", in_transaction=True),
+    ]
+    assert reasons(Filters(), *given) == [CUT, CUT, "", ""]
+
+
+def test_a_transaction_is_filtered_as_a_whole() -> None:
+    given = [
+        statement(1, "BEGIN", application="a"),
+        statement(2, "COMMIT", application="b"),
+        statement(3, "BEGIN", application="b"),
+        statement(4, "COMMIT", application="a"),
+    ]
+    only = Filters(applications=("a",))
+    assert reasons(only, *given) == ["", "", "filter-application", "filter-application"]
+
+
+def test_without_its_end_a_transaction_is_left_out() -> None:
+    given = [
+        statement(1, "BEGIN"),
+        statement(2, "UPDATE t SET a = 1"),
+        statement(3, "SELECT dblink('x'); COMMIT"),
+        statement(4, "UPDATE t SET a = 2"),
+    ]
+    assert reasons(Filters(), *given) == ["elsewhere"] * 3 + [""]
+
+
+def test_several_transactions_that_failed_are_left_out() -> None:
+    text = "BEGIN; SELECT 1; COMMIT; SELECT 1 / 0"
+    assert reasons(Filters(), statement(1, text, expected_error="22012")) == [SEVERAL]
+
+
+def test_what_failed_and_cannot_be_played_fails_in_its_transaction() -> None:
+    given = [
+        statement(1, "BEGIN"),
+        statement(2, "UPDATE t SET a = $1", expected_error="23505", unplayable="no-parameters"),
+        statement(3, "COMMIT"),
+    ]
+    tape = TapeWriter(Filters().reason).write(given, "commit")
+    step = tape.step(1)
+    assert step.sql == FORCE
+    assert outcome_of(step, FORCED, 0, 0)[0] is Outcome.NOT_REPLAYABLE
+    assert tape.stand_ins == {"no-parameters": 1}
+
+
+def test_an_error_outside_of_a_transaction_opens_none() -> None:
+    failed = Statement("a.1", 1, 0, Act.QUERY, 0, "BEGIN; x", done_place=0, expected_error="42601")
+    later = Statement("a.1", 2, 1, Act.QUERY, 1, "SELECT 1", done_place=1)
+    tape = tape_of([failed, later])
+    assert [tape.role(at) for at in range(2)] == [Role.WRITE, Role.READ]
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "is_set"),
+    [
+        ("VACUUM t", Flag.ALONE, True),
+        ("CREATE INDEX CONCURRENTLY i ON t (a)", Flag.ALONE, True),
+        ("BEGIN; UPDATE t SET a = 1; COMMIT", Flag.ALONE, False),
+        ("ALTER TABLE a.b DETACH PARTITION c.d CONCURRENTLY", Flag.ALONE, True),
+        ("CREATE TEMP TABLE t (a int)", Flag.STICKY, True),
+        ("CREATE TEMP TABLE t (a int) ON COMMIT DROP", Flag.STICKY, False),
+        ("SELECT temp FROM weather", Flag.STICKY, False),
+        ("SELECT 1 -- vacuum", Flag.ALONE, False),
+    ],
+)
+def test_flags(text: str, flag: Flag, is_set: bool) -> None:
+    tape = tape_of(statements([text]))
+    assert bool(tape.step(0).flags & flag) is is_set
+
+
+def test_a_mark_goes_before_the_only_commit() -> None:
+    text = "BEGIN; INSERT INTO t VALUES ('COMMIT; x'); /* COMMIT; */ COMMIT"
+    step = tape_of(statements([text])).step(0)
+    assert text[step.commit_at :] == "COMMIT"
+    assert step.parts == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ALTER SYSTEM SET a = 1", "alter-system"),
+        ("/* x */ create USER me", "role"),
+        ("DROP DATABASE d", "database"),
+        ("COPY t TO PROGRAM 'rm'", "copy-elsewhere"),
+        ("COPY (SELECT 1) TO '/tmp/x'", "copy-elsewhere"),
+        ("COPY t FROM STDIN", None),
+        ("SELECT dblink ('x', 'DELETE')", "elsewhere"),
+        ("SELECT 'ALTER SYSTEM'", None),
+        ("CREATE USER MAPPING FOR me SERVER s", None),
+        ("SELECT 1; DROP ROLE r", "role"),
+        ("GRANT pg_execute_server_program TO me", "role"),
+        ("GRANT SELECT ON t TO me", None),
+        ("SELECT dblink_exec/* */ ('x')", "elsewhere"),
+        ("SELECT pg_catalog.\"pg_read_file\"('x')", "elsewhere"),
+        ("SELECT U&\"pg_re\\0061d_file\"('x')", "elsewhere"),
+        ("SELECT pg_read_file FROM t", None),
+        ("SELECT 'pg_read_file(1)'", None),
+        ("DO $$ BEGIN COPY t TO PROGRAM 'rm'; END $$", "copy-elsewhere"),
+        ("DO $$ BEGIN EXECUTE 'CREATE ROLE r'; END $$", "role"),
+        ("DO 'BEGIN EXECUTE ''COPY t TO ''''/tmp/x''''''; END'", "copy-elsewhere"),
+        ("DO $$ BEGIN PERFORM lo_export(1, 'x'); END $$", "elsewhere"),
+        ("DO $$ BEGIN UPDATE t SET a = 1; END $$", None),
+        ("DO LANGUAGE plpython3u $$ import os $$", "elsewhere"),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE c AS 'x', 'y'", "elsewhere"),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", None),
+        (
+            "create function f() returns void as $f$ begin copy t to program 'x'; end $f$",
+            "copy-elsewhere",
+        ),
+        ("CREATE AGGREGATE a(oid) (sfunc = lo_export, stype = int)", "elsewhere"),
+        ("SELECT query_to_xml('COPY t TO PROGRAM ''x''', true, true, '')", "copy-elsewhere"),
+        ("COPY t FROM $1", "copy-elsewhere"),
+        ("DELETE FROM playhead_ledger.marks", "ledger"),
+        ("INSERT INTO playhead_ledger.marks VALUES (1)", None),
+    ],
+)
+def test_what_reaches_beyond_the_database(text: str, word: str | None) -> None:
+    assert read_sql(text).outside == word
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("SELECT 'it''s'", "SELECT ?"),
+        (r"SELECT E'it\'s mine', 1", "SELECT ?, ?"),
+        ("SELECT $a$secret$a$, 1.5e3", "SELECT ?, ?"),
+        ("SELECT a1 FROM t2 -- secret", "SELECT a1 FROM t2"),
+        ("UPDATE  t\nSET a = -12", "UPDATE t SET a = -?"),
+        ("SELECT 1_000, 0xFF, .5, 1e-5", "SELECT ?, ?, ?, ?"),
+        ("SELECT /* secret /* more */ */ 2", "SELECT ?"),
+        ("SELECT $é$secret$é$", "SELECT ?"),
+        ("SELECT 'secret", "SELECT"),
+        ("SELECT $a$secret", "SELECT"),
+        ("SELECT U&'secret'", "SELECT ?"),
+    ],
+)
+def test_a_report_has_no_values(text: str, shown: str) -> None:
+    assert without_values(text) == shown
+
+
+def settings_after(*transactions: Sequence[str], is_undone: bool = False) -> list[str]:
+    settings = Settings()
+    for texts in transactions:
+        for text in texts:
+            settings.note(changes_of(read_sql(text), ()))
+        settings.end(is_undone=is_undone)
+    return settings.texts()
+
+
+def test_with_escapes_a_quote_does_not_end_a_text() -> None:
+    text = r"INSERT INTO t VALUES ('it\'s; COMMIT;')"
+    assert len(read_sql(text, escapes=True).parts) == 1
+    assert without_values(text, escapes=True) == "INSERT INTO t VALUES (?)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END",
+        "CREATE RULE r AS ON INSERT TO t DO ALSO (DELETE FROM u; DELETE FROM v)",
+    ],
+)
+def test_a_body_does_not_end_its_statement(text: str) -> None:
+    [part] = read_sql(text).parts
+    assert not part.closes
+
+
+def test_a_new_connection_gets_the_last_settings() -> None:
+    texts = [
+        "SET a = 1",
+        "SET SESSION a TO 2",
+        "PREPARE p AS SELECT 1",
+        "SET a.b = 1",
+        "SET a.c = 2",
+    ]
+    last = ["SET SESSION a TO 2", "SET a.b = 1", "SET a.c = 2"]
+    assert settings_after(texts) == [*last, "PREPARE p AS SELECT 1"]
+    assert settings_after(texts, ["DEALLOCATE P"]) == last
+    assert settings_after(texts, ["DISCARD ALL"], ["SET c = 1"]) == ["SET c = 1"]
+    assert settings_after(texts, is_undone=True) == ["PREPARE p AS SELECT 1"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [
+        (["SET a = 1; INSERT INTO t VALUES (1)"], ["SET a = 1"]),
+        (["SET LOCAL a = 1"], []),
+        (["SET a = 1", "SAVEPOINT s", "SET a = 2", "ROLLBACK TO SAVEPOINT s"], ["SET a = 1"]),
+        (["SELECT set_config('a', 'b', false)"], ["SELECT set_config('a', 'b', false)"]),
+        (["SELECT set_config('a', f(), false)"], []),
+        (["PREPARE TRANSACTION 'x'"], []),
+    ],
+)
+def test_only_what_sets_is_sent_again(texts: Sequence[str], left: Sequence[str]) -> None:
+    assert settings_after(texts) == left
+
+
+def test_a_setting_with_parameters_is_sent_again_with_its_values() -> None:
+    sql = read_sql("SELECT set_config('a', $1, false)")
+    [change] = changes_of(sql, ("it's \\",))
+    assert change.text == "SELECT set_config('a',  E'it''s \\\\', false)"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "done", "outcome"),
+    [
+        (None, None, 1, Outcome.REPLAYED),
+        (None, "23505", 0, Outcome.UNEXPECTED_ERROR),
+        ("23505", "23505", 0, Outcome.EXPECTED_ERROR),
+        ("23505", "42P01", 0, Outcome.UNEXPECTED_ERROR),
+        ("23505", FORCED, 1, Outcome.ERROR_MISSING),
+        ("22P02", FORCED, 0, Outcome.EXPECTED_ERROR),
+        ("57014", FORCED, 1, Outcome.EXPECTED_ERROR),
+        ("40P01", "23505", 0, Outcome.EXPECTED_ERROR),
+    ],
+)
+def test_outcomes(expected: str | None, found: str | None, done: int, outcome: Outcome) -> None:
+    given = Statement(
+        "a.1", 1, 0, Act.QUERY, 0, "SELECT f()", done_place=0, expected_error=expected
+    )
+    step = tape_of([given]).step(0)
+    assert outcome_of(step, found, done, 0)[0] is outcome
+
+
+def test_what_is_not_played_has_a_reason() -> None:
+    given = [
+        Statement("a.1", 1, 0, Act.QUERY, 0, "DROP ROLE r", database="app", done_place=0),
+        Statement("a.1", 3, 3, Act.QUERY, 0, "SELECT 1", database="app", done_place=3),
+        Statement("b.1", 1, 1, Act.QUERY, 0, "SELECT 1", database="other", done_place=1),
+        Statement(
+            "a.1", 2, 2, Act.QUERY, 0, "COPY t FROM STDIN", database="app", unplayable="copy-data"
+        ),
+    ]
+    filters = Filters(databases=("app",))
+    tape = TapeWriter(filters.reason, writes=may_write).write(given, "commit")
+    assert [tape.reason(at) for at in range(4)] == ["role", "", "filter-database", "copy-data"]
+    assert tape.databases == {"app"}
+
+
+def test_a_tape_has_no_name_that_could_stay_behind(tmp_path, monkeypatch) -> None:
+    """A run that is killed takes it along, with all values of the log."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tape = tape_of(statements(["SELECT 'a secret'"] * 3))
+    assert tape.step(2).sql == "SELECT 'a secret'"
+    assert not list(tmp_path.iterdir())
