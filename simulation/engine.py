@@ -1,9 +1,9 @@
-"""The engine, which plays works as processes: they are lost, and played again while the lost one goes on."""
+"""The engine, which plays tasks as processes: they are lost, and played again while the lost one goes on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import playhead.task.job
+import playhead.task.play
 from playhead.errors import PlayheadError
 from playhead.task.job import Job
 from simulation import threads
@@ -17,7 +17,7 @@ class TaskLost(PlayheadError):
 
 
 class Engine:
-    """Plays a job's works as processes of the simulation, as Spark would: with lost tasks played again."""
+    """Plays a job's tasks as processes of the simulation, as Spark would: with lost tasks played again."""
 
     is_there = is_local = True
     is_bounded = False
@@ -49,21 +49,21 @@ class Engine:
         return samples
 
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
-        works = [
+        tasks = [
             Work(
                 self,
                 f"task {index}",
-                lambda index=index: playhead.task.job.play(job, index),  # type: ignore[misc]
+                lambda index=index: playhead.task.play.play(job, index),  # type: ignore[misc]
                 lambda index=index: ", ".join(  # type: ignore[misc]
-                    str(slice_) for lane in job.works[index] for slice_ in lane
+                    str(slice_) for work in job.tasks[index] for slice_ in work
                 ),
             )
-            for index in range(len(job.works))
+            for index in range(len(job.tasks))
         ]
-        return [report.as_document() for index in self.played(works) for report in index]
+        return [report.as_document() for index in self.played(tasks) for report in index]
 
     def played(
-        self, works: Sequence["Work"], is_cancelled: Callable[[], bool] = lambda: False
+        self, tasks: Sequence["Work"], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[Any]:
         """What all of them come to."""
         one = threads.scheduler()
@@ -72,28 +72,28 @@ class Engine:
 
         def die() -> None:
             """Tasks outlive their driver by a little."""
-            for process in [each for work in works for each in work.processes]:
+            for process in [each for work in tasks for each in work.processes]:
                 delay_s = (0.0, 0.05, 3.0)[one.choices.below(3)]
                 one.at(delay_s, lambda process=process: one.kill(process, "dies with its driver"))
 
         driver.mourners.append(die)
-        for work in works:
+        for work in tasks:
             work.start()
 
         def has_news() -> bool:
-            return is_cancelled() or any(map(Work.has_news, works))
+            return is_cancelled() or any(map(Work.has_news, tasks))
 
-        while not all(work.is_over for work in works):
+        while not all(work.is_over for work in tasks):
             one.wait(has_news, None)
             failure: BaseException | None = TaskLost("cancelled") if is_cancelled() else None
-            for work in works:
+            for work in tasks:
                 failure = failure or work.heed()
             if failure is not None:
                 die()
                 driver.mourners.remove(die)
                 raise failure
         driver.mourners.remove(die)
-        return [work.result for work in works]
+        return [work.result for work in tasks]
 
     def worker(self, name: str) -> Process:
         """A process for one task."""
@@ -108,7 +108,7 @@ class Engine:
 
 
 class Work:
-    """One of a job's works, and all that try to do it."""
+    """One of a job's tasks, and all that try to do it."""
 
     def __init__(
         self,

@@ -198,7 +198,7 @@ MUTANTS = (
         (
             Change(
                 "task/round.py",
-                "        self._desk.same.confirm(topic)\n        abort",
+                "        self._open_writer.same.confirm(topic)\n        abort",
                 "        abort",
             ),
         ),

@@ -23,11 +23,11 @@ import playhead.postgres.session
 import playhead.postgres.target
 import playhead.replay.api
 import playhead.replay.journal
-import playhead.replay.lanes
+import playhead.replay.partition_work
 import playhead.replay.planner
 import playhead.replay.runner
 import playhead.replay.verify
-import playhead.task.job
+import playhead.task.play
 import playhead.task.round
 import playhead.task.slicer
 from playhead import secrets
@@ -60,8 +60,8 @@ def wire() -> None:
     threads.put_in()
     told = playhead.live.backoff.RepeatedNotice.__init__
     told.__defaults__ = (threads.TIME.monotonic,)
-    playhead.task.job.keep_memory = playhead.task.job.give_back = lambda: None  # type: ignore[assignment]
-    playhead.task.job.seldom_collecting = _nothing
+    playhead.task.play.keep_memory = playhead.task.play.give_back = lambda: None  # type: ignore[assignment]
+    playhead.task.play.seldom_collecting = _nothing
     playhead.task.round.keep_memory = lambda: None
     playhead.task.round.seldom_collecting = _nothing
     playhead.kafka.read.source.sizes_at_leaders = lambda _, described: {  # type: ignore[assignment]
@@ -100,6 +100,8 @@ def _lighten() -> None:
     lighten.remember(Terms, "from_json")
     lighten.remember(Entry, "from_json")
     lighten.remember(Endpoint, "parse")
+    # Nobody names a server by the environment here.
+    lighten.remember(server, "checked")
     lighten.remember(secrets, "passwords_in", "without_password")
     lighten.remember(offsets, "_description", "check_topic")
     lighten.remember(ledger_keys, "terms_key", "names_key", "parsed", "prefix_of")
@@ -126,7 +128,7 @@ def _settings(servers: str) -> dict[str, Any]:
 
 
 def use(kafka: Any, base: Any, sizes: Any) -> None:
-    """Have the product meet these servers, cut slices so long, and split lanes so far."""
+    """Have the product meet these servers, cut slices so long, and split partitions so far."""
     playhead.postgres.session.ArrowConnection = of_session(base)  # type: ignore[assignment, misc]
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
@@ -135,7 +137,7 @@ def use(kafka: Any, base: Any, sizes: Any) -> None:
     playhead.kafka.read.log_heads.make_heads = lambda *_, **__: LogHeads(kafka)
     limits = playhead.task.slicer.Limits(max_records=sizes.records)
     playhead.replay.runner._limits = lambda: limits
-    playhead.replay.lanes._LEAST_SPLIT = sizes.split
+    playhead.replay.partition_work._LEAST_SPLIT = sizes.split
 
 
 _NOWHERE = Path("/nowhere")

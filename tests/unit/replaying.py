@@ -14,7 +14,8 @@ from playhead.replay.runner import Runner
 from playhead.request import Request
 from playhead.source import Source, SourceFacts, TopicFacts
 from playhead.target import Inspection, Target
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Limits
 
 TOPIC = "laps"
@@ -98,7 +99,7 @@ def entry(from_offset: int, to_offset: int, partition: int = 0, **counts: Any) -
 
 def play_all(job: Job) -> list[Mapping[str, Any]]:
     """A job's works one after the other, here."""
-    return [report.as_document() for index in range(len(job.works)) for report in play(job, index)]
+    return [report.as_document() for index in range(len(job.tasks)) for report in play(job, index)]
 
 
 class Small:

@@ -16,7 +16,8 @@ from playhead.pace import Pace, ScheduleError
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds
-from playhead.task.job import Job, Pacing, PartitionWork, Report, play
+from playhead.task.job import Job, Pacing, PartitionWork, Report
+from playhead.task.play import play
 from playhead.task.slicer import KEPT, OUTSIDE, Filter, Limits
 from playhead.task.start_barrier import StartBarrier
 from playhead.testing import Abort, Aborted, ListSource, ListTarget
@@ -27,10 +28,10 @@ WHOLE = Slice(TOPIC, 0, 0, 8)
 
 
 def job(
-    source: ListSource, target: ListTarget, *works: tuple[PartitionWork, ...], **changes: object
+    source: ListSource, target: ListTarget, *tasks: tuple[PartitionWork, ...], **changes: object
 ) -> Job:
     given = {"filter": Filter(), "limits": Limits(2), **changes}
-    return Job("r1", source, target, works or (((WHOLE,),),), **given)  # type: ignore[arg-type]
+    return Job("r1", source, target, tasks or (((WHOLE,),),), **given)  # type: ignore[arg-type]
 
 
 def pacing(pace: str) -> Pacing:
@@ -95,7 +96,7 @@ def test_a_task_that_the_engine_starts_again_says_so_and_writes_nothing_twice():
     """Spark does that when an executor is lost; what the first one committed is in the ledger."""
     target = ListTarget()
     both = job(ListSource(EIGHT), target, ((Slice(TOPIC, 0, 0, 4), Slice(TOPIC, 0, 4, 8)),))
-    play(replace(both, works=(((Slice(TOPIC, 0, 0, 4),),),)), 0)
+    play(replace(both, tasks=(((Slice(TOPIC, 0, 0, 4),),),)), 0)
     [report] = play(both, 0)
     assert "already committed" in report.away
     assert target.records == tuple(EIGHT[:4])
@@ -109,7 +110,7 @@ def test_other_errors_are_raised():
 
 
 class Yard:
-    """A graveyard that keeps what was buried, and is closed when the task ends."""
+    """Dead letters that are kept, in a place that is closed when the task ends."""
 
     def __init__(self) -> None:
         self.buried: list[tuple[Slice, list[int]]] = []
@@ -129,7 +130,7 @@ class Yard:
 def test_dead_letters_are_buried_by_slice_and_counted():
     target, yard = ListTarget(refuses=lambda each: "odd" if each.offset % 2 else None), Yard()
     rule = ErrorRule("dlq", "dead")
-    play(job(ListSource(EIGHT), target, rule=rule, graveyard=yard, limits=Limits(4)), 0)
+    play(job(ListSource(EIGHT), target, rule=rule, dead_letters=yard, limits=Limits(4)), 0)
     assert yard.buried == [(Slice(TOPIC, 0, 0, 4), [1, 3]), (Slice(TOPIC, 0, 4, 8), [5, 7])]
     assert [each.dead for each in target.entries("r1")] == [2, 2]
     assert not yard.is_open
@@ -249,9 +250,9 @@ def met(tmp_path: Path, pace: str, items: list[Record | Abort]) -> tuple[Job, Li
     """Two works of one lane each, that meet in a folder."""
     target = ListTarget()
     source = ListSource(items, bounds={(TOPIC, p): Bounds(0, 8, 8) for p in (0, 1)})
-    works = tuple(((Slice(TOPIC, p, 0, 8),),) for p in (0, 1))
-    together = replace(pacing(pace), meeting=StartBarrier(tmp_path, 2))
-    return job(source, target, *works, pacing=together, limits=Limits()), target
+    tasks = tuple(((Slice(TOPIC, p, 0, 8),),) for p in (0, 1))
+    together = replace(pacing(pace), barrier=StartBarrier(tmp_path, 2))
+    return job(source, target, *tasks, pacing=together, limits=Limits()), target
 
 
 def test_tasks_begin_when_all_are_there(tmp_path):

@@ -15,7 +15,7 @@ from playhead.pace import Pace, ScheduleError, Share
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
-from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Cutter, Filter, Limits, ReadRun
+from playhead.task.slicer import FILTERED, KEPT, OUTSIDE, Filter, Limits, ReadRun, Slicer
 from playhead.testing import ManualClock
 from tests.unit.replaying import TOPIC, record, runs_of
 
@@ -90,13 +90,13 @@ def play(
         is_stopped=is_stopped,
         keeps_rate=parsed.per_second is not None,
     )
-    cutter = Cutter(limits or Limits(), filter_, Account)
-    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, until), drawn):
-        for run in pacer.release(portion):
+    slicer = Slicer(limits or Limits(), filter_, Account)
+    for open_slice in pacer.open_slices(slicer, Slice(TOPIC, 0, 0, until), drawn):
+        for run in pacer.release(open_slice):
             played.given += [(each, clock.now_ns() - started) for each in run]
         commit()
-        played.slices.append(portion.account.slice)
-        played.accounts.append(portion.account)
+        played.slices.append(open_slice.account.slice)
+        played.accounts.append(open_slice.account)
     return played
 
 
@@ -201,10 +201,10 @@ def test_lanes_commit_one_after_the_other():
         is_stopped=lambda: False,
         first_commit_ns=COMMIT_EVERY_NS // 4,
     )
-    cutter = Cutter(Limits(), Filter(), Account)
+    slicer = Slicer(Limits(), Filter(), Account)
     drawn = undecided(records_at([25 * index for index in range(40)]))
-    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, 79), drawn):
-        list(pacer.release(portion))
+    for open_slice in pacer.open_slices(slicer, Slice(TOPIC, 0, 0, 79), drawn):
+        list(pacer.release(open_slice))
         found.append(clock.ns // 1_000_000)
     assert found[0] == 100
     assert found[1] - found[0] > 250
@@ -219,9 +219,9 @@ def test_what_is_not_started_gives_nothing():
         errors=ScheduleError(),
         is_stopped=lambda: True,
     )
-    cutter = Cutter(Limits(), Filter(), Account)
+    slicer = Slicer(Limits(), Filter(), Account)
     for drawn in (undecided(records_at([0, 1])), []):
-        assert list(pacer.portions(cutter, Slice(TOPIC, 0, 0, 9), drawn)) == []
+        assert list(pacer.open_slices(slicer, Slice(TOPIC, 0, 0, 9), drawn)) == []
 
 
 # --- fetching ahead
@@ -301,10 +301,10 @@ def test_waiting_is_by_the_monotonic_clock():
             is_stopped=lambda: False,
         )
         drawn = undecided(records_at([0, 1_000]))
-        for portion in pacer.portions(
-            Cutter(Limits(), Filter(), Account), Slice(TOPIC, 0, 0, 3), drawn
+        for open_slice in pacer.open_slices(
+            Slicer(Limits(), Filter(), Account), Slice(TOPIC, 0, 0, 3), drawn
         ):
-            for run in pacer.release(portion):
+            for run in pacer.release(open_slice):
                 at.extend([clock.monotonic_ns()] * len(run))
 
     thread = Thread(target=lane)
@@ -359,9 +359,11 @@ def test_a_late_start_does_not_exceed_a_rate():
         keeps_rate=True,
     )
     at = []
-    cutter = Cutter(Limits(), Filter(), Account)
-    for portion in pacer.portions(cutter, Slice(TOPIC, 0, 0, 12), undecided(records_at([0] * 6))):
-        for run in pacer.release(portion):
+    slicer = Slicer(Limits(), Filter(), Account)
+    for open_slice in pacer.open_slices(
+        slicer, Slice(TOPIC, 0, 0, 12), undecided(records_at([0] * 6))
+    ):
+        for run in pacer.release(open_slice):
             at += [clock.ns] * len(run)
     assert at == [30 * SECOND + step * SECOND // 10 for step in range(6)]
 

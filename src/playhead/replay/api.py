@@ -1,7 +1,7 @@
 """The two calls that every interface makes: `Replay.plan()` and `Planned.run()`."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,9 @@ from playhead.replay.verify import Verification, verify
 from playhead.request import ReplaySpec, Request
 from playhead.span import Span
 from playhead.target import Inventory, Target
-from playhead.task.job import Job
+
+QUERIES = "queries"
+"""Under this name, among the needs of its target, a plan keeps how queries are played."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +143,17 @@ class Planned:
         self.agree(consent)
         self.journal.keep(self.plan, self.servers)
 
-        def run_job(job: Job) -> list[Mapping[str, Any]]:
+        def start_engine() -> None:
             if not self.engine.is_there:
                 say("starting the engine")
-            return self.engine.run_job(job)
+            self.engine.session()
 
         runner = Runner(
             self.plan,
             self.ends,
             self.journal,
-            run_job,
+            self.engine.run_job,
+            start_engine=None if self.engine.is_there else start_engine,
             paced_slots=self.engine.paced_slots,
             cancel_job=self.engine.cancel,
             say=say,
@@ -249,6 +252,11 @@ def planned(
     is_begun: bool = False,
 ) -> Planned:
     """Return a saved plan to be run unchanged; what it would create is computed again."""
+    if QUERIES in saved.target.needs:
+        raise UsageError(
+            f"{saved.replay_id} is a replay of queries",
+            hint=f"playhead queries replay --id {saved.replay_id}",
+        )
     engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
     made = Planned(saved, configuration, engine, is_begun=is_begun)
@@ -283,5 +291,5 @@ def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None)
     if not spec.is_transformed:
         return Engine(configuration, share=share)
     # One task for each partition, mostly waiting; their number is not known yet.
-    lanes = 0 if spec.pace.is_max else MOST_LOCAL_SLOTS
-    return Engine(configuration, spec.transform, lanes=lanes, share=share)
+    wanted_slots = 0 if spec.pace.is_max else MOST_LOCAL_SLOTS
+    return Engine(configuration, spec.transform, wanted_slots=wanted_slots, share=share)

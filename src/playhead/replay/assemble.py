@@ -29,7 +29,7 @@ class Wiring:
 
     source: Source
     target: Target
-    graveyard: DeadLetters | None
+    dead_letters: DeadLetters | None
     decoding: Decoding | None = None
 
 
@@ -42,8 +42,8 @@ def ends(request: Request, configuration: Configuration, *, is_endless: bool = F
     target = _target(spec.target, spec, configuration)
     if is_endless and isinstance(target, LiveTarget):
         target = target.for_live()
-    graveyard = _graveyard(spec, configuration)
-    return Wiring(source, target, graveyard, decoding_of(spec, configuration))
+    dead_letters = _dead_letters(spec, configuration)
+    return Wiring(source, target, dead_letters, decoding_of(spec, configuration))
 
 
 def _refuse_itself(spec: ReplaySpec, configuration: Configuration) -> None:
@@ -174,13 +174,13 @@ def letters_end(spec: ReplaySpec) -> Endpoint | None:
     return replace(found, address=beside.address, context=beside.context)
 
 
-def _graveyard(spec: ReplaySpec, configuration: Configuration) -> DeadLetters | None:
+def _dead_letters(spec: ReplaySpec, configuration: Configuration) -> DeadLetters | None:
     end = letters_end(spec)
     if end is None:
         return None
-    from playhead.kafka.write.dead_letters import DeadLetterTopic as KafkaGraveyard
+    from playhead.kafka.write.dead_letters import DeadLetterTopic
 
-    return KafkaGraveyard(connection_of(end, configuration), end.name)
+    return DeadLetterTopic(connection_of(end, configuration), end.name)
 
 
 def expecting(source: Source, facts: SourceFacts) -> Source:

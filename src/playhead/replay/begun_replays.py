@@ -53,7 +53,7 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
     kept = target_at(end, configuration).terms(replay_id)
     if kept is None:
         raise NotBegun(replay_id, end)
-    plan = _plan(replay_id, kept)
+    plan = plan_of_terms(replay_id, kept)
     there = plan.request.target_endpoint
     if not _is_named_by(there, end.from_anywhere()):
         raise UsageError(
@@ -84,7 +84,8 @@ def refuse_other_terms(target: Target, plan: Plan) -> None:
         raise OtherTerms(plan.replay_id, differences=differences)
 
 
-def _plan(replay_id: str, kept: Terms) -> Plan:
+def plan_of_terms(replay_id: str, kept: Terms) -> Plan:
+    """Return the plan that a ledger has of a replay."""
     if kept.is_endless:
         reason = "it is a live pipeline; continue it with `playhead live`"
         raise PlanNotKept(replay_id, reason=reason)

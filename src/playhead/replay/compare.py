@@ -13,7 +13,7 @@ from playhead.plan import Plan
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.replay.assemble import Wiring, expecting
-from playhead.replay.lanes import lanes_of
+from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import (
     MOST_DIFFERENCES,
@@ -60,13 +60,13 @@ def against_table(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Veri
     pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
     compares = {piece: Entry(piece, 0, 0) for piece in pieces}
     slots = slots_of(ends.target, compares.values(), slots)
-    works = tuple(tuple(lanes_of(part)) for part in parts(pieces, slots))
+    tasks = tuple(tuple(partition_works(part)) for part in parts(pieces, slots))
     source = expecting(ends.source, plan.source)
     decoding = ends.decoding
     job = Job(
-        plan.replay_id, source, ends.target, works, filter_, decoding=decoding, compares=compares
+        plan.replay_id, source, ends.target, tasks, filter_, decoding=decoding, compares=compares
     )
-    return checked(plan, run_job(job) if works else [])
+    return checked(plan, run_job(job) if tasks else [])
 
 
 def _pieces(slice_: Slice) -> Iterator[Slice]:
@@ -202,8 +202,8 @@ def _from_instant(source: Source, from_ms: int | None) -> list[Slice]:
 def _summed(source: Source, slices: Sequence[Slice], filter_: Filter) -> dict[str, _Sum]:
     sums: dict[str, _Sum] = {}
     with source.open() as reader:
-        for lane in lanes_of(slices):
-            for slice_ in lane:
+        for work in partition_works(slices):
+            for slice_ in work:
                 sum_ = sums.setdefault(slice_.topic, _Sum())
                 for records in _inside(reader, filter_, slice_):
                     sum_.add(records)

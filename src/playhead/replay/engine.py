@@ -28,11 +28,11 @@ class Engine:
         configuration: Configuration,
         transform: Transform | None = None,
         *,
-        lanes: int = 0,
+        wanted_slots: int = 0,
         share: float | None = None,
     ) -> None:
         self._configuration, self._transform = configuration, transform
-        self._lanes, self._share = lanes, share
+        self._wanted_slots, self._share = wanted_slots, share
         # Read it now, so that an invalid one is refused before anything is asked or written.
         self._memory = configuration.get("spark_memory")
         _need_lent_engine_to_do(configuration)
@@ -51,8 +51,8 @@ class Engine:
         if not self.is_local:
             return max(1, int(_SLOTS_ELSEWHERE * (self._share or 1)))
         cores = os.cpu_count() or 1
-        if self._lanes:
-            return max(cores, min(self._lanes, MOST_LOCAL_SLOTS))
+        if self._wanted_slots:
+            return max(cores, min(self._wanted_slots, MOST_LOCAL_SLOTS))
         return max(1, int(cores * (self._share or 1)))
 
     @property
@@ -92,7 +92,7 @@ class Engine:
                 self._session = None
             if self._session is None:
                 master = self._configuration.get("spark_master")
-                is_ours = self._lanes or self.is_bounded
+                is_ours = self._wanted_slots or self.is_bounded
                 if self.is_local and is_ours and master in (None, "local[*]"):
                     master = f"local[{self.slots}]"
                 self._session = session.session(
@@ -149,7 +149,7 @@ class Engine:
 
 
 def _need_lent_engine_to_do(configuration: Configuration) -> None:
-    """Another process's engine is as that one has made it; who configured another one runs alone."""
+    """Refuse a borrowed engine if the configuration asks for a different one: the command then runs alone."""
     from playhead.spark import attached
 
     if attached.lent() is None:

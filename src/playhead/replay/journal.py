@@ -121,7 +121,7 @@ Summary = tuple[str, str, str, int]
 
 
 def on_unreadable(ids: Sequence[str]) -> list[Note]:
-    """What is said of rows that were left out."""
+    """Return the sentence about rows that were left out."""
     if not ids:
         return []
     text = f"this machine's journal has {len(ids)} run{'s' if len(ids) > 1 else ''} that cannot be read"

@@ -1,4 +1,4 @@
-"""Removes the consumer groups `playhead.ID` of replays that have come to their end."""
+"""Removes the consumer groups `playhead.ID` of finished replays."""
 
 import time
 from collections.abc import Sequence

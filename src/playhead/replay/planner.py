@@ -61,7 +61,7 @@ class Planner:
         inspection = self.ends.target.inspect(replace(look, more=wider))
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
-        graveyard = self.ends.graveyard
+        dead_letters = self.ends.dead_letters
         is_empty = not samples and not resolved.offsets and str(resolved) != "start..end"
         notes = (
             *([sampling.where_the_records_are(source, bounds)] if is_empty else ()),
@@ -74,7 +74,7 @@ class Planner:
             # The plan itself names the open transactions that matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
-            *(graveyard.inspect() if graveyard is not None else ()),
+            *(dead_letters.inspect() if dead_letters is not None else ()),
         )
         return Plan(
             replay_id or secrets.token_hex(4),

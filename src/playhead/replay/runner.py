@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
+from playhead.host.threads import BackgroundCall
 from playhead.ledger import Entry, remaining
 from playhead.pace import ScheduleError, horizon_of
 from playhead.plan import Plan
@@ -22,8 +22,15 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.guards import LedgerForgot, refuse_another_target, refuse_what_is_gone
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
-from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
 from playhead.replay.ledger_watch import LedgerWatcher
+from playhead.replay.partition_work import (
+    partition_works,
+    shared_out,
+    shares_of,
+    silences,
+    split,
+    times_of,
+)
 from playhead.source import Source
 from playhead.task.commit_order import refuse_broken_order
 from playhead.task.job import Job, Pacing, PartitionWork
@@ -75,6 +82,7 @@ class NothingDone(PlayheadError):
 
 Progress = Callable[[int, int, Sequence[Entry]], None]
 RunJob = Callable[[Job], list[Mapping[str, Any]]]
+Work = BackgroundCall[list[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -85,10 +93,12 @@ class Runner:
     ends: Wiring
     journal: Journal
     run_job: RunJob
-    """Runs a job on the engine, which starts at the first call."""
+    """Runs a job on the engine."""
+    start_engine: Callable[[], None] | None = None
+    """Starts the engine; None if it is there."""
     paced_slots: Callable[[], int] = lambda: os.cpu_count() or 1
-    """Starts the engine if necessary, and returns how many tasks it runs at once: no task of a
-    paced run may wait for the end of another task.
+    """Returns how many tasks the engine runs at once: no task of a paced run may wait for the end
+    of another task.
     """
     cancel_job: Callable[[], None] = lambda: None
     """Ends the running job, for engines whose tasks do not see our stop file."""
@@ -210,16 +220,17 @@ class Runner:
     def _play(self, left: list[Slice]) -> str | None:
         """Run one job over the rest; return the outage that ended it, if any."""
         refuse_what_is_gone(self._source(), self.plan, left)
-        with self._met(left) as meeting:
-            job = self._job(left, meeting)
+        self._start_engine()
+        with self._barrier(left) as barrier:
+            job = self._job(left, barrier)
             abort_point("run.planned")
             reports = self._watched(job)
         self._reports += reports
         return next((report["away"] for report in reports if report["away"]), None)
 
     @contextmanager
-    def _met(self, left: Sequence[Slice]) -> Iterator[StartBarrier | None]:
-        """Return the start barrier of a paced job, if all its lanes can see it."""
+    def _barrier(self, left: Sequence[Slice]) -> Iterator[StartBarrier | None]:
+        """Return the start barrier of a paced job, if all its tasks can see it."""
         if self.plan.request.spec.pace.is_max or not self.tasks_see_files:
             yield None
             return
@@ -228,25 +239,25 @@ class Runner:
         for left_behind in around.glob(f"{prefix}*"):  # A killed run may have left it.
             shutil.rmtree(left_behind, ignore_errors=True)
         with TemporaryDirectory(prefix=prefix, dir=around, ignore_cleanup_errors=True) as folder:
-            yield StartBarrier(Path(folder), len(lanes_of(left)))
+            yield StartBarrier(Path(folder), len(partition_works(left)))
 
-    def _job(self, left: list[Slice], meeting: StartBarrier | None) -> Job:
-        lanes = lanes_of(left)
+    def _job(self, left: list[Slice], barrier: StartBarrier | None) -> Job:
+        works = partition_works(left)
         pacing = None
         if not self.plan.request.spec.pace.is_max:
-            works = self._paced_works(lanes)
-            pacing = self._pacing(left, meeting)
+            tasks = self._paced_tasks(works)
+            pacing = self._pacing(left, barrier)
         else:
-            parts = lanes if self._is_ordered() else split(lanes, self.slots)
-            works = shared_out(parts, self.slots if self.is_bounded else len(parts))
+            parts = works if self._is_ordered() else split(works, self.slots)
+            tasks = shared_out(parts, self.slots if self.is_bounded else len(parts))
         return Job(
             self.plan.replay_id,
             self._source(),
             self.ends.target,
-            works,
+            tasks,
             Filter(self.plan.from_ms, self.plan.to_ms, self.plan.span_ends()),
             self.plan.request.spec.on_error,
-            self.ends.graveyard,
+            self.ends.dead_letters,
             self.ends.decoding,
             pacing,
             limits=_limits(),
@@ -260,19 +271,19 @@ class Runner:
 
     def _is_ordered(self) -> bool:
         """Whether each partition needs one writer; dead letters are in a topic for any target."""
-        return self.ends.target.is_ordered or self.ends.graveyard is not None
+        return self.ends.target.is_ordered or self.ends.dead_letters is not None
 
-    def _paced_works(self, lanes: list[PartitionWork]) -> tuple[tuple[PartitionWork, ...], ...]:
-        """Assign lanes so that all run at once; a transform's output comes lane by lane."""
+    def _paced_tasks(self, works: list[PartitionWork]) -> tuple[tuple[PartitionWork, ...], ...]:
+        """Give partitions to tasks so that all run at once; a transform's output comes partition by partition."""
         slots = self.paced_slots()
         request = self.plan.request
         if not request.spec.is_transformed:
-            return shared_out(lanes, slots)
-        if len(lanes) > slots:
-            raise TooFewSlots(request.pace, partitions=len(lanes), slots=slots)
-        return shared_out(lanes, len(lanes))
+            return shared_out(works, slots)
+        if len(works) > slots:
+            raise TooFewSlots(request.pace, partitions=len(works), slots=slots)
+        return shared_out(works, len(works))
 
-    def _pacing(self, left: list[Slice], meeting: StartBarrier | None) -> Pacing:
+    def _pacing(self, left: list[Slice], barrier: StartBarrier | None) -> Pacing:
         source = self._source()
         times = times_of(source, left, self.plan)
         return Pacing(
@@ -282,32 +293,27 @@ class Runner:
             shares_of(left),
             silences(source, times, self.plan.request.spec.pace.max_gap_ms),
             horizon_of(self.plan.made_at_ms),
-            meeting,
+            barrier,
         )
+
+    def _start_engine(self) -> None:
+        """Start it in a thread, so that a stop of the run does not wait for it."""
+        if self.start_engine is not None:
+            starting = BackgroundCall(self.start_engine, name="engine")
+            while not starting.is_over(_LOOK_EVERY_S):
+                self._stop_if_asked()
+            starting.result()
 
     def _watched(self, job: Job) -> list[Mapping[str, Any]]:
         """Run the job in its own thread, so that this one can print progress and handle signals."""
-        outcome: list[list[Mapping[str, Any]]] = []
-        failure: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                outcome.append(self.run_job(job))
-            except BaseException as exc:  # noqa: BLE001  raised again in the thread that waits
-                failure.append(exc)
-
-        thread = Thread(target=work, name=f"replay {job.replay_id}", daemon=True)
-        thread.start()
+        working = BackgroundCall(lambda: self.run_job(job), name=f"replay {job.replay_id}")
         looks = LedgerWatcher(self.ends.target, self.plan.replay_id, _PROGRESS_EVERY_S)
-        with looks.going_on(), self._cancelling_on_the_way_out(thread):
-            self._wait_for(thread, looks)
-        if failure:
-            raise failure[0]
-        return outcome[0]
+        with looks.going_on(), self._cancelling_on_the_way_out(working):
+            self._wait_for(working, looks)
+        return working.result()
 
-    def _wait_for(self, thread: Thread, looks: LedgerWatcher) -> None:
-        while thread.is_alive():
-            thread.join(_LOOK_EVERY_S)
+    def _wait_for(self, working: Work, looks: LedgerWatcher) -> None:
+        while not working.is_over(_LOOK_EVERY_S):
             if not self.tasks_see_files:
                 self._stop_if_asked()
             entries = looks.latest()
@@ -315,14 +321,14 @@ class Runner:
                 self.progress(_offsets(entries), self.plan.planned, entries)
 
     @contextmanager
-    def _cancelling_on_the_way_out(self, thread: Thread) -> Iterator[None]:
+    def _cancelling_on_the_way_out(self, working: Work) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if thread.is_alive():
+            if not working.is_over(0):
                 self.cancel_job()
                 # Tasks write until they end; no other run may start before that.
-                thread.join(_CANCELLED_WITHIN_S)
+                working.is_over(_CANCELLED_WITHIN_S)
             raise
 
     def _took(self, began: float) -> Took:

@@ -26,7 +26,7 @@ _MOST_BYTES, _LEAST_BYTES = 16 << 20, 256 << 10
 _MOST_LOOKED_AT, _MOST_LOOKED_BYTES = 20_000, 64 << 20
 _FIRST_TAIL, _LONGEST_TAIL = 200, 200_000
 _MOST_PARTITIONS = 64
-# Of the whole span: so many short pieces of all partitions together, and at least so many of each.
+# The number of short pieces of the whole span: of all partitions together, and at least of each.
 _STRIDES, _FEWEST_STRIDES, _STRIDE, _STRIDE_BYTES = 128, 4, 100, 64 << 10
 _READERS, _AT_ONCE = 4, 32
 WITHIN_S = 4.0

@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.proof import extra_fields_notes, extra_fields_text
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
-from playhead.replay.lanes import lanes_of
+from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.target import Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
@@ -119,7 +119,7 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
-    return checked(plan, run_job(job) if job.works else [])
+    return checked(plan, run_job(job) if job.tasks else [])
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
@@ -153,7 +153,7 @@ def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:
         plan.replay_id,
         expecting(ends.source, plan.source),
         ends.target,
-        tuple(tuple(lanes_of(part)) for part in parts(slices, slots)),
+        tuple(tuple(partition_works(part)) for part in parts(slices, slots)),
         Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
         decoding=ends.decoding,
         compares={entry.slice: entry for entry in entries},
@@ -163,9 +163,9 @@ def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:
 
 def _letters(plan: Plan, ends: Wiring, entries: Sequence[Entry]) -> DeadLetterReader | None:
     """Return the dead letters that the ledger counts, as they are now."""
-    if ends.graveyard is None or not are_counted(entries):
+    if ends.dead_letters is None or not are_counted(entries):
         return None
-    return ends.graveyard.letters(plan.replay_id)
+    return ends.dead_letters.letters(plan.replay_id)
 
 
 def slots_of(target: Target, entries: Iterable[Entry], slots: int) -> int:

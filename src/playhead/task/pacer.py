@@ -8,7 +8,7 @@ from playhead.host.clock import Clock
 from playhead.pace import Schedule, ScheduleError
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.task.slicer import KEPT, Cutter, Filter, OpenSlice, ReadRun
+from playhead.task.slicer import KEPT, Filter, OpenSlice, ReadRun, Slicer
 
 # Records due within this time commit together at first; later, the time of a commit decides.
 # Records that become due during a commit are late by its duration, so commits must be few; but
@@ -27,10 +27,10 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(slots=True)
 class Pacer:
-    """The clock of one partition's lane.
+    """The clock of one partition.
 
     It waits on the monotonic clock, so that a jump of the wall clock has no effect; the wall clock is read
-    once, to find the shared start. `start` returns that start when this lane is ready, or None if the run
+    once, to find the shared start. `start` returns that start when this partition is ready, or None if the run
     will not start.
     """
 
@@ -54,12 +54,12 @@ class Pacer:
     def __post_init__(self) -> None:
         self._length_ns = self.first_commit_ns
 
-    def portions(
-        self, cutter: Cutter, planned: Slice, drawn: Iterable[ReadRun]
+    def open_slices(
+        self, slicer: Slicer, planned: Slice, runs_read: Iterable[ReadRun]
     ) -> Iterator[OpenSlice]:
         """Yield the cutter's slices, each when its first record is due and with an end soon after."""
         start = planned.from_offset
-        for records, given in drawn:
+        for records, given in runs_read:
             if not self._has_begun():
                 return
             verdicts = self.filter_.verdicts(records) if given is None else given
@@ -70,12 +70,12 @@ class Pacer:
                     return
                 part = Slice(planned.topic, planned.partition, start, end)
                 piece = (records.cut(first, stop), verdicts[first:stop])
-                yield from cutter.portions(part, [piece])
+                yield from slicer.open_slices(part, [piece])
                 self._note_commit()
                 start = end
         if self._has_begun() and start < planned.to_offset:
             tail = Slice(planned.topic, planned.partition, start, planned.to_offset)
-            yield from cutter.portions(tail, [])
+            yield from slicer.open_slices(tail, [])
 
     def _has_begun(self) -> bool:
         """Return whether the run has a start; the first call waits for it, with the first records ready."""
@@ -83,9 +83,9 @@ class Pacer:
             self._began_ns = self.clock.monotonic_ns() - (self.clock.now_ns() - start_ns)
         return self._began_ns is not None
 
-    def release(self, portion: OpenSlice) -> Iterator[Records]:
+    def release(self, open_slice: OpenSlice) -> Iterator[Records]:
         """Yield the slice's records, each when it is due, and note its delay."""
-        for records in portion.runs:
+        for records in open_slice.runs:
             due = [self._due_ns.pop(offset) for offset in records.offsets]
             given = 0
             while given < len(due):
@@ -150,9 +150,9 @@ class Pacer:
         return self.clock.monotonic_ns() - (self._began_ns or 0)
 
 
-def ahead(drawn: Iterable[ReadRun]) -> Generator[ReadRun, None, None]:
+def ahead(runs_read: Iterable[ReadRun]) -> Generator[ReadRun, None, None]:
     """Yield the same runs, reading the next one while one is processed; closing waits for that read."""
-    runs = iter(drawn)
+    runs = iter(runs_read)
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as fetching:
         pending = fetching.submit(next, runs, None)
         while (run := pending.result()) is not None:

@@ -22,10 +22,11 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import LazyExplainer, Source, TopicPartition
 from playhead.target import AlreadyCommitted, InUse, Target, Writer
-from playhead.task.job import DeadLetters, explain, seldom_collecting
+from playhead.task.job import DeadLetters
 from playhead.task.malloc import keep_memory
+from playhead.task.play import explain, seldom_collecting
 from playhead.task.same_topics import SameTopics
-from playhead.task.slicer import Cutter, Filter, Limits, OpenSlice, ReadRun
+from playhead.task.slicer import Filter, Limits, OpenSlice, ReadRun, Slicer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ class Round:
     target: Target
     slices: tuple[Slice, ...]
     rule: ErrorRule = field(default_factory=ErrorRule)
-    graveyard: DeadLetters | None = None
+    dead_letters: DeadLetters | None = None
     decoding: Decoding | None = None
     limits: Limits = field(default_factory=Limits)
     is_alone: bool = True
     """Whether one task gets all records of the round, and so knows which offsets hold none."""
-    desk: str | None = None
+    writer_id: str | None = None
     """The previous writer. A target that keeps the slices of a partition in order fences all others."""
     stop_file: Path | None = None
     source: Source | None = None
@@ -76,7 +77,7 @@ class RoundWritten:
 class Outcome:
     """What a task reports of its part in a round; the ledger has its commits too."""
 
-    desk: str | None = None
+    writer_id: str | None = None
     is_new: bool = False
     """Whether the connection was opened in this round."""
     away: str | None = None
@@ -101,7 +102,7 @@ class _OpenWriter:
 
     run: tuple[str, str]
     writer: Writer
-    bury: WriteDeadLetters | None
+    write_dead_letters: WriteDeadLetters | None
     decoder: Decoder | None
     explainer: LazyExplainer
     same: SameTopics
@@ -119,10 +120,10 @@ _kept: _OpenWriter | None = None
 """The connection that this process kept open after the last round."""
 
 
-def write(round_: Round, drawn: Iterable[ReadRun]) -> Outcome:
+def write(round_: Round, runs_read: Iterable[ReadRun]) -> Outcome:
     """Commit the records, one partition after the other, as far as they are due."""
     outcome = Outcome()
-    stream = iter(drawn)
+    stream = iter(runs_read)
     try:
         keep_memory()
         with seldom_collecting():
@@ -157,25 +158,31 @@ class _Part:
         self._round, self._outcome = round_, outcome
         self._due = {(each.topic, each.partition): each for each in round_.slices}
         self._seen: set[TopicPartition] = set()
-        self._cutter = Cutter(round_.limits, Filter(), self._account)
-        self._desk = self._usable() or self._opened()
-        outcome.desk = self._desk.id
+        self._slicer = Slicer(round_.limits, Filter(), self._account)
+        self._open_writer = self._usable() or self._opened()
+        outcome.writer_id = self._open_writer.id
 
     def _account(self, slice_: Slice) -> Account:
-        bury = self._bury if self._round.graveyard is not None else None
-        return Account(slice_, self._round.rule, bury, is_endless=True)
+        write_dead_letters = (
+            self._write_dead_letters if self._round.dead_letters is not None else None
+        )
+        return Account(slice_, self._round.rule, write_dead_letters, is_endless=True)
 
-    def _bury(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int | None:
+    def _write_dead_letters(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int | None:
         # Looked up now, because the connection may have changed since the account was opened.
-        return self._desk.bury(slice_, letters) if self._desk.bury is not None else None
+        return (
+            self._open_writer.write_dead_letters(slice_, letters)
+            if self._open_writer.write_dead_letters is not None
+            else None
+        )
 
     def _usable(self) -> _OpenWriter | None:
         kept, round_ = _kept, self._round
         if kept is None or kept.run != (round_.pipeline_id, round_.run):
             return None
         # Dead letters go to a topic, whatever the target is; each partition has one writer there.
-        is_ordered = round_.target.is_ordered or round_.graveyard is not None
-        if is_ordered and kept.id != round_.desk:
+        is_ordered = round_.target.is_ordered or round_.dead_letters is not None
+        if is_ordered and kept.id != round_.writer_id:
             return None
         kept.is_new = False
         return kept
@@ -185,14 +192,18 @@ class _Part:
         let_go()
         round_ = self._round
         with ExitStack() as stack:
-            grave = round_.graveyard
-            bury = stack.enter_context(grave.open(round_.pipeline_id)) if grave else None
+            dead_letters = round_.dead_letters
+            write_dead_letters = (
+                stack.enter_context(dead_letters.open(round_.pipeline_id)) if dead_letters else None
+            )
             writer = stack.enter_context(round_.target.open(round_.pipeline_id))
             decoder = round_.decoding.open() if round_.decoding is not None else None
             explainer = stack.enter_context(closing(LazyExplainer(round_.source)))
             same = stack.enter_context(closing(SameTopics(round_.pipeline_id, round_.source)))
             run = round_.pipeline_id, round_.run
-            _kept = _OpenWriter(run, writer, bury, decoder, explainer, same, stack.pop_all())
+            _kept = _OpenWriter(
+                run, writer, write_dead_letters, decoder, explainer, same, stack.pop_all()
+            )
         self._outcome.is_new = True
         return _kept
 
@@ -201,7 +212,9 @@ class _Part:
             slice_ = self._due.pop(place, None)
             if place in self._seen:
                 # Otherwise all offsets after its first part's last record would count as absent.
-                raise ValueError(f"drawn: found {place[0]}:{place[1]} twice, needed it in one row")
+                raise ValueError(
+                    f"runs_read: found {place[0]}:{place[1]} twice, needed it in one row"
+                )
             self._seen.add(place)
             if slice_ is not None:
                 self._write_slice(slice_, self._decoded(_from(same, slice_.from_offset)))
@@ -209,51 +222,51 @@ class _Part:
             for slice_ in self._due.values():
                 self._write_slice(slice_, ())
 
-    def _decoded(self, drawn: Iterable[ReadRun]) -> Iterator[ReadRun]:
-        for records, verdicts in drawn:
-            decoder = self._desk.decoder
+    def _decoded(self, runs_read: Iterable[ReadRun]) -> Iterator[ReadRun]:
+        for records, verdicts in runs_read:
+            decoder = self._open_writer.decoder
             yield (records if decoder is None else decoder.decoded(records)), verdicts
 
-    def _write_slice(self, slice_: Slice, drawn: Iterable[ReadRun]) -> None:
-        for portion in self._cutter.portions(slice_, drawn):
+    def _write_slice(self, slice_: Slice, runs_read: Iterable[ReadRun]) -> None:
+        for open_slice in self._slicer.open_slices(slice_, runs_read):
             if self._round.is_stopped():
-                raise Stopped(f"stopped before {portion.account.slice}")
+                raise Stopped(f"stopped before {open_slice.account.slice}")
             abort_point("live.drawn")
-            self._commit(portion)
+            self._commit(open_slice)
             abort_point("live.committed")
-            self._note(portion.account)
+            self._note(open_slice.account)
 
-    def _commit(self, portion: OpenSlice) -> None:
+    def _commit(self, open_slice: OpenSlice) -> None:
         """Commit through an open connection of an earlier round first, then through a new one.
 
         A server that was restarted in between, or a table that was altered, does not stop the
         pipeline.
         """
-        runs = self._read(portion)
+        runs = self._read(open_slice)
         try:
-            self._desk.writer.commit(portion.account, runs)
+            self._open_writer.writer.commit(open_slice.account, runs)
         except (AlreadyCommitted, InUse, RecordRefused):
             raise
         except PlayheadError:
-            if self._desk.is_new:
+            if self._open_writer.is_new:
                 raise
-            portion.account.start_over()
-            self._desk = self._opened()
-            self._outcome.desk = self._desk.id
-            self._desk.writer.commit(portion.account, runs)
+            open_slice.account.start_over()
+            self._open_writer = self._opened()
+            self._outcome.writer_id = self._open_writer.id
+            self._open_writer.writer.commit(open_slice.account, runs)
 
-    def _read(self, portion: OpenSlice) -> list[Records]:
+    def _read(self, open_slice: OpenSlice) -> list[Records]:
         """Return everything read, after confirming that it came from the expected topics."""
-        topic = portion.account.slice.topic
+        topic = open_slice.account.slice.topic
         try:
-            explain(portion.account, self._desk.explainer)
+            explain(open_slice.account, self._open_writer.explainer)
         except PlayheadError:
-            self._desk.same.confirm(
+            self._open_writer.same.confirm(
                 topic
             )  # This error says more than that the offsets cannot be read.
             raise
-        runs = list(without_undecoded(portion.account, portion.runs))
-        self._desk.same.confirm(topic)
+        runs = list(without_undecoded(open_slice.account, open_slice.runs))
+        self._open_writer.same.confirm(topic)
         abort_point("live.confirmed")
         return runs
 
@@ -263,9 +276,9 @@ class _Part:
         self._outcome.written.append(RoundWritten(*place, account.read, kept, account.last_ms))
 
 
-def _from(drawn: Iterable[ReadRun], first: int) -> Iterator[ReadRun]:
+def _from(runs_read: Iterable[ReadRun], first: int) -> Iterator[ReadRun]:
     """Yield the records without those that the ledger already has."""
-    for records, verdicts in drawn:
+    for records, verdicts in runs_read:
         at = bisect_left(records.offsets, first)
         if at < len(records):
             yield records.cut(at, len(records)), verdicts[at:] if verdicts is not None else None

@@ -65,7 +65,7 @@ class OpenSlice:
     """The offset up to which everything is counted as read or absent."""
 
 
-class Cutter:
+class Slicer:
     """Turns the records of one planned slice into open slices."""
 
     def __init__(
@@ -74,52 +74,55 @@ class Cutter:
         self._limits, self._filter, self._make_account = limits, filter_, make_account
         self._log_ms: dict[TopicPartition, int] = {}
 
-    def portions(self, planned: Slice, drawn: Iterable[ReadRun]) -> Iterator[OpenSlice]:
+    def open_slices(self, planned: Slice, runs_read: Iterable[ReadRun]) -> Iterator[OpenSlice]:
         """Yield open slices that contain every offset of the planned slice exactly once, even empty ones."""
         start = reached = planned.from_offset
-        portion = self._portion(planned, start)
-        for records, given in drawn:
+        open_slice = self._open_slice(planned, start)
+        for records, given in runs_read:
             rest, verdicts = records, self._filter.verdicts(records) if given is None else given
             reached = _followed(planned, reached, rest, verdicts)
             while len(rest):
-                taken = self._take(portion, rest, verdicts)
-                if taken < len(rest) or self._is_full(portion):
+                taken = self._take(open_slice, rest, verdicts)
+                if taken < len(rest) or self._is_full(open_slice):
                     start = rest.offsets[taken - 1] + 1
-                    yield _ended(portion, start)
-                    portion = self._portion(planned, start)
+                    yield _ended(open_slice, start)
+                    open_slice = self._open_slice(planned, start)
                 rest = rest.cut(taken, len(rest))
                 verdicts = verdicts[taken:] if verdicts is not None else None
         if start < planned.to_offset:
-            yield _ended(portion, planned.to_offset)
+            yield _ended(open_slice, planned.to_offset)
 
-    def _portion(self, planned: Slice, start: int) -> OpenSlice:
+    def _open_slice(self, planned: Slice, start: int) -> OpenSlice:
         # The end is not known yet, and is corrected later.
         end = max(planned.to_offset, start + 1)
         account = self._make_account(replace(planned, from_offset=start, to_offset=end))
         return OpenSlice(account, reached=start)
 
-    def _is_full(self, portion: OpenSlice) -> bool:
+    def _is_full(self, open_slice: OpenSlice) -> bool:
         limits = self._limits
-        return portion.account.read >= limits.max_records or portion.size_bytes >= limits.max_bytes
+        return (
+            open_slice.account.read >= limits.max_records
+            or open_slice.size_bytes >= limits.max_bytes
+        )
 
-    def _take(self, portion: OpenSlice, records: Records, verdicts: Sequence[int] | None) -> int:
+    def _take(self, open_slice: OpenSlice, records: Records, verdicts: Sequence[int] | None) -> int:
         """Add as many of the records as fit into the slice; return how many."""
         head, verdicts = _start_of(
-            records, verdicts, self._limits.max_records - portion.account.read
+            records, verdicts, self._limits.max_records - open_slice.account.read
         )
         kept = _kept(head, verdicts)
         size = kept.size_bytes()
-        room = self._limits.max_bytes - portion.size_bytes
+        room = self._limits.max_bytes - open_slice.size_bytes
         if size >= room:
             head, verdicts = _start_of(head, verdicts, _where_full(head, verdicts, room))
             kept = _kept(head, verdicts)
             size = kept.size_bytes()
-        portion.size_bytes += size
+        open_slice.size_bytes += size
         if len(kept):
-            portion.runs.append(kept)
-        portion.account.absent += absent_between(portion.reached, head.offsets)
-        portion.reached = head.offsets[-1] + 1
-        self._count(portion.account, head, kept, verdicts)
+            open_slice.runs.append(kept)
+        open_slice.account.absent += absent_between(open_slice.reached, head.offsets)
+        open_slice.reached = head.offsets[-1] + 1
+        self._count(open_slice.account, head, kept, verdicts)
         return len(head)
 
     def _count(
@@ -163,25 +166,25 @@ def _followed(
 ) -> int:
     """Return where the next run ends; refuse a run that does not follow, which would corrupt the counts."""
     if verdicts is not None and len(verdicts) != len(records):
-        raise ValueError(f"drawn: found {len(verdicts)} verdicts, needed {len(records)}")
+        raise ValueError(f"runs_read: found {len(verdicts)} verdicts, needed {len(records)}")
     if not len(records):
         return reached
     first, last = records.offsets[0], records.offsets[-1]
     is_theirs = (records.topic, records.partition) == (planned.topic, planned.partition)
     if not is_theirs or first < reached or last < first or last >= planned.to_offset:
         raise ValueError(
-            f"drawn: found {records.topic}:{records.partition} offsets {first} to {last}, "
+            f"runs_read: found {records.topic}:{records.partition} offsets {first} to {last}, "
             f"needed some of {planned} from {reached} on"
         )
     return last + 1
 
 
-def _ended(portion: OpenSlice, end: int) -> OpenSlice:
-    portion.account.slice = replace(portion.account.slice, to_offset=end)
-    if end > portion.reached:
-        portion.account.absent.append((portion.reached, end))
-        portion.reached = end
-    return portion
+def _ended(open_slice: OpenSlice, end: int) -> OpenSlice:
+    open_slice.account.slice = replace(open_slice.account.slice, to_offset=end)
+    if end > open_slice.reached:
+        open_slice.account.absent.append((open_slice.reached, end))
+        open_slice.reached = end
+    return open_slice
 
 
 def _start_of(

@@ -4,7 +4,8 @@ from playhead.ledger import remaining
 from playhead.record import Slice
 from playhead.source import Source
 from playhead.target import Target
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
 
 
@@ -22,5 +23,5 @@ def replay(
     ]
     left = remaining(held, [entry.slice for entry in target.entries(replay_id)])
     if left:
-        works = ((tuple(left),),)
-        play(Job(replay_id, source, target, works, Filter(), limits=Limits(slice_records)), 0)
+        tasks = ((tuple(left),),)
+        play(Job(replay_id, source, target, tasks, Filter(), limits=Limits(slice_records)), 0)

@@ -318,11 +318,12 @@ def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     case = Case.new()
     buried: list[tuple[Slice, list[DeadLetter]]] = []
 
-    def bury(slice_: Slice, letters: Sequence[DeadLetter]) -> None:
+    def write_dead_letters(slice_: Slice, letters: Sequence[DeadLetter]) -> None:
         onlooker.assert_gained([], "while the dead are buried")
         buried.append((slice_, list(letters)))
 
-    target, account = case.prepared(make_target), Account(case.slice, ErrorRule("dlq", "d"), bury)
+    target = case.prepared(make_target)
+    account = Account(case.slice, ErrorRule("dlq", "d"), write_dead_letters)
     with target.open(case.replay_id) as writer:
         writer.commit(account, runs_of(account, case.with_bad(bad)))
     onlooker.assert_gained(case.records, "after a bad record, rule dlq")
@@ -344,10 +345,11 @@ def _keeps_the_dead_out_when_burying_fails(
 ) -> None:
     case = Case.new()
 
-    def bury(_slice: Slice, _letters: Sequence[DeadLetter]) -> None:
+    def write_dead_letters(_slice: Slice, _letters: Sequence[DeadLetter]) -> None:
         raise Fault
 
-    target, account = case.prepared(make_target), Account(case.slice, ErrorRule("dlq", "d"), bury)
+    target = case.prepared(make_target)
+    account = Account(case.slice, ErrorRule("dlq", "d"), write_dead_letters)
     failure = failure_of(target, case, account, runs_of(account, case.with_bad(bad)))
     assert caused_by_fault(failure), f"the error of a burial ended in {failure!r}"
     onlooker.assert_gained([], "after a burial that failed")

@@ -20,28 +20,28 @@ _HEAD = _TAIL = 200
 _NEVER = 1 << 62
 
 
-def lanes_of(slices: Sequence[Slice]) -> list[PartitionWork]:
+def partition_works(slices: Sequence[Slice]) -> list[PartitionWork]:
     """Return the slices of each partition, in order."""
-    lanes: dict[tuple[str, int], list[Slice]] = {}
+    works: dict[tuple[str, int], list[Slice]] = {}
     for slice_ in sorted(slices):
-        lanes.setdefault((slice_.topic, slice_.partition), []).append(slice_)
-    return [tuple(lane) for lane in lanes.values()]
+        works.setdefault((slice_.topic, slice_.partition), []).append(slice_)
+    return [tuple(work) for work in works.values()]
 
 
-def split(lanes: Sequence[PartitionWork], slots: int) -> list[PartitionWork]:
-    """Split lanes that are longer than one slot's share."""
-    total = sum(len(slice_) for lane in lanes for slice_ in lane)
+def split(works: Sequence[PartitionWork], slots: int) -> list[PartitionWork]:
+    """Split what is longer than one slot's share."""
+    total = sum(len(slice_) for work in works for slice_ in work)
     piece = max(_LEAST_SPLIT, -(-total // max(slots, 1)))
-    return [part for lane in lanes for part in _pieces(lane, piece)]
+    return [part for work in works for part in _pieces(work, piece)]
 
 
-def _pieces(lane: PartitionWork, piece: int) -> Iterator[PartitionWork]:
-    """Cut the lane's offsets into pieces of equal length, so that no slot gets a small rest."""
-    total = sum(map(len, lane))
+def _pieces(work: PartitionWork, piece: int) -> Iterator[PartitionWork]:
+    """Cut offsets into pieces of equal length, so that no slot gets a small rest."""
+    total = sum(map(len, work))
     most = -(-total // -(-total // piece))
     part: list[Slice] = []
     room = most
-    for slice_ in lane:
+    for slice_ in work:
         start = slice_.from_offset
         while start < slice_.to_offset:
             end = min(start + room, slice_.to_offset)
@@ -55,16 +55,16 @@ def _pieces(lane: PartitionWork, piece: int) -> Iterator[PartitionWork]:
         yield tuple(part)
 
 
-def shared_out(lanes: Sequence[PartitionWork], tasks: int) -> tuple[tuple[PartitionWork, ...], ...]:
-    """Give lanes to tasks, the longest first, each to the task with the least work."""
-    loads = [0] * min(max(tasks, 1), len(lanes))
-    works: list[list[PartitionWork]] = [[] for _ in loads]
-    for lane in sorted(lanes, key=lambda lane: -sum(map(len, lane))):
+def shared_out(works: Sequence[PartitionWork], slots: int) -> tuple[tuple[PartitionWork, ...], ...]:
+    """Give the work to tasks, the longest first, each to the task with the least."""
+    loads = [0] * min(max(slots, 1), len(works))
+    tasks: list[list[PartitionWork]] = [[] for _ in loads]
+    for work in sorted(works, key=lambda work: -sum(map(len, work))):
         index = loads.index(min(loads))
-        works[index].append(lane)
-        loads[index] += sum(map(len, lane))
+        tasks[index].append(work)
+        loads[index] += sum(map(len, work))
     # In the log's order again, so that neighbours are read without a seek.
-    return tuple(tuple(sorted(work)) for work in works)
+    return tuple(tuple(sorted(task)) for task in tasks)
 
 
 def shares_of(left: Sequence[Slice]) -> dict[TopicPartition, Share]:
@@ -87,11 +87,11 @@ def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
     filter_ = Filter(plan.from_ms, plan.to_ms)
     span_ends = plan.span_ends()
     with source.open() as reader:
-        for lane in lanes_of(left):
-            end = span_ends.get((lane[0].topic, lane[0].partition), lane[-1].to_offset)
-            head = chain.from_iterable(_kept_times(reader, filter_, slice_) for slice_ in lane)
+        for work in partition_works(left):
+            end = span_ends.get((work[0].topic, work[0].partition), work[-1].to_offset)
+            head = chain.from_iterable(_kept_times(reader, filter_, slice_) for slice_ in work)
             heads.append([*islice(head, _HEAD)])
-            tails.append([*_tail(reader, filter_, lane, end)])
+            tails.append([*_tail(reader, filter_, work, end)])
     horizon_ms = horizon_of(plan.made_at_ms)
     return _ends(heads, tails, horizon_ms) or _ends(heads, tails, _NEVER)
 
@@ -103,9 +103,9 @@ def _ends(heads: Sequence[list[int]], tails: Sequence[list[int]], most_ms: int) 
     return firsts + [max(held) for held in known[len(heads) :] if held]
 
 
-def _tail(reader: Reader, filter_: Filter, lane: PartitionWork, end: int) -> Iterator[int]:
+def _tail(reader: Reader, filter_: Filter, work: PartitionWork, end: int) -> Iterator[int]:
     """Return times before the span's end; the last offset may be a transaction marker or out of order."""
-    before = [slice_ for slice_ in lane if slice_.from_offset < end]
+    before = [slice_ for slice_ in work if slice_.from_offset < end]
     if before:
         to_offset = min(before[-1].to_offset, end)
         from_offset = max(before[-1].from_offset, to_offset - _TAIL)

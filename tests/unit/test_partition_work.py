@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from playhead.pace import Share
 from playhead.record import Slice
-from playhead.replay.lanes import lanes_of, shared_out, shares_of, silences, split, times_of
+from playhead.replay.partition_work import (
+    partition_works,
+    shared_out,
+    shares_of,
+    silences,
+    split,
+    times_of,
+)
 from playhead.source import Bounds
 from playhead.task.job import PartitionWork
 from playhead.testing import ListSource
@@ -47,7 +54,7 @@ def length(lane: PartitionWork) -> int:
 
 @given(lefts())
 def test_a_lane_is_one_partition_in_order(left):
-    lanes = lanes_of(left)
+    lanes = partition_works(left)
     assert sorted(slice_ for lane in lanes for slice_ in lane) == sorted(left)
     assert len({lane[0].partition for lane in lanes}) == len(lanes)
     assert all(list(lane) == sorted(lane) for lane in lanes)
@@ -55,7 +62,7 @@ def test_a_lane_is_one_partition_in_order(left):
 
 @given(lefts(), slots)
 def test_pieces_cover_the_lanes_exactly_and_none_is_much_longer_than_a_slots_part(left, slots):
-    lanes = lanes_of(left)
+    lanes = partition_works(left)
     pieces = split(lanes, slots)
     assert offsets(pieces) == offsets(lanes)
     assert sum(map(length, pieces)) == sum(map(length, lanes))
@@ -80,7 +87,7 @@ def test_little_is_not_split():
 
 @given(lefts(), slots)
 def test_works_hold_every_lane_once(left, tasks):
-    lanes = lanes_of(left)
+    lanes = partition_works(left)
     works = shared_out(lanes, tasks)
     assert sorted(lane for work in works for lane in work) == sorted(lanes)
     assert len(works) == min(tasks, len(lanes))
@@ -90,7 +97,7 @@ def test_works_hold_every_lane_once(left, tasks):
 
 @given(lefts(), slots)
 def test_no_work_is_much_longer_than_another(left, tasks):
-    works = shared_out(lanes_of(left), tasks)
+    works = shared_out(partition_works(left), tasks)
     loads = sorted(sum(map(length, work)) for work in works)
     for work in works:
         if len(work) > 1:
