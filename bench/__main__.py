@@ -20,6 +20,7 @@ from bench import (
     replay,
     topics,
     traffic,
+    warm,
 )
 from bench.measure import Row
 
@@ -37,6 +38,7 @@ _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "replay": replay.rows,
     "topics": lambda _: topics.rows(),
     "traffic": lambda _: traffic.rows(),
+    "warm": lambda _: warm.rows(),
 }
 
 

@@ -59,7 +59,7 @@ def main() -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # another one has begun to start
+            return  # another process is starting one
         identity = handover.identity()
         settings = engine_settings.settings("playhead", _MASTER, ui=False)
         settings |= {DAEMON: _DAEMON_MODULE, "spark.default.parallelism": str(os.cpu_count() or 1)}

@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _connection() -> socket.socket | None:
-    """To an engine that is what this command would start itself; another one is asked to end."""
+    """Connect to an engine as this command would start it itself; ask any other engine to end."""
     try:
         found = greeted()
     except (PlayheadError, OSError) as exc:
@@ -103,7 +103,7 @@ def leave_engine() -> None:
 
 
 def start_engine(*, at_once: bool) -> Path:
-    """Start an engine, with the lowest priority where nobody waits for it; returns its log."""
+    """Start an engine, with the lowest priority if no command waits for it; return its log."""
     path = handover.folder()
     with local_socket.private_folder(path, make=True):
         given = configure({}).get("engine_idle") or ""
@@ -140,7 +140,7 @@ class _Conversation:
                 if self._heard is not None:
                     tell("interrupted" if self._heard == signal.SIGINT else "terminated")
                     return _CODES[self._heard]
-                tell("warning: the warm engine is gone; the command goes on without it")
+                tell("warning: the warm engine is gone; the command continues without it")
                 words = [*self._asked.words, *self._same_run()]
                 raise RunHere(words, leave_engine=True) from None
 
@@ -207,7 +207,7 @@ def _handles() -> Iterator[list[int]]:
 
 @contextmanager
 def _forwarded(forward: Callable[[int], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM are the run's to hear; those that are ignored here stay so."""
+    """The run handles Ctrl-C and SIGTERM; a signal that is ignored here stays ignored."""
 
     def hear(number: int, _: FrameType | None) -> None:
         forward(number)

@@ -27,12 +27,14 @@ class EngineDidNotCome(PlayheadError):
 
 @command()
 def start(run: Run) -> None:
-    """Start the engine now, so that the next command finds it; without this, the first one leaves one."""
-    if _status() is None:
+    """Start the engine now and wait until it is there."""
+    said = _status()
+    if said is None:
         log = client.start_engine(at_once=True)
-        if wait_until(_status, deadline_s=_STARTED_WITHIN_S, every_s=0.1) is None:
+        said = wait_until(_status, deadline_s=_STARTED_WITHIN_S, every_s=0.1)
+        if said is None:
             raise EngineDidNotCome(log)
-    status(run)
+    _show(run, said)
 
 
 @command()
@@ -43,6 +45,10 @@ def status(run: Run) -> None:
         run.output.say("no engine runs")
         run.output.emit({"running": False}, [])
         raise end(EXIT_FAILED)
+    _show(run, said)
+
+
+def _show(run: Run, said: dict[str, Any]) -> None:
     row = {
         "pid": said["pid"],
         "version": said["version"],

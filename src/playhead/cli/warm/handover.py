@@ -27,7 +27,7 @@ _OWN_ENGINE_VARIABLES = (
     "SPARK_REMOTE",
     "SPARK_HOME",
 )
-# With these an engine is started; one that was started with others is another one.
+# An engine is started with these; an engine with different ones cannot be used.
 _STARTED_WITH = (
     "HOME",
     "PATH",
@@ -75,6 +75,8 @@ _KEPT = re.compile(
     "(PG|KAFKA_|PLAYHEAD_|SPARK_|PYSPARK_|HADOOP_|YARN_|KRB5|SSL_|OPENSSL_|SASL_|LD_|JDK_|_JAVA|JAVA_TOOL"
     "|PYTHONPATH|PYTHONHOME).*"
 )
+# PySpark writes these, from the settings of its session, into a process that has one: notebooks, tests.
+_OF_A_SESSION = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 _SECRET_WORD = re.compile(
     r"(?i)[a-z_.]*(password|secret|token|jaas|credential|ssl[a-z.]*key)[a-z_.]*\s*=(?!file:|\$\{)"
 )
@@ -156,7 +158,7 @@ def _variables(
                 taken[name] = value
             elif needs_all:
                 raise KeepsToItself(f"{name} of its environment has a secret")
-        elif needs_all and value and name != SWITCH and _KEPT.fullmatch(name):
+        elif needs_all and value and name not in (SWITCH, *_OF_A_SESSION) and _KEPT.fullmatch(name):
             raise KeepsToItself(f"the engine has no {name} of its environment")
     return taken
 
@@ -182,7 +184,7 @@ def folder() -> Path:
 
 
 def _code() -> list[tuple[str, int, int]]:
-    """Names, times and sizes of our own files: whoever works on them gets what he has written."""
+    """Return names, times and sizes of our own files, so that an engine never runs older code."""
     found = []
     pending = [str(Path(__file__).parents[2])]
     while pending:

@@ -13,7 +13,7 @@ _LOWEST, _USUAL = 19, 0
 
 @contextmanager
 def lowered() -> Iterator[None]:
-    """This process and what it starts in here wait for whoever else wants a processor.
+    """In this block, this process and its children use only processor time that nothing else wants.
 
     Linux lets go of the idle class only those who may set priorities; the others have the nice value of
     their session's group, where the kernel has such groups.

@@ -1,4 +1,4 @@
-"""The process that keeps the engine: it starts the JVM, and forks a process for each command to come.
+"""The process that keeps the engine: it starts the JVM, and forks a process for each command.
 
 It has no thread and no connection of its own to the JVM, so that it can be forked at any time. It ends when
 it was idle for long, when somebody asks, when its socket is no longer where it was, and with its JVM.
@@ -30,7 +30,7 @@ _NEXT_AFTER_S = 2.0
 
 @dataclass(slots=True)
 class _Process:
-    """One that was forked, and how it is told; it waits for a command, or has one, or does something else."""
+    """A forked process and the pipe to it; it waits for a command, runs one, or ends."""
 
     control: socket.socket
     tag: str
@@ -199,5 +199,5 @@ class Server:
             if process.is_taken:
                 self._used = time.monotonic()
             if process.is_taken and status != 0:
-                # Its tasks write until somebody ends them, and who asked begins anew.
+                # Its tasks write until they are ended, and its client starts the command again.
                 self._fork(self._cancel, process.tag)

@@ -5,7 +5,7 @@ from playhead.spark.task_daemon import serve
 _LOADED = (
     "confluent_kafka",
     "psycopg",
-    "playhead.task.job",
+    "playhead.task.play",
     "playhead.kafka.read.reader",
     "playhead.kafka.read.source",
     "playhead.postgres.writer",

@@ -48,7 +48,7 @@ def serve(post: Post, run: Run) -> NoReturn:
         post.listener.close()
         _enter(asked, handles)
         _Command(connection, post.engine, asked, run).do()
-    except BaseException:  # noqa: BLE001  whoever asked sees the connection end, and runs it himself
+    except BaseException:  # noqa: BLE001  the client sees the connection end, and runs the command itself
         import traceback
 
         traceback.print_exc(file=sys.__stderr__)
@@ -57,14 +57,14 @@ def serve(post: Post, run: Run) -> NoReturn:
 
 
 def _accepted(post: Post) -> socket.socket:
-    """A connection on which somebody of ours is about to hand a command over."""
+    """Accept the connection of a client of this user that hands over a command."""
     while True:
         readable, _, _ = select.select([post.listener, post.engine], [], [])
         if post.engine in readable:
             os._exit(0)  # it wants us no more, or is gone
         connection, _ = post.listener.accept()
         connection.settimeout(client.ANSWERS_WITHIN_S)
-        with contextlib.suppress(Exception):  # a stranger, or somebody who has gone away
+        with contextlib.suppress(Exception):  # another user, or a client that has ended
             local_socket.need_own(connection, paths.state_dir())
             local_socket.send(connection, client.HELLO, post.hello)
             if _is_command(connection, post):
@@ -89,7 +89,7 @@ def _taken(connection: socket.socket) -> tuple[Asked, list[int]]:
 
 
 def _enter(asked: Asked, handles: Sequence[int]) -> None:
-    """Have folder, streams, mask and variables of whoever asked, and nothing of the engine's."""
+    """Take over the client's folder, streams, umask and variables, and keep none of the engine's."""
     folder, *streams = handles
     os.fchdir(folder)
     os.close(folder)
@@ -136,7 +136,7 @@ class _Kept(io.TextIOWrapper):
 
 
 class _Command:
-    """One command on its way, and the thread that hears who asked for it, and the engine."""
+    """A running command, and the thread that reads from its client and from the engine."""
 
     def __init__(
         self, connection: socket.socket, engine: socket.socket, asked: Asked, run: Run
@@ -169,7 +169,9 @@ class _Command:
         while True:
             readable, _, _ = select.select([self._connection, self._engine], [], [])
             if self._engine in readable and not self._engine.recv(1):
-                os._exit(_DIED)  # as if this had been killed: who asked goes on without us
+                os._exit(
+                    _DIED
+                )  # as if this process had been killed: the client continues without it
             if self._connection not in readable:
                 continue
             try:
@@ -181,7 +183,7 @@ class _Command:
 
 
 def _end_gently() -> NoReturn:
-    """Nobody is there any more: stop at the next slice; what is committed is in the ledger."""
+    """The client is gone: stop at the next slice; the ledger has what is committed."""
     for seconds in (_STOPS_WITHIN_S, _ENDS_WITHIN_S):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(seconds)
