@@ -286,6 +286,9 @@ def test_what_cannot_be_told_is_refused(
     with pytest.raises(NoOffsets, match="lacks _offset") as caught:
         look(store, tape, store.table("_partition int, seq int", "a"))
     assert "--by key --key COLS" in (caught.value.hint or "")
+    with pytest.raises(NoOffsets, match="lacks _partition and _offset") as caught:
+        look(store, tape, store.table("car text, seq int, PRIMARY KEY (car, seq)", "keyed"))
+    assert "--by key --key car,seq;" in (caught.value.hint or "")
     with pytest.raises(Refused, match="there is no table"):
         look(store, tape, f"{store.schema}.no")
     other = servers.laps(4)

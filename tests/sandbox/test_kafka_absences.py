@@ -22,7 +22,8 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.proof import prove
 from playhead.record import Slice
 from playhead.source import OutOfBounds
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
 from playhead.testing.memory import ListTarget
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log

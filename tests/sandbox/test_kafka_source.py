@@ -239,18 +239,18 @@ def test_a_partition_that_gives_no_record_is_looked_at_twice(kafka, make_topic, 
     log = Log(kafka, make_topic(partitions=3))
     for partition in range(3):
         log.write(partition, *rows(10))
-    wait, looked = PartitionConsumer.wait, []
+    wait, looked = PartitionConsumer.poll_or_fail, []
 
-    def lossy(intake, purpose):
-        found = wait(intake, purpose)
-        if intake not in looked:
-            looked.append(intake)
+    def lossy(consumer, purpose):
+        found = wait(consumer, purpose)
+        if consumer not in looked:
+            looked.append(consumer)
         is_lost = len(looked) == 1
         return [
             each for each in found if not (is_lost and each.partition() == 1 and not each.error())
         ]
 
-    monkeypatch.setattr(PartitionConsumer, "wait", lossy)
+    monkeypatch.setattr(PartitionConsumer, "poll_or_fail", lossy)
     found = KafkaSource(kafka, (log.topic,)).offsets_at(1_005)
     assert {place[1]: offset for place, offset in found.items()} == {0: 5, 1: 5, 2: 5}
     assert len(looked) == 2
@@ -283,17 +283,17 @@ def test_records_that_nobody_committed_are_read_twice_at_the_end(
     log.commit(0, *rows(3))
     if aborted:
         log.abort(0, *rows(aborted, first=3))
-    stand, stood = PartitionConsumer.stand, []
+    assign, assigned = PartitionConsumer.assign, []
     monkeypatch.setattr(
         PartitionConsumer,
-        "stand",
-        lambda intake, places: (stood.append(places), stand(intake, places))[1],
+        "assign",
+        lambda consumer, places: (assigned.append(places), assign(consumer, places))[1],
     )
     end = log.bounds().stable_end
     with source.open() as reader:
         runs = list(reader.read(Slice(log.topic, 0, 0, end)))
     assert [offset for run in runs for offset in run.offsets] == [0, 1, 2]
-    assert stood == [{(log.topic, 0): 0}, {(log.topic, 0): 3}][:stands]
+    assert assigned == [{(log.topic, 0): 0}, {(log.topic, 0): 3}][:stands]
 
 
 def test_a_look_up_that_finds_the_log_start_moved_says_so(kafka, topic, log):

@@ -14,7 +14,8 @@ from playhead.kafka.write.target import KafkaTarget
 from playhead.record import Headers, Record, Slice
 from playhead.source import OutOfBounds
 from playhead.target import InspectRequest
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
@@ -49,11 +50,11 @@ def job_of(source: KafkaSource, target: KafkaTarget, limits: Limits) -> Job:
     target.prepare(
         replay_id, target.inspect(InspectRequest(facts, {topic: len(bounds)}, [])), terms(topic)
     )
-    works = tuple(
+    tasks = tuple(
         ((Slice(*place, held.earliest, held.stable_end),),)
         for place, held in sorted(bounds.items())
     )
-    return Job(replay_id, source, target, works, Filter(), limits=limits)
+    return Job(replay_id, source, target, tasks, Filter(), limits=limits)
 
 
 @pytest.fixture
@@ -75,14 +76,14 @@ def test_all_that_a_log_can_hold_arrives_once(
     copy = make_topic(PARTITIONS, max_message_bytes="4000000")
     target = KafkaTarget(kafka, copy)
     job = job_of(KafkaSource(kafka, (log.topic,)), target, limits)
-    reports = [report for index in range(len(job.works)) for report in play(job, index)]
+    reports = [report for index in range(len(job.tasks)) for report in play(job, index)]
     assert [report.away for report in reports] == [None] * PARTITIONS
     for partition in range(PARTITIONS):
         found = [content(each) for each in records_in(kafka, copy) if each.partition == partition]
         assert found == [content(each) for each in log.records if each.partition == partition]
     entries = target.entries(job.replay_id)
     assert sum(entry.written for entry in entries) == len(log.records)
-    whole = {lane[0].partition: lane[0].to_offset for (lane,) in job.works}
+    whole = {lane[0].partition: lane[0].to_offset for (lane,) in job.tasks}
     assert {
         n: max(e.slice.to_offset for e in entries if e.slice.partition == n) for n in whole
     } == whole

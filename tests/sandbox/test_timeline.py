@@ -10,6 +10,7 @@ import pytest
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.grammar.instant import show_ms
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic, bounds_of
 from playhead.kafka.read.timeline import NoTimes, instants, timeline
@@ -143,8 +144,20 @@ def test_a_topic_without_records_has_no_timeline(
 def test_a_span_that_ends_before_it_begins_is_refused(
     kafka: KafkaConnection, uneven: tuple[str, list[int]]
 ) -> None:
-    with pytest.raises(PlayheadError, match="would begin at .* and end at"):
+    with pytest.raises(PlayheadError, match="would begin at .* and end at") as refused:
         asked(kafka, uneven[0], span=Resolved(NOW, None))
+    assert "its records are from 2" in refused.value.hint
+
+
+def test_beside_an_empty_span_is_said_where_the_records_are(
+    on_sandbox: RunBytes, uneven: tuple[str, list[int]]
+) -> None:
+    topic, times = uneven
+    drawn = on_sandbox("timeline", topic, "--from", "2001-01-01", "--for", "1h")
+    first, last = show_ms(min(times)), show_ms(max(times))
+    assert f"the records of {topic} are from {first} to {last}" in drawn.stderr.decode()
+    drawn = on_sandbox("timeline", topic, "--from", str(times[0]), "--for", "1h")
+    assert "the records of" not in drawn.stderr.decode()
 
 
 def test_the_command_draws_and_tells(

@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from threading import RLock
+from typing import Any, TextIO
 
 from playhead import secrets
 from playhead.cli.tables import table_text
@@ -70,7 +71,6 @@ class Progress:
     def __init__(self, what: str, form: str, now: Callable[[], float] = time.monotonic) -> None:
         self._what, self._form, self._now = what, form, now
         self._last = -_PLAIN_EVERY_S
-        self._width = 0
         self._told: int | None = None
 
     def __call__(self, step: str, done: int, total: int) -> None:
@@ -107,16 +107,44 @@ class Progress:
     def _line(self, text: str) -> None:
         import shutil
 
-        text = one_line(text)[: shutil.get_terminal_size().columns - 1]
-        sys.stderr.write("\r" + text.ljust(self._width))
-        sys.stderr.flush()
-        self._width = len(text)
+        _drawn.draw(one_line(text)[: shutil.get_terminal_size().columns - 1])
 
     def close(self) -> None:
         """End the terminal's line."""
-        if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
+        _drawn.erase()
+
+
+class _DrawnLine:
+    """The line of a terminal that is drawn again and again; other text takes its place."""
+
+    def __init__(self) -> None:
+        self._width = 0
+        self._stream: TextIO = sys.stderr
+        self._lock = RLock()
+
+    def draw(self, text: str) -> None:
+        with self._lock:
+            width = self._width if self._stream is sys.stderr else 0
+            self._stream, self._width = sys.stderr, len(text)
+            sys.stderr.write("\r" + text.ljust(width))
             sys.stderr.flush()
+
+    def erase(self) -> None:
+        with self._lock:
+            if self._stream is sys.stderr and self._width:
+                sys.stderr.write("\r" + " " * self._width + "\r")
+                sys.stderr.flush()
+            self._width = 0
+
+    def say(self, text: str) -> None:
+        """Write a text that stays; threads of a run do so while the line is drawn."""
+        with self._lock:
+            self.erase()
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_drawn = _DrawnLine()
 
 
 def spoken(text: str) -> str:
@@ -132,8 +160,7 @@ def tell(text: str) -> None:
 def prompt(text: str) -> None:
     """Print a prompt; the answer follows on the same line."""
     end = "\n" if text.endswith("\n") else ""
-    sys.stderr.write(spoken(text.removesuffix("\n")) + end)
-    sys.stderr.flush()
+    _drawn.say(spoken(text.removesuffix("\n")) + end)
 
 
 def write_bytes(data: bytes) -> None:

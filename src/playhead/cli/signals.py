@@ -25,21 +25,32 @@ class Terminated(BaseException):
     """SIGTERM as an exception, so that everything that was started is stopped on the way out."""
 
 
+_RAISED: dict[signal.Signals, type[BaseException]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+}
+# By then the destructor is over that the signal met.
+_AGAIN_AFTER_S = 0.05
+
+
 class Ending:
     """The handler of the second signal, and of the first if nothing else handles it: the command ends."""
 
     def __init__(self) -> None:
         self.code: int | None = None
         """The exit code for the signal; None before a signal."""
+        self._is_lost = False
 
     def take(self, number: int, _: FrameType | None) -> None:
         """Handle a signal: raise in the main thread, and make sure that nothing prevents the end."""
-        if self.code is None:
+        if self._is_lost:
+            self._is_lost = False
+        elif self.code is None:
             self.code = _CODES[signal.Signals(number)]
             threading.Thread(target=self._see_to_it, name="ending", daemon=True).start()
         else:
             _kill_engines(for_good=True)
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+        raise _RAISED[signal.Signals(number)]
 
     def _see_to_it(self) -> None:
         time.sleep(_ENGINE_LEFT_S)
@@ -55,11 +66,25 @@ class Ending:
             for kind in _CODES
             if signal.getsignal(kind) in (signal.SIG_DFL, signal.default_int_handler)
         }
+        tells, sys.unraisablehook = sys.unraisablehook, self._raise_again
         try:
             yield
         finally:
+            sys.unraisablehook = tells
             for kind, handler in before.items():
                 signal.signal(kind, handler)
+
+    def _raise_again(self, lost: "sys.UnraisableHookArgs") -> None:
+        """Send a signal again whose exception came up in a destructor, where Python drops it."""
+        number = next((n for n, kind in _RAISED.items() if lost.exc_type is kind), None)
+        if number is None or self.code is None:
+            sys.__unraisablehook__(lost)
+            return
+        self._is_lost = True
+        main = threading.main_thread().ident or 0
+        again = threading.Timer(_AGAIN_AFTER_S, signal.pthread_kill, (main, number))
+        again.daemon = True
+        again.start()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def table_text(heads: Sequence[str], cells: Lines, *, is_coloured: bool) -> str:
 
 
 def fitted(heads: Sequence[str], cells: Lines, columns: int) -> tuple[Sequence[str], Lines] | None:
-    """Within so many columns, without columns of zeros and with shorter names if needed; None if too wide."""
+    """Return the table without columns of zeros, with shorter names if needed; None if it is still too wide."""
     widths = _widths(cells, len(heads))
     if _total(heads, widths) <= columns:
         return heads, cells

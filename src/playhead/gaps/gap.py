@@ -29,7 +29,7 @@ class Gap:
     """The earliest and the latest record time."""
     last_ms: int | None = None
     is_open: bool = False
-    """Whether nobody knows any more at which offset it begins: the records that say so were deleted."""
+    """Whether its first offset is unknown because the records that show it were deleted."""
 
     @property
     def count(self) -> int:
@@ -111,7 +111,7 @@ class Gaps:
         return f"{gaps}: {lost:,} {unit} missing ({share(lost, self.planned)})"
 
     def _expired(self) -> int | None:
-        """None when nobody can count them any more."""
+        """None if they can no longer be counted."""
         expired = self.of("expired")
         if any(each.is_open for each in expired):
             return None

@@ -21,7 +21,7 @@ _MOST_SAID = 4
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """A partition whose deleted records may have been of the span: nobody can ask for their times."""
+    """A partition whose deleted records may have been in the span: their times are unknown."""
 
     before: Slice
     """The offsets that the log had once, up to where it begins now."""
@@ -39,7 +39,7 @@ class LogStart:
         return f"{self.before.topic}:{self.before.partition} at offset {self.before.to_offset} ({left})"
 
     def gap(self, lacking: Sequence[Slice]) -> Gap:
-        """What the target lacks of it, from an offset that nobody knows any more."""
+        """What the target lacks of it, from an offset that is no longer known."""
         end = lacking[-1].to_offset
         last_ms = self.first_ms if end == self.before.to_offset else None
         slice_ = Slice(*self.place, lacking[0].from_offset, end)

@@ -15,7 +15,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.begun_replays import NotBegun
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
-from playhead.replay.lanes import lanes_of
+from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import parts
 from playhead.request import Request
@@ -113,11 +113,11 @@ class RowLookup:
         target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
         source = expecting(self.ends.source, self.facts)
         pieces = [piece for span in spans for piece in _pieces(span)]
-        works = tuple(tuple(lanes_of(part)) for part in parts(pieces, self.slots))
+        tasks = tuple(tuple(partition_works(part)) for part in parts(pieces, self.slots))
         compares = {piece: Entry(piece, 0, 0) for piece in pieces}
         decoding = self.ends.decoding
-        job = Job(_JOB, source, target, works, self.in_time, decoding=decoding, compares=compares)
-        reports = self.run_job(job) if works else []
+        job = Job(_JOB, source, target, tasks, self.in_time, decoding=decoding, compares=compares)
+        reports = self.run_job(job) if tasks else []
         away = next((report["away"] for report in reports if report["away"]), None)
         if away is not None:
             raise Unavailable(f"could not read everything: {away}", hint="try again")

@@ -74,7 +74,7 @@ class Rounds:
     def __init__(self, ground: PipelineContext, engine: Engine) -> None:
         self._ground, self._engine = ground, engine
         self._standing = ground.standing
-        self._desk: str | None = None
+        self._writer_id: str | None = None
         self._busy = Lock()
         self._told = RepeatedNotice()
         self._backoff = server_backoff()
@@ -135,7 +135,7 @@ class Rounds:
         except Unavailable as exc:
             if self._engine.has_died():
                 raise
-            self._desk, away = None, str(exc)
+            self._writer_id, away = None, str(exc)
         return away
 
     def _written(self, frame: "DataFrame", round_: Round) -> list[Outcome]:
@@ -146,7 +146,7 @@ class Rounds:
                 self._ground.say(
                     "a record's time is out of Spark's range: reading such rounds without Spark"
                 )
-            self._is_odd, self._desk = True, None
+            self._is_odd, self._writer_id = True, None
         # Records before that one may have been committed.
         if (away := self._ledger_away()) is not None:
             return [Outcome(away=away)]
@@ -163,10 +163,10 @@ class Rounds:
             target,
             tuple(due),
             ground.wish.request.spec.on_error,
-            ground.ends.graveyard,
+            ground.ends.dead_letters,
             None if ground.decodes_first else ground.ends.decoding,
             is_alone=is_alone or is_small or target.is_ordered,
-            desk=self._desk,
+            writer_id=self._writer_id,
             stop_file=ground.stop_file,
             source=ground.ends.source,
         )
@@ -174,7 +174,7 @@ class Rounds:
     def _noted(self, outcomes: Sequence[Outcome]) -> str | None:
         self._standing.note(outcomes)
         away = next((each.away for each in outcomes if each.away is not None), None)
-        self._desk = outcomes[0].desk if len(outcomes) == 1 and away is None else None
+        self._writer_id = outcomes[0].writer_id if len(outcomes) == 1 and away is None else None
         if any(each.is_new for each in outcomes) and not self._is_first and away is None:
             # The previous connection was lost, and perhaps its lock.
             self._ground.hold.renew()
@@ -216,7 +216,7 @@ class Rounds:
 
     def _ride_out(self, away: str, ends: Mapping[TopicPartition, int]) -> None:
         """Wait until a retry makes sense; or drop the round, if that is allowed."""
-        self._desk = None
+        self._writer_id = None
         still = self._ledger_away()
         if still is None and self._backoff.next_s == 0:
             self._backoff.take()  # A worker or a connection was lost: the next one may work.

@@ -30,6 +30,7 @@ WHERE (:id IS NULL OR id = :id) AND (:since IS NULL OR made_at_ms >= :since)
 ORDER BY made_at_ms DESC, id LIMIT :most
 """
 NOT_RUN = "not run"
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,14 @@ class Triggered:
     at_ms: int
     error: str | None
     run: JournalEntry | None
-    """None while there is no plan."""
+    """None while there is no plan, and if the journal's row cannot be read."""
+    is_readable: bool = True
 
     @property
     def outcome(self) -> str:
-        return NOT_RUN if self.run is None else self.run.state
+        if self.run is None:
+            return NOT_RUN if self.is_readable else UNREADABLE
+        return self.run.state
 
     def as_row(self) -> dict[str, Any]:
         totals: Mapping[str, Any] = ((self.run.proof if self.run else None) or {}).get(
@@ -162,7 +166,13 @@ class History(Journal):
                 "ORDER BY at_ms DESC, rowid DESC LIMIT ?",
                 (value, most),
             ).fetchall()
-        return [Triggered(**dict(row), run=self.get(row["replay_id"])) for row in rows]
+        return [self._with_run(dict(row)) for row in rows]
+
+    def _with_run(self, row: dict[str, Any]) -> Triggered:
+        try:
+            return Triggered(**row, run=self.get(row["replay_id"]))
+        except UsageError as exc:
+            return Triggered(**row | {"error": str(exc)}, run=None, is_readable=False)
 
 
 def _summary(row: sqlite3.Row) -> Summary | None:

@@ -69,6 +69,8 @@ class Timeline:
     """The half-open bounds of each partition."""
     disorder: "Disorder | None" = None
     """How well sampled record times agree with their positions; None without samples."""
+    whole_ms: tuple[int, int] | None = None
+    """If the span has no records: the times of the first and the last record of the topic."""
 
     def __post_init__(self) -> None:
         wrong = [place for place, at in self.offsets.items() if len(at) != len(self.edges_ms)]
@@ -135,6 +137,13 @@ class Timeline:
             f"{len(self.edges_ms) - 1} buckets of {step}"
         )
 
+    def whole(self) -> str | None:
+        """Say where the records are, if the span has none."""
+        if self.whole_ms is None:
+            return None
+        first, last = map(show_ms, self.whole_ms)
+        return f"the records of {self.title} are from {first} to {last}"
+
     def as_document(self) -> dict[str, Any]:
         return {
             "topic": self.title,
@@ -145,6 +154,7 @@ class Timeline:
             "before": self.before,
             "after": self.after,
             "partitions": len(self.offsets),
+            "elsewhere": self.whole(),
             "clocks": self.disorder.text() if self.disorder else None,
             "buckets": [each.row() for each in self.buckets()],
         }

@@ -52,6 +52,8 @@ def _show(run: Run, found: Timeline) -> None:
     for count, where in ((found.before, "before"), (found.after, "after")):
         if count:
             run.output.say(f"{count:,} offsets stand {where} it")
+    if (elsewhere := found.whole()) is not None:
+        run.output.say(elsewhere)
     if found.disorder is not None and (text := found.disorder.text()) is not None:
         run.output.say(text)
 

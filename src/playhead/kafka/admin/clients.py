@@ -37,6 +37,10 @@ def admin(settings: dict[str, Any]) -> Any:
 def _made(make: Callable[..., Any], settings: Mapping[str, Any], **more: Any) -> Any:
     said = (str(settings.get(key, "")) for key in ("security.protocol", "bootstrap.servers"))
     exposed_logins.of_kafka(*said)
+    exposed_logins.of_http(
+        "the client's secret for the token endpoint",
+        str(settings.get("sasl.oauthbearer.token.endpoint.url", "")),
+    )
     try:
         return make(settings, **more)
     except KafkaException as exc:

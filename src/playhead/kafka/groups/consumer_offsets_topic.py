@@ -72,14 +72,14 @@ def _records(
     connection: KafkaConnection, place: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[bytes | None, bytes | None, int]]:
     until = time.monotonic() + _PATIENCE_S
-    with closing(PartitionConsumer(connection, patience_s=_PATIENCE_S)) as intake:
-        intake.stand({place: start})
+    with closing(PartitionConsumer(connection, patience_s=_PATIENCE_S)) as consumer:
+        consumer.assign({place: start})
         while time.monotonic() < until:
-            for each in intake.wait(_PURPOSE):
+            for each in consumer.poll_or_fail(_PURPOSE):
                 if (error := each.error()) is not None:
                     if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                         return
-                    intake.judge(error, _PURPOSE)
+                    consumer.refuse_permanent(error, _PURPOSE)
                     continue
                 yield each.key(), each.value(), each.timestamp()[1]
                 if each.offset() >= end - 1:

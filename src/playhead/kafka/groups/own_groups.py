@@ -10,7 +10,7 @@ PREFIX = "playhead."
 
 
 def remove_groups(connection: KafkaConnection, replay_ids: Collection[str]) -> list[str]:
-    """The groups of these replays that were there; one that is used by somebody stays, with an error."""
+    """Remove the groups of these replays; return those that existed. A group with members stays, with an error."""
     wanted = {PREFIX + replay_id for replay_id in replay_ids}
     with Admin(connection) as admin:
         there = [each.group for each in listed(admin) if each.group in wanted]

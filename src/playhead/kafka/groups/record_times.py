@@ -33,14 +33,14 @@ def times_of(
     """Return for each range of offsets the times of its first and last record; None without one."""
     if not reaches:
         return {}
-    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
-        firsts = _first_times(intake, reaches)
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as consumer:
+        firsts = _first_times(consumer, reaches)
         tails = {
             place: AffectedOffsets(max(reach.first, reach.end - _BACK), reach.end)
             for place, reach in reaches.items()
             if firsts.get(place) is not None
         }
-        lasts = _last_times(intake, tails)
+        lasts = _last_times(consumer, tails)
     return {place: (firsts.get(place), lasts.get(place)) for place in reaches}
 
 
@@ -53,12 +53,12 @@ def first_times(
     """Return for each range the time of its first record, if there is one."""
     if not reaches:
         return {}
-    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
-        return _first_times(intake, reaches)
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as consumer:
+        return _first_times(consumer, reaches)
 
 
 def _first_times(
-    intake: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
+    consumer: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
 
@@ -67,12 +67,12 @@ def _first_times(
             found[place] = each.timestamp()[1]
         return True
 
-    _look(intake, reaches, take)
+    _look(consumer, reaches, take)
     return found
 
 
 def _last_times(
-    intake: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
+    consumer: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
 
@@ -81,31 +81,31 @@ def _last_times(
             found[place] = each.timestamp()[1]
         return bool(each.offset() >= reaches[place].end - 1)
 
-    _look(intake, reaches, take)
+    _look(consumer, reaches, take)
     return found
 
 
 def _look(
-    intake: PartitionConsumer,
+    consumer: PartitionConsumer,
     reaches: Mapping[TopicPartition, AffectedOffsets],
     take: Callable[[TopicPartition, Message], bool],
 ) -> None:
     """Pass each record of the offsets to `take` until it has enough of a partition."""
     pending = set(reaches)
-    intake.stand({place: reach.first for place, reach in reaches.items()})
+    consumer.assign({place: reach.first for place, reach in reaches.items()})
     while pending:
         settled = []
-        for each in intake.wait(_PURPOSE):
+        for each in consumer.poll_or_fail(_PURPOSE):
             place = (each.topic(), each.partition())
-            if place in pending and _is_settled(intake, each, place, take):
+            if place in pending and _is_settled(consumer, each, place, take):
                 pending.discard(place)
                 settled.append(place)
         if settled and pending:
-            intake.leave(settled)
+            consumer.unassign(settled)
 
 
 def _is_settled(
-    intake: PartitionConsumer,
+    consumer: PartitionConsumer,
     each: Message,
     place: TopicPartition,
     take: Callable[[TopicPartition, Message], bool],
@@ -116,5 +116,5 @@ def _is_settled(
     # At the end, or the records were deleted meanwhile: there is no time.
     if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
         return True
-    intake.judge(error, _PURPOSE)
+    consumer.refuse_permanent(error, _PURPOSE)
     return False

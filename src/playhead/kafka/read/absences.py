@@ -111,19 +111,19 @@ class LogExplainer:
 
     def _shown(self, place: TopicPartition, blank: Blank, isolation: str) -> set[int]:
         """Return the offsets at which a separate client returns a record."""
-        intake = PartitionConsumer(
+        consumer = PartitionConsumer(
             self._connection, patience_s=self._timeout_s, isolation=isolation
         )
         shown: set[int] = set()
         purpose = f"looking into {place[0]}:{place[1]}"
-        with closing(intake):
-            intake.stand({place: blank[0]})
+        with closing(consumer):
+            consumer.assign({place: blank[0]})
             reached = blank[0]
             while reached < blank[1]:
-                for each in intake.wait(purpose):
+                for each in consumer.poll_or_fail(purpose):
                     error = each.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        intake.judge(error, purpose)
+                        consumer.refuse_permanent(error, purpose)
                         continue
                     if error is None:
                         shown.add(each.offset())

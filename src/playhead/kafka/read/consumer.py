@@ -19,7 +19,7 @@ from playhead.source import TopicPartition
 AT_ONCE = 5_000
 """Records per call of the client: with more, Python's objects outgrow the caches, and it is slower."""
 _WAIT_S = 0.1
-_INTRODUCED_WITHIN_S = 1.0
+_LEARNED_WITHIN_S = 1.0
 _BACKOFF = "reconnect.backoff.ms"
 _TUNING: dict[str, Any] = {
     # The end of a partition is reported by an empty answer, which the broker delays by this time.
@@ -64,9 +64,9 @@ class PartitionConsumer:
     ) -> None:
         self._servers = connection.bootstrap_servers or ""
         self._patience_s = patience_s
-        self._said: str | None = None
+        self._last_error: str | None = None
         self._statistics = ""
-        self._introduced: set[str] = set()
+        self._learned: set[str] = set()
         told = connection.for_librdkafka("consumer")
         # A statistic that is not fetched stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
@@ -74,8 +74,8 @@ class PartitionConsumer:
             "group.id": f"playhead-{uuid4().hex}",
             "isolation.level": isolation,
             "statistics.interval.ms": every_ms,
-            "error_cb": self._hear,
-            "stats_cb": self._keep,
+            "error_cb": self._on_error,
+            "stats_cb": self._on_statistics,
         }
         both = _TUNING | dict(tuning or {}) | told
         if _BACKOFF in told:
@@ -86,43 +86,43 @@ class PartitionConsumer:
         """Close the consumer; it has no group to leave."""
         self._consumer.close()
 
-    def stand(self, places: Mapping[TopicPartition, int]) -> None:
+    def assign(self, places: Mapping[TopicPartition, int]) -> None:
         """Continue from these offsets; records under way from other ones are dropped."""
         self._consumer.assign([ClientPartition(*place, at) for place, at in places.items()])
-        self._introduce({topic for topic, _ in places})
+        self._learn({topic for topic, _ in places})
 
-    def _introduce(self, topics: Collection[str]) -> None:
+    def _learn(self, topics: Collection[str]) -> None:
         """Have the client learn the topics now; by itself it looks for new ones once a second."""
-        for topic in set(topics) - self._introduced:
+        for topic in set(topics) - self._learned:
             # The same error comes again with the records, and is handled there.
             with contextlib.suppress(KafkaException):
-                self._consumer.list_topics(topic, timeout=_INTRODUCED_WITHIN_S)
-            self._introduced.add(topic)
+                self._consumer.list_topics(topic, timeout=_LEARNED_WITHIN_S)
+            self._learned.add(topic)
 
-    def leave(self, places: Collection[TopicPartition]) -> None:
+    def unassign(self, places: Collection[TopicPartition]) -> None:
         """Stop reading these partitions."""
         self._consumer.incremental_unassign([ClientPartition(*place) for place in places])
 
-    def at_hand(self) -> list[Message]:
+    def buffered(self) -> list[Message]:
         """Return what has already arrived, at most the client's queue."""
         found: list[Message] = self._consumer.consume(AT_ONCE, 0)
         return found
 
-    def look(self, wait_s: float) -> list[Message]:
+    def poll(self, wait_s: float) -> list[Message]:
         """Return what has arrived, or the first to arrive in time; nothing is not an error here."""
-        return self.at_hand() or self._consumer.consume(1, wait_s)
+        return self.buffered() or self._consumer.consume(1, wait_s)
 
     @property
-    def said(self) -> str | None:
+    def last_error(self) -> str | None:
         """The client's last error."""
-        return self._said
+        return self._last_error
 
-    def wait(self, purpose: str) -> list[Message]:
+    def poll_or_fail(self, purpose: str) -> list[Message]:
         """Return what has arrived, or the first to arrive; raise if nothing does."""
         began = moved = time.monotonic()
         position = self._position()
         while True:
-            if found := self.at_hand() or self._consumer.consume(1, _WAIT_S):
+            if found := self.buffered() or self._consumer.consume(1, _WAIT_S):
                 return found
             now = time.monotonic()
             if (stands := self._position()) != position:
@@ -132,20 +132,20 @@ class PartitionConsumer:
                 raise BrokerUnavailable(
                     self._servers,
                     waited_s=round(now - began, 1),
-                    reason=f"{purpose}: {self._said or 'nothing came'}",
+                    reason=f"{purpose}: {self._last_error or 'nothing came'}",
                 )
 
-    def judge(self, error: KafkaError, purpose: str) -> None:
+    def refuse_permanent(self, error: KafkaError, purpose: str) -> None:
         """Raise permanent errors; remember others as the reason if nothing arrives."""
         if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
             raise refused(error, purpose)
-        self._said = error.str()
+        self._last_error = error.str()
 
-    def _hear(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._said = error.str()
+            self._last_error = error.str()
 
-    def _keep(self, statistics: str) -> None:
+    def _on_statistics(self, statistics: str) -> None:
         # Evaluated only if nothing arrives, which is rare.
         self._statistics = statistics
 

@@ -64,11 +64,11 @@ class KafkaReader:
         self._rest: Records | None = None
         self._troubles: list[KafkaError | UnreadableHeader] = []
         self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
-        self._intake = PartitionConsumer(connection, patience_s=patience_s)
+        self._consumer = PartitionConsumer(connection, patience_s=patience_s)
 
     def close(self) -> None:
         """Close both clients."""
-        self._intake.close()
+        self._consumer.close()
         self._admin.close()
 
     def read(self, slice_: Slice) -> Iterator[Records]:
@@ -116,7 +116,7 @@ class KafkaReader:
         if not stands:
             self._place = None
             self._bounds = self._bounds_for(slice_)
-            self._intake.stand({place: slice_.from_offset})
+            self._consumer.assign({place: slice_.from_offset})
             self._at = self._seen = slice_.from_offset
             self._rest, self._troubles, self._doubted = None, [], None
             self._place = place
@@ -163,13 +163,13 @@ class KafkaReader:
     def _arrived(self, slice_: Slice) -> Records:
         run = Records(slice_.topic, slice_.partition)
         self._judge_troubles(slice_)
-        found, size = self._intake.wait(f"reading {slice_}"), 0
+        found, size = self._consumer.poll_or_fail(f"reading {slice_}"), 0
         while found:
             size += self._add(run, found)
             if len(run) >= _RUN or size >= _RUN_BYTES or self._seen >= slice_.to_offset:
                 break
             self._judge_troubles(slice_)
-            found = self._intake.at_hand()
+            found = self._consumer.buffered()
         # Asked after the records came: ids are never reused, so they came from the expected topic.
         self._confirm(slice_.topic)
         return run
@@ -202,7 +202,7 @@ class KafkaReader:
         if end - self._seen == 1 or self._doubted == self._seen:
             return True
         self._doubted = self._seen
-        self._intake.stand({(run.topic, run.partition): self._seen})
+        self._consumer.assign({(run.topic, run.partition): self._seen})
         return False
 
     def _is_next(self, run: Records, found: Message) -> bool:
@@ -232,7 +232,7 @@ class KafkaReader:
                 raise OutOfBounds(slice_, self._ask_bounds(slice_))
             if error.code() in _GONE:
                 self._confirm(slice_.topic)
-            self._intake.judge(error, f"reading {slice_}")
+            self._consumer.refuse_permanent(error, f"reading {slice_}")
 
 
 def _is_trouble(found: Message) -> bool:

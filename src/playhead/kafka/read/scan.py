@@ -183,26 +183,26 @@ class Scan:
         left = {each.place: each for each in self.stretches if not each.is_done}
         if not left:
             return
-        with closing(PartitionConsumer(self.connection, patience_s=self.patience_s)) as intake:
-            intake.stand({place: each.at for place, each in left.items()})
+        with closing(PartitionConsumer(self.connection, patience_s=self.patience_s)) as consumer:
+            consumer.assign({place: each.at for place, each in left.items()})
             follows = any(each.end is None for each in left.values())
             while left:
-                found = intake.look(_LOOK_S) if follows else intake.wait("reading")
+                found = consumer.poll(_LOOK_S) if follows else consumer.poll_or_fail("reading")
                 if follows:
-                    self.trouble = None if found else intake.said
+                    self.trouble = None if found else consumer.last_error
                     if not found:
                         yield Records("", 0)
                 for place, arrived in groupby(found, lambda each: (each.topic(), each.partition())):
-                    yield from self._take(intake, left, place, list(arrived))
+                    yield from self._take(consumer, left, place, list(arrived))
                 done = [place for place, each in left.items() if each.is_done]
                 for place in done:
                     del left[place]
                 if done and left:
-                    intake.leave(done)
+                    consumer.unassign(done)
 
     def _take(
         self,
-        intake: PartitionConsumer,
+        consumer: PartitionConsumer,
         left: Mapping[TopicPartition, Stretch],
         place: TopicPartition,
         arrived: list[Message],
@@ -221,7 +221,7 @@ class Scan:
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and stretch is not None:
                 raise LogMovedOn(place, offset=stretch.at)
             else:
-                intake.judge(error, f"reading {place[0]}")
+                consumer.refuse_permanent(error, f"reading {place[0]}")
         if stretch is None:
             return
         if good:

@@ -71,23 +71,23 @@ def _searched(
     instant_ms: int,
     patience_s: float,
 ) -> "_Search":
-    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as intake:
-        search = _Search(intake, ends, pending, instant_ms)
-        intake.stand(pending)
+    with closing(PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)) as consumer:
+        search = _Search(consumer, ends, pending, instant_ms)
+        consumer.assign(pending)
         while search.pending:
-            search.look_at(intake.wait(_PURPOSE))
+            search.look_at(consumer.poll_or_fail(_PURPOSE))
     return search
 
 
 class _Search:
     def __init__(
         self,
-        intake: PartitionConsumer,
+        consumer: PartitionConsumer,
         ends: Mapping[TopicPartition, int],
         starts: Mapping[TopicPartition, int],
         instant_ms: int,
     ) -> None:
-        self._intake, self._ends, self._instant_ms = intake, ends, instant_ms
+        self._consumer, self._ends, self._instant_ms = consumer, ends, instant_ms
         self._seen = dict(starts)
         self.pending = set(starts)
         self.answers: dict[TopicPartition, int] = {}
@@ -105,7 +105,7 @@ class _Search:
                 self.pending.remove(place)
                 settled.append(place)
         if settled and self.pending:
-            self._intake.leave(settled)
+            self._consumer.unassign(settled)
 
     def _answer(self, each: Message, place: TopicPartition) -> int | None:
         error, end = each.error(), self._ends[place]
@@ -120,5 +120,5 @@ class _Search:
             return end
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise LogMoved(*place)
-        self._intake.judge(error, _PURPOSE)
+        self._consumer.refuse_permanent(error, _PURPOSE)
         return None

@@ -43,10 +43,10 @@ def glance(
     def work(lot: Sequence[Wave]) -> None:
         with closing(
             PartitionConsumer(connection, patience_s=patience_s, tuning=_TUNING)
-        ) as intake:
+        ) as consumer:
             for number, wave in enumerate(lot):
                 if number == 0 or time.monotonic() < until:
-                    found.extend(_Look(intake, wave, most_bytes).run())
+                    found.extend(_Look(consumer, wave, most_bytes).run())
 
     lots = [waves[index::_CONSUMERS] for index in range(min(_CONSUMERS, len(waves)))]
     side_by_side(work, lots)
@@ -67,24 +67,24 @@ def _waves(probes: Sequence[Slice]) -> Iterator[Wave]:
 class _Look:
     """One probe for each partition, until each was read to its end."""
 
-    def __init__(self, intake: PartitionConsumer, wave: Wave, most_bytes: int) -> None:
-        self._intake, self._wave, self._most_bytes = intake, wave, most_bytes
+    def __init__(self, consumer: PartitionConsumer, wave: Wave, most_bytes: int) -> None:
+        self._consumer, self._wave, self._most_bytes = consumer, wave, most_bytes
         self._pending = set(wave)
         self._times = {place: Times([], [], []) for place in wave}
         self._ends = {place: probe.from_offset for place, probe in wave.items()}
         self._sizes = dict.fromkeys(wave, 0)
 
     def run(self) -> Iterator[tuple[Slice, Times]]:
-        self._intake.stand({place: each.from_offset for place, each in self._wave.items()})
+        self._consumer.assign({place: each.from_offset for place, each in self._wave.items()})
         while self._pending:
             settled = []
-            for each in self._intake.wait(_PURPOSE):
+            for each in self._consumer.poll_or_fail(_PURPOSE):
                 place = (each.topic(), each.partition())
                 if place in self._pending and self._is_last(each, place):
                     self._pending.discard(place)
                     settled.append(place)
             if settled and self._pending:
-                self._intake.leave(settled)
+                self._consumer.unassign(settled)
         for place, probe in self._wave.items():
             if self._ends[place] > probe.from_offset:
                 seen = Slice(*place, probe.from_offset, self._ends[place])
@@ -96,7 +96,7 @@ class _Look:
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise LogMoved(*place)
             if error.code() != KafkaError._PARTITION_EOF:
-                self._intake.judge(error, _PURPOSE)
+                self._consumer.refuse_permanent(error, _PURPOSE)
                 return False
             # The part without a record until then does not count as read.
             return bool(each.offset() >= probe.from_offset)

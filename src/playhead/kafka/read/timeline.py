@@ -56,8 +56,11 @@ def timeline(
         title = ", ".join(names)
         edges = edges_between(*_sides(admin, places, resolved, now_ms, title), buckets)
         found = instants(admin, bounds, edges)
-    held = {place: (each.earliest, each.stable_end) for place, each in bounds.items()}
-    made = Timeline(title, edges, found, held)
+        held = {place: (each.earliest, each.stable_end) for place, each in bounds.items()}
+        made = Timeline(title, edges, found, held)
+        if not made.counted:
+            first, last = _first_and_last(admin, places)
+            made = replace(made, whole_ms=None if first is None or last is None else (first, last))
     return replace(made, disorder=_disorder(connection, made))
 
 
@@ -113,11 +116,11 @@ def _sides(
         if to_ms is None:
             # One record from the year 2100 would put all others into the first bucket.
             to_ms = last + 1 if last <= now_ms or from_ms >= now_ms else now_ms
-    if from_ms >= to_ms:
-        raise PlayheadError(
-            f"the timeline of {title} would begin at {show_ms(from_ms)} and end at {show_ms(to_ms)}",
-            hint="give a span that contains records: --from T --to T",
-        )
+        if from_ms >= to_ms:
+            raise PlayheadError(
+                f"the timeline of {title} would begin at {show_ms(from_ms)} and end at {show_ms(to_ms)}",
+                hint=f"its records are from {show_ms(first)} to {show_ms(last)}: --from T --to T",
+            )
     return from_ms, to_ms
 
 
