@@ -132,10 +132,25 @@ bench: setup ## every number, ours against its baseline in the same run
 simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… plays one again; JOBS=… at once
 	@$(BIN)/python -m simulation --seconds $(SECONDS_OF_SIMULATION) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(SIMULATE_ARGS)
 
-.PHONY: torture
+.PHONY: torture torture-unit torture-laws torture-sandbox torture-engine
 torture: setup ## every kill point, soak and fuzz; long
+ifdef PYTEST_ARGS
 	@$(PYTEST) -m torture $(PYTEST_ARGS)
+else
+	$(LANES) 'torture-sandbox torture-unit torture-laws' torture-engine
+endif
+
+torture-unit: setup
+	@$(PYTEST) -m torture tests/unit
+
+torture-laws: setup
 	@$(PYTEST) -m 'hypothesis and not torture' --hypothesis-profile=torture tests/unit
+
+torture-sandbox: setup
+	@$(PYTEST) -m torture tests/sandbox $(addprefix --ignore=,$(WITH_ENGINE))
+
+torture-engine: setup
+	@$(PYTEST) -m torture tests/spark $(WITH_ENGINE)
 
 .PHONY: lock
 lock: ## resolve the Python packages anew (needs uv)

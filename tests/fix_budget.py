@@ -23,7 +23,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     result = yield
     spent_s = _cpu_s() - begun_s
     is_bound = item.path.is_relative_to(_UNIT) and not (
-        item.get_closest_marker("slow") or item.get_closest_marker("torture")
+        item.get_closest_marker("slow")
+        or item.get_closest_marker("torture")
+        or item.config.getoption("--hypothesis-profile") == "torture"
     )
     if is_bound and spent_s > BUDGET_S:
         pytest.fail(

@@ -75,7 +75,7 @@ class Account:
         self,
         slice_: Slice,
         rule: ErrorRule | None = None,
-        bury: WriteDeadLetters | None = None,
+        write_dead_letters: WriteDeadLetters | None = None,
         *,
         is_endless: bool = False,
     ) -> None:
@@ -101,7 +101,7 @@ class Account:
         self.absent: list[Blank] = []
         """Offsets that gave no record; the reason is found before the commit."""
         self.explained = Explained()
-        self._rule, self._bury = rule or ErrorRule(), bury
+        self._rule, self._write_dead_letters = rule or ErrorRule(), write_dead_letters
         self._letters: dict[int, DeadLetter] = {}
         self._final: set[int] = set()
 
@@ -162,9 +162,9 @@ class Account:
         )
 
     def _buried(self, letters: Sequence[DeadLetter]) -> int:
-        if self._bury is not None:
+        if self._write_dead_letters is not None:
             # Also without dead letters now: an earlier `close` may have written some.
-            return self._bury(self.slice, letters) or 0
+            return self._write_dead_letters(self.slice, letters) or 0
         if letters:
             raise ValueError("Account: the rule is dlq, but nothing writes dead letters")
         return 0

@@ -157,7 +157,7 @@ _COLOURS = """
 _LEFT_OUT = ("filtered", "outside", "absent")
 _REFUSED = ("dead", "skipped")
 Bar = tuple[str, str, Sequence[tuple[str, float, float]]]
-"""The name of a partition, what is said of it, and its parts: a class, from where, to where, of 1."""
+"""The name of a partition, its text, and its parts: a class, a start and an end, as fractions of 1."""
 
 
 def plan_html(plan: "Plan") -> str:

@@ -84,7 +84,9 @@ OURS = (
     Row(("postgres", "postgresql"), "playhead.postgres.system"),
     Row(("parquet", "json", "csv"), "playhead.files.system"),
     Row(("sqlite",), "playhead.sqlite.system"),
-    Row(("rrpair", "extract", "gor", "har"), "playhead.traffic.system"),
+    Row(
+        ("rrpair", "extract", "gor", "har", "csvlog", "jsonlog", "pglog"), "playhead.traffic.system"
+    ),
 )
 
 

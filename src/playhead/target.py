@@ -17,7 +17,7 @@ from playhead.source import SourceFacts, TopicPartition
 from playhead.terms import Terms, Whereto
 
 AT_EACH_END = 3
-"""So many of the first and of the last records are shown."""
+"""How many of the first and of the last records are shown."""
 
 
 class AlreadyCommitted(Refused):

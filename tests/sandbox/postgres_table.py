@@ -84,13 +84,13 @@ class Table:
         rows: Sequence[Record],
         *,
         rule: str = "fail",
-        bury: WriteDeadLetters | None = None,
+        write_dead_letters: WriteDeadLetters | None = None,
         replay: str = REPLAY,
     ) -> Entry:
         """The records as one slice; says what the ledger then says of it."""
         slice_ = Slice("cars", rows[0].partition, rows[0].offset, rows[-1].offset + 1)
         with self.target.open(replay) as writer:
-            writer.commit(account_of(slice_, rows, rule, bury), [Records.of(rows)])
+            writer.commit(account_of(slice_, rows, rule, write_dead_letters), [Records.of(rows)])
         [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]
         return entry
 
@@ -111,7 +111,9 @@ class Table:
         with pytest.raises(RecordRefused) as caught:
             self.commit(rows)
         dead: list[DeadLetter] = []
-        entry = self.commit(rows, rule="dlq:d", bury=lambda _, letters: dead.extend(letters))
+        entry = self.commit(
+            rows, rule="dlq:d", write_dead_letters=lambda _, letters: dead.extend(letters)
+        )
         found = [(each.record.offset, each.kind) for each in dead]
         assert (caught.value.offset, caught.value.kind) == found[0]
         assert (entry.written, entry.dead) == (len(rows) - len(found), len(found))
@@ -120,8 +122,11 @@ class Table:
 
 
 def account_of(
-    slice_: Slice, rows: Sequence[Record], rule: str = "fail", bury: WriteDeadLetters | None = None
+    slice_: Slice,
+    rows: Sequence[Record],
+    rule: str = "fail",
+    write_dead_letters: WriteDeadLetters | None = None,
 ) -> Account:
-    account = Account(slice_, ErrorRule.parse(rule), bury)
+    account = Account(slice_, ErrorRule.parse(rule), write_dead_letters)
     account.read = len(rows)
     return account

@@ -1,16 +1,22 @@
-"""The transcript and the pictures of the README: three commands against a real topic and a real table.
+"""The transcript, the recording and the pictures of the README: three commands against a real topic and table.
 
-PLAYHEAD_UPDATE_GOLDEN=1 writes the transcript and the pictures again, then `make docs` the pictures of the page.
+PLAYHEAD_UPDATE_GOLDEN=1 writes all of them again, then `make docs` the pictures of the page.
 """
 
+import codecs
 import json
 import math
 import os
+import pty
 import re
 import shlex
 import shutil
 import subprocess
+import termios
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +32,8 @@ from tests.fix_commands import COMMAND
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "readme"
 TRANSCRIPT = GOLDEN / "transcript.txt"
+RECORDING = Path(__file__).parents[2] / "docs" / "recording.cast"
+WIDTH, HEIGHT = 140, 36
 UPDATE = bool(os.environ.get("PLAYHEAD_UPDATE_GOLDEN"))
 AGAIN = "PLAYHEAD_UPDATE_GOLDEN=1 python -m pytest tests/sandbox/test_front_page.py renews it"
 
@@ -131,6 +139,77 @@ def shown(words: tuple[str, ...], environment: dict[str, str], code: int = 0) ->
     return f"$ playhead {shlex.join(words)}\n{done.stdout}"
 
 
+def record(environment: dict[str, str], database_url: str) -> None:
+    """Record at a terminal how the gap is filled, as asciicast 2, which is lines of JSON; then open it again."""
+    film = Film()
+    film.play(FIND, environment)
+    replayed = film.play(FILL, environment)
+    film.play(("verify", replay_id(replayed)), environment)
+    film.save(RECORDING)
+    first, last = (BEGINS_MS / 1_000 + each for each in (OUTAGE_S[0], OUTAGE_S[-1] + 1))
+    with psycopg.connect(database_url) as database:
+        database.execute("DROP SCHEMA playhead_ledger CASCADE")
+        database.execute(
+            f"DELETE FROM {TABLE} WHERE _timestamp >= to_timestamp(%s) AND _timestamp < to_timestamp(%s)",
+            (first, last),
+        )
+
+
+@dataclass
+class Film:
+    """What a terminal showed, and when: seconds of each command, as typed and as answered."""
+
+    events: list[tuple[float, str]] = field(default_factory=list)
+    at: float = 0.0
+
+    def play(self, words: tuple[str, ...], environment: dict[str, str]) -> str:
+        """Type a command, and return what it answers."""
+        self._show("$ ", after=1.0)
+        for letter in f"playhead {shlex.join(words)}":
+            self._show(letter, after=0.03)
+        self._show("\r\n", after=0.3)
+        began, before, said = time.monotonic(), self.at, ""
+        for part in codecs.iterdecode(at_terminal(words, environment), "utf-8"):
+            said += part
+            self.at = before + time.monotonic() - began
+            self.events.append((self.at, part))
+        self._show("\r\n", after=1.5)
+        return said
+
+    def _show(self, text: str, *, after: float) -> None:
+        self.at += after
+        self.events.append((self.at, text))
+
+    def save(self, path: Path) -> None:
+        head = {
+            "version": 2,
+            "width": WIDTH,
+            "height": HEIGHT,
+            "title": "A gap is found and filled",
+        }
+        lines = [head, *([round(at, 3), "o", text] for at, text in self.events)]
+        path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines))
+
+
+def at_terminal(words: tuple[str, ...], environment: dict[str, str]) -> Iterator[bytes]:
+    """Run a command at a terminal, and yield what it shows."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (HEIGHT, WIDTH))
+    ruling = ("NO_COLOR", "COLUMNS", "LINES")
+    own = {name: text for name, text in os.environ.items() if name not in ruling}
+    command = subprocess.Popen(
+        [*COMMAND, *words],
+        env=own | environment | {"TERM": "xterm-256color"},
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    with suppress(OSError):  # the terminal ends with its command
+        while part := os.read(ours, 1 << 16):
+            yield part
+    os.close(ours)
+    assert command.wait(60) in (0, 4)
+
+
 def replay_id(transcript: str) -> str:
     match = re.search(r"^replay (\w+): ", transcript, re.MULTILINE)
     assert match, transcript
@@ -143,8 +222,10 @@ def normalised(transcript: str) -> str:
     return lasting.replace(replay_id(transcript), "ID")
 
 
-def test_the_transcript_of_the_front_page_is_what_the_commands_print(afternoon, tmp_path):
+def test_the_transcript_of_the_front_page_is_what_the_commands_print(afternoon, sandbox, tmp_path):
     hole, filled = tmp_path / "hole.svg", tmp_path / "filled.svg"
+    if UPDATE:
+        record(afternoon | {"XDG_STATE_HOME": str(tmp_path / "recorded")}, sandbox.database_url)
     found = shown(FIND, afternoon, code=4)
     shown((*FIND, "--picture", str(hole)), afternoon, code=4)
     replayed = shown(FILL, afternoon)
@@ -159,3 +240,17 @@ def test_the_transcript_of_the_front_page_is_what_the_commands_print(afternoon, 
     assert normalised(transcript) == normalised(TRANSCRIPT.read_text(encoding="utf-8")), AGAIN
     for picture in (hole, filled):
         assert picture.read_text("utf-8") == (GOLDEN / picture.name).read_text("utf-8"), AGAIN
+
+
+def test_the_recording_shows_what_the_transcript_says():
+    """But for what a terminal draws over again: the lines of progress."""
+    head, *events = map(json.loads, RECORDING.read_text(encoding="utf-8").splitlines())
+    assert (head["version"], head["width"]) == (2, WIDTH)
+    times = [at for at, _, _ in events]
+    assert times == sorted(times)
+    shown = "".join(text for _, _, text in events)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n")
+    lines = {line.rpartition("\r")[2].rstrip() for line in normalised(shown).splitlines()}
+    said = normalised(TRANSCRIPT.read_text(encoding="utf-8")).splitlines()
+    missing = [line for line in said if line.rstrip() not in lines]
+    assert not missing, AGAIN

@@ -245,10 +245,10 @@ def outcome(table: Table, values: list[bytes]) -> tuple[list[Any], dict[int, str
     table.run("TRUNCATE {table}")
     table.run(f'TRUNCATE "{table.schema}".ledger_of_{table.name}')
 
-    def bury(_: Any, letters: Any) -> None:
+    def write_dead_letters(_: Any, letters: Any) -> None:
         dead.update({letter.record.offset: letter.kind for letter in letters})
 
-    entry = table.commit(rows, rule="dlq:d", bury=bury)
+    entry = table.commit(rows, rule="dlq:d", write_dead_letters=write_dead_letters)
     assert entry.written + entry.dead == len(values)
     left_out = entry.details.get("extra_fields")
     return table.run("SELECT t::text FROM {table} t ORDER BY _offset"), dead, left_out

@@ -17,7 +17,8 @@ from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.task.commit_order import OrderBroken
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.testing import ListSource
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, record
 from tests.sandbox.postgres_tasks import Turns, emptied, play_in_turns, turns_of
@@ -38,7 +39,7 @@ def side_by_side(job: Job) -> list[Mapping[str, Any]]:
     def work(index: int) -> None:
         found.extend(report.as_document() for report in play(job, index))
 
-    threads = [Thread(target=work, args=(index,)) for index in reversed(range(len(job.works)))]
+    threads = [Thread(target=work, args=(index,)) for index in reversed(range(len(job.tasks)))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -48,8 +49,8 @@ def side_by_side(job: Job) -> list[Mapping[str, Any]]:
 
 def last_first(job: Job) -> list[Mapping[str, Any]]:
     """The works one after the other, the last of the log first."""
-    works = reversed(range(len(job.works)))
-    return [report.as_document() for index in works for report in play(job, index)]
+    tasks = reversed(range(len(job.tasks)))
+    return [report.as_document() for index in tasks for report in play(job, index)]
 
 
 @pytest.mark.parametrize("run_job", [side_by_side, last_first])

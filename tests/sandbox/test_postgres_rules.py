@@ -150,7 +150,9 @@ class TestError:
         with pytest.raises(RecordRefused, match="offset 10"):
             table.commit(rows)
         dead: list[DeadLetter] = []
-        entry = table.commit(rows, rule="dlq:d", bury=lambda _, letters: dead.extend(letters))
+        entry = table.commit(
+            rows, rule="dlq:d", write_dead_letters=lambda _, letters: dead.extend(letters)
+        )
         assert held(table) == {1: "there", 2: "b", 3: "d"}
         assert [(each.record.offset, each.kind) for each in dead] == [
             (10, "conflict"),
@@ -349,7 +351,9 @@ class TestTombstones:
             record(n, None, key=key) for n, key in enumerate([b"x", None, b"\xff", b"{}", b"7"])
         ]
         dead: list[DeadLetter] = []
-        entry = table.commit(rows, rule="dlq:d", bury=lambda _, letters: dead.extend(letters))
+        entry = table.commit(
+            rows, rule="dlq:d", write_dead_letters=lambda _, letters: dead.extend(letters)
+        )
         kinds = [(each.record.offset, each.kind) for each in dead]
         assert kinds == [(0, "type"), (1, "no_key"), (2, "utf8"), (3, "no_key")]
         assert (entry.written, entry.dead) == (1, 4)

@@ -302,7 +302,9 @@ def test_a_bad_record_is_named_and_takes_nobody_with_it(
     assert (caught.value.offset, caught.value.kind) == (1, kind)
     assert strict.rows() == []
     dead: list[DeadLetter] = []
-    entry = strict.commit(rows, rule="dlq:d", bury=lambda _, letters: dead.extend(letters))
+    entry = strict.commit(
+        rows, rule="dlq:d", write_dead_letters=lambda _, letters: dead.extend(letters)
+    )
     assert [(each.record, each.kind) for each in dead] == [(rows[1], kind)]
     assert dead[0].reason
     assert strict.column("_offset") == [0, 2]

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -261,7 +262,10 @@ def test_servers_listen_on_loopback_only(running_sandbox: Sandbox) -> None:
 
 
 def _socket_inodes(pid: int | None) -> set[str]:
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    links = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            links.add(str(link.readlink()))
     return {link[8:-1] for link in links if link.startswith("socket:")}
 
 

@@ -273,7 +273,7 @@ def test_select_makes_json_of_what_was_decoded(deck: Deck, known: int) -> None:
 
 
 def test_typed_columns_of_an_archive_and_its_bytes_stay(
-    deck: Deck, registry: TestRegistry, known: int, tmp_path: Path
+    deck: Deck, spark: Any, registry: TestRegistry, known: int, tmp_path: Path
 ) -> None:
     number = registry.register("j-value", {"schemaType": "JSON", "schema": "{}"})
     frame = struct.pack(">bI", 0, number)
@@ -287,6 +287,10 @@ def test_typed_columns_of_an_archive_and_its_bytes_stay(
     [file] = Path(root).rglob("*.parquet")
     found = pq.read_table(file, columns=["value_car", "value_n", "value_x"]).to_pylist()
     assert found == [{"value_car": f"c{n}", "value_n": n, "value_x": 1.5} for n in range(4)]
+    opened = spark.read.parquet(root).orderBy("offset").collect()
+    assert [(row.topic, row.partition, row.value_car) for row in opened] == [
+        (topic, 0, f"c{n}") for n in range(4)
+    ]
     assert planned.verify().agrees
     table = deck.table("car text, n int")
     deck.play(f"parquet:{root}", f"postgres:{table}", decode="registry")

@@ -16,7 +16,7 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
-from playhead.replay import api, lanes
+from playhead.replay import api, partition_work
 from playhead.replay.api import Planned
 from playhead.replay.journal import Journal
 from playhead.time_span import SpanGoesOn
@@ -356,7 +356,7 @@ def test_dead_letters_of_one_partition_have_one_who_buries_them(
     deck: Deck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the table would let several tasks share it: in a topic they would fence each other."""
-    monkeypatch.setattr(lanes, "_LEAST_SPLIT", 10)
+    monkeypatch.setattr(partition_work, "_LEAST_SPLIT", 10)
     topic, table, dead = deck.topic("bad"), deck.table(COLUMNS), new_name("dead")
     good = [lap(number, topic, 1) for number in range(400)]
     bad = [replace(each, value=b"no json") if each.offset % 10 == 3 else each for each in good]

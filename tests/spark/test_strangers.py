@@ -255,15 +255,20 @@ def test_what_tasks_read_is_gone_with_the_job(spark: "SparkSession") -> None:
     assert folder is not None
     with handing(spark) as handover:
         handover.task(lambda parts: parts)
-        said = {"sasl.jaas.config": 'x password="a:b\\"c\nü𝄞";', "client.id": "me"}
+        said = {
+            "sasl.jaas.config": 'x password="a:b\\"c\nü𝄞";',
+            "client.rack": "${playhead:/etc/passwd:root}",
+            "client.id": "me",
+        }
         given = handover.kafka(said)
         assert given["client.id"] == "me"
         files = list(folder.glob("playhead-tasks-*/*"))
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
         provider = spark._jvm.org.apache.kafka.common.config.provider.FileConfigProvider()
         provider.configure({})
-        _, path, key = given["sasl.jaas.config"][2:-1].split(":")
-        assert provider.get(path).data()[key] == said["sasl.jaas.config"]
+        for name in ("sasl.jaas.config", "client.rack"):
+            _, path, key = given[name][2:-1].split(":")
+            assert provider.get(path).data()[key] == said[name]
     assert not list(folder.glob("playhead-tasks-*"))
 
 

@@ -24,7 +24,8 @@ from playhead.proof import prove
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Bounds
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.round import Round, let_go, write
 from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget

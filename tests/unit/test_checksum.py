@@ -22,7 +22,7 @@ from playhead.checksum import (
 from playhead.ledger import joined
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import UNSUMMED, Records
-from playhead.task.slicer import Cutter, Filter, Limits
+from playhead.task.slicer import Filter, Limits, Slicer
 from tests.unit.replaying import TOPIC, record, runs_of
 
 END = 60
@@ -73,10 +73,11 @@ def test_it_does_not_depend_on_how_records_came_and_were_cut(
         return account
 
     filter_ = Filter(0, 2**31) if is_filtered else Filter()
-    cutter = Cutter(Limits(most, most_bytes), filter_, begun)
+    slicer = Slicer(Limits(most, most_bytes), filter_, begun)
     drawn = [(run, None) for run in runs_of(log, chops)]
     entries = [
-        portion.account.close() for portion in cutter.portions(Slice(TOPIC, 0, 0, END), drawn)
+        open_slice.account.close()
+        for open_slice in slicer.open_slices(Slice(TOPIC, 0, 0, END), drawn)
     ]
     whole = entries[0]
     for entry in entries[1:]:
@@ -232,13 +233,18 @@ def test_it_costs_little():
 
 @given(logs(), st.lists(st.integers(1, 5)), st.integers(1, 5))
 def test_what_is_absent_is_all_that_was_not_read(log, chops, most):
-    cutter = Cutter(Limits(most), Filter(), Account)
+    slicer = Slicer(Limits(most), Filter(), Account)
     drawn = [(run, None) for run in runs_of(log, chops)]
-    portions = list(cutter.portions(Slice(TOPIC, 0, 0, END), drawn))
-    absent = [at for portion in portions for pair in portion.account.absent for at in range(*pair)]
+    open_slices = list(slicer.open_slices(Slice(TOPIC, 0, 0, END), drawn))
+    absent = [
+        at
+        for open_slice in open_slices
+        for pair in open_slice.account.absent
+        for at in range(*pair)
+    ]
     assert absent == sorted(set(range(END)) - {each.offset for each in log})
-    for portion in portions:
-        account = portion.account
+    for open_slice in open_slices:
+        account = open_slice.account
         assert total(account.absent) + account.read == len(account.slice)
         assert account.close().unexplained == total(account.absent)
 

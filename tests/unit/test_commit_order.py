@@ -8,7 +8,7 @@ from playhead.account import Account
 from playhead.ledger import Entry, remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.replay.lanes import lanes_of
+from playhead.replay.partition_work import partition_works
 from playhead.source import Bounds
 from playhead.target import AlreadyCommitted, OutOfOrder
 from playhead.task.commit_order import (
@@ -17,7 +17,8 @@ from playhead.task.commit_order import (
     refuse_broken_order,
     refuse_wrong_order,
 )
-from playhead.task.job import Job, play
+from playhead.task.job import Job
+from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
 
@@ -140,7 +141,7 @@ def test_a_job_knows_its_plan() -> None:
     target, whole = ListTarget(is_ordered=True), (slice_(0, 10),)
 
     def job(*left: Slice) -> Job:
-        works = (tuple(lanes_of(left)),)
+        works = (tuple(partition_works(left)),)
         return Job("r", source, target, works, Filter(), limits=Limits(3, 1 << 20), planned=whole)
 
     [report] = play(job(slice_(5, 10)), 0)

@@ -422,14 +422,14 @@ class BuriesAtOnce(Broken):
     def _refused(self, account, record):
         refused = super()._refused(account, record)
         if refused and account._rule == ErrorRule("dlq", "d"):
-            account._bury(account.slice, list(account._letters.values()))
+            account._write_dead_letters(account.slice, list(account._letters.values()))
         return refused
 
 
 class BuriesAfterwards(Broken):
     def commit(self, replay_id, account, records, /):
         drawn = list(records)
-        bury, account._bury = account._bury, lambda *_: None
+        bury, account._write_dead_letters = account._write_dead_letters, lambda *_: None
         super().commit(replay_id, account, drawn)
         if bury and account._letters:
             bury(account.slice, list(account._letters.values()))

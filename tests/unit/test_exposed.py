@@ -11,6 +11,7 @@ from playhead import secrets
 from playhead.cli.app import _tell_of_thread
 from playhead.config import exposed_logins
 from playhead.errors import DatabaseUnavailable, UsageError
+from playhead.files.stores.s3 import S3Store
 from playhead.kafka.admin import clients
 from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
@@ -23,8 +24,10 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
     monkeypatch.setattr(exposed_logins, "_said", set())
     monkeypatch.setattr(exposed_logins, "teller", heard.append)
-    for name in ("PGPASSWORD", "PGHOST", "PGHOSTADDR", "PGSSLMODE"):
+    for name in ("PGPASSWORD", "PGHOST", "PGHOSTADDR", "PGSSLMODE", "PGSERVICE", "PGSYSCONFDIR"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("PGSERVICEFILE", "PGPASSFILE"):
+        monkeypatch.setenv(name, "/nowhere")
     return heard
 
 
@@ -103,6 +106,76 @@ def test_what_the_environment_says_of_postgresql_counts(
     monkeypatch.setenv("PGSSLMODE", "require")
     checked("postgresql://other.example/d")
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "is_warned"),
+    [
+        ("postgresql:///d?service=far", True),
+        ("service=far sslmode=verify-full", False),
+        ("postgresql:///d?service=safe", False),
+        ("postgresql:///d?service=near", False),
+        ("postgresql:///d?service=open", False),
+        ("postgresql:///d?service=none", False),
+        ("postgresql://u@filed.example/d", True),
+        ("postgresql://u@filed.example/d?sslmode=require", False),
+        ("postgresql://u@other.example/d", False),
+        ("postgresql://u@commented.example/d", False),
+        ("postgresql://u@[fe80::1]/d", True),
+    ],
+)
+def test_a_password_that_a_file_of_libpq_has(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, is_warned: bool
+) -> None:
+    files = {
+        "PGSERVICEFILE": "[far]\nhost=db.example\npassword=pass%word\n[open]\nhost=db.example\n"
+        "[safe]\nhost=db.example\npassword=pass\nsslmode=require\n"
+        "[near]\nhost=127.0.0.1\npassword=pass\n",
+        "PGPASSFILE": "#commented.example:*:*:u:pass\nfiled.example:5432:*:u:pass\nfe80\\:\\:1:*:*:u:pass\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    checked(address)
+    checked(address)
+    assert len(said) == is_warned
+    assert "pass%word" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_warned"),
+    [
+        ("http://tokens.example/get", True),
+        ("HTTP://tokens.example/get", True),
+        ("https://tokens.example/get", False),
+        ("http://127.0.0.1:9/get", False),
+    ],
+)
+def test_the_secret_of_a_client_for_its_tokens(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, url: str, is_warned: bool
+) -> None:
+    monkeypatch.setattr(clients, "make_admin", lambda settings, **more: settings)
+    clients.admin({"sasl.oauthbearer.token.endpoint.url": url})
+    assert len(said) == is_warned
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "unsigned", "is_warned"),
+    [
+        ("http://store.example:9000", "", True),
+        ("https://store.example", "", False),
+        ("http://127.0.0.1:9000", "", False),
+        ("http://store.example:9000", "true", False),
+    ],
+)
+def test_what_is_signed_for_s3(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, endpoint: str, unsigned: str, is_warned: bool
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", unsigned)
+    S3Store.at("s3://bucket/x")
+    assert len(said) == is_warned
 
 
 @pytest.mark.parametrize(

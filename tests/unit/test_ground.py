@@ -159,6 +159,8 @@ def test_the_folders_that_are_made_are_open_whatever_the_umask(servers_folder):
     finally:
         os.umask(before)
     assert ground.first_closed_folder(directory, NOBODY) is None
+    made = {directory.stat().st_mode & 0o777, directory.parent.stat().st_mode & 0o777}
+    assert made == {0o711}, "another user can enter it, and not list it"
 
 
 @AS_ROOT

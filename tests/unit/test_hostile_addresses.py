@@ -100,6 +100,56 @@ def test_no_variable_leads_away_from_the_host_of_an_address(monkeypatch, listene
     assert listener.brought() == []
 
 
+@pytest.mark.parametrize(
+    ("address", "variables"),
+    [
+        ("postgresql://me:{password}@/db", {"PGHOST": "{host}", "PGPORT": "{port}"}),
+        ("password={password}", {"PGHOSTADDR": "{host}", "PGPORT": "{port}"}),
+        ("postgresql://me:{password}@{host}/db", {"PGPORT": "{port}"}),
+        ("postgresql://me:{password}@/db", {"PGSERVICE": "other"}),
+        ("postgresql://me:{password}@{host}/db", {"PGSERVICE": "other"}),
+        ("postgresql://me:{password}@127.0.0.9:{port}/db", {"PGSERVICE": "address"}),
+        ("postgresql://me:{password}@/db?service=open", {"PGHOST": "{host}", "PGPORT": "{port}"}),
+    ],
+)
+def test_a_password_of_an_address_goes_to_no_server_of_the_environment(
+    monkeypatch, listener, tmp_path, address, variables
+):
+    host, _, port = listener.address.partition(":")
+    with (tmp_path / "services").open("a") as file:
+        file.write(f"[other]\nhost={host}\nport={port}\n[address]\nhostaddr={host}\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(host=host, port=port))
+    url = address.format(password=PASSWORD, host=host, port=port)
+    refused(url, Refused, "has a password, but libpq would connect to")
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize("variable", ["PGHOST", "PGHOSTADDR"])
+@pytest.mark.parametrize("url", ["postgresql:///db?service=far", "postgresql:///db"])
+@pytest.mark.parametrize("key", ["host", "hostaddr"])
+def test_no_variable_leads_away_from_the_server_of_a_service(
+    monkeypatch, listener, tmp_path, variable, url, key
+):
+    host, _, port = listener.address.partition(":")
+    far = f"[far]\n{key}=127.0.0.9\nport={port}\nuser=me\npassword={PASSWORD}\n"
+    (tmp_path / "services").write_text(far)
+    monkeypatch.setenv("PGSERVICE", "far")
+    monkeypatch.setenv(variable, host)
+    refused(url, Refused, f"the service far names a server, .* of {variable}")
+    assert listener.brought() == []
+
+
+def test_a_password_of_an_address_goes_to_the_server_of_its_service(
+    monkeypatch, listener, tmp_path
+):
+    host, _, port = listener.address.partition(":")
+    (tmp_path / "services").write_text(f"[own]\nhost={host}\nport={port}\n")
+    with pytest.raises(DatabaseUnavailable):
+        ask(f"postgresql://me:{PASSWORD}@/db?service=own")
+    assert listener.brought()
+
+
 @pytest.mark.parametrize("key", ["sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"])
 @pytest.mark.parametrize("by", ["address", "environment"])
 def test_no_relative_path_is_handed_to_libpq(monkeypatch, listener, key, by):

@@ -33,6 +33,8 @@ HEAVY = {
     "rich",
     "fastavro",
     "google",
+    "pgparse",
+    "msgpack",
 }
 
 

@@ -117,7 +117,7 @@ def test_the_end_waits_for_the_broker_as_long_as_asked_and_no_longer() -> None:
 
 def test_what_is_no_record_goes_to_the_dead_letters_and_counts_there() -> None:
     letters = nowhere("dead")
-    with running(shape=BY_CAR, on_bad="dlq", graveyard=letters, most=50) as (ingest, feed):
+    with running(shape=BY_CAR, on_bad="dlq", dead_letters=letters, most=50) as (ingest, feed):
         counts = feed(GOOD, BAD, b"x" * 51, GOOD, until=4)
         assert (counts.waiting, counts.refused, counts.truncated) == (4, 0, 1)
         assert letters.waiting == 2
@@ -167,7 +167,7 @@ def test_whatever_arrives_is_in_exactly_one_place(
     records = sum(map(len, lines))
     more: dict[str, Any] = {"shape": BY_CAR if by_car else RecordShape(), "by_lines": by_lines}
     if with_letters:
-        more |= {"on_bad": "dlq", "graveyard": nowhere("dead")}
+        more |= {"on_bad": "dlq", "dead_letters": nowhere("dead")}
     with running(**more, most=50) as (ingest, feed):
         feed(*datagrams, until=records)
     ended = ingest.counts()

@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 class Lying:
-    """In place of the client's intake: reads the log, and tells an end of its own as often as it is let."""
+    """In place of the client's consumer: reads the log, and tells an end of its own as often as it is let."""
 
     lies: Sequence[tuple[int, int]] = ()
     """Up to where each look gives records, and which end it tells."""
@@ -44,17 +44,17 @@ class Lying:
     def __init__(self, *_: Any, **__: Any) -> None:
         self._left: list[Told] = []
 
-    def stand(self, places: Mapping[tuple[str, int], int]) -> None:
+    def assign(self, places: Mapping[tuple[str, int], int]) -> None:
         (start,) = places.values()
         to, end = Lying.lies[0] if Lying.lies else (END, END)
         Lying.lies = Lying.lies[1:]
         held = [Told(at) for at in LOG if start <= at < to]
         self._left = [*held, Told(max(end, start), is_end=True)]
 
-    def wait(self, _: str) -> list[Told]:
+    def poll_or_fail(self, _: str) -> list[Told]:
         return [self._left.pop(0)]
 
-    def leave(self, _: Any) -> None: ...
+    def unassign(self, _: Any) -> None: ...
 
     def close(self) -> None: ...
 

@@ -129,9 +129,7 @@ def test_a_name_belongs_to_one_pipeline(tmp_path):
         replace(PIPELINE, topic_ids={"laps": "t9"}),
         replace(PIPELINE, topic_ids={"turns": "t3"}),
     ):
-        with pytest.raises(
-            OtherPipeline, match="already exists here with another|--name|has the"
-        ) as caught:
+        with pytest.raises(OtherPipeline, match="already exists here with another") as caught:
             pipelines.refuse_other(other)
         assert str(tmp_path) in str(caught.value.hint)
 

@@ -376,14 +376,14 @@ def ends(**said: Any) -> assemble.Wiring:
 
 def test_source_target_and_dead_letters_each_have_their_own():
     both = ends(source="kafka:away/t", target="kafka:plain/copy", on_error="dlq:home/letters")
-    found = [each.connection.username for each in (both.source, both.target, both.graveyard)]  # type: ignore[union-attr]
+    found = [each.connection.username for each in (both.source, both.target, both.dead_letters)]  # type: ignore[union-attr]
     assert found == ["you", None, "me"]
-    assert both.graveyard.topic == "letters"  # type: ignore[union-attr]
+    assert both.dead_letters.topic == "letters"  # type: ignore[union-attr]
 
 
 def test_dead_letters_go_beside_the_topic_that_they_come_from():
     both = ends(source="kafka:away/t", target="kafka:plain/copy", on_error="dlq:letters")
-    assert both.graveyard.connection.bootstrap_servers == "away:1"  # type: ignore[union-attr]
+    assert both.dead_letters.connection.bootstrap_servers == "away:1"  # type: ignore[union-attr]
 
 
 def test_a_ledger_is_asked_for_where_the_target_is():
@@ -491,7 +491,7 @@ def test_a_registry_that_sends_us_elsewhere_gets_nothing_there(listener, status)
 @pytest.mark.parametrize("on_error", ["dlq://evil:1/t", "dlq:away/t"])
 def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
     plan = SimpleNamespace(request=Request(source="kafka:s", target="kafka:t", on_error=on_error))
-    monkeypatch.setattr(begun_replays, "_plan", lambda *_: plan)
+    monkeypatch.setattr(begun_replays, "plan_of_terms", lambda *_: plan)
     monkeypatch.setattr(
         begun_replays, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept")
     )
@@ -514,7 +514,7 @@ def test_nor_does_it_choose_where_dead_letters_go(monkeypatch, on_error):
 )
 def test_the_plan_in_a_ledger_chooses_no_server(monkeypatch, there, named, is_it):
     plan = SimpleNamespace(request=Request(source="kafka:s", target=there))
-    monkeypatch.setattr(begun_replays, "_plan", lambda *_: plan)
+    monkeypatch.setattr(begun_replays, "plan_of_terms", lambda *_: plan)
     monkeypatch.setattr(
         begun_replays, "target_at", lambda *_: SimpleNamespace(terms=lambda _: "kept")
     )

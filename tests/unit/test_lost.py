@@ -90,3 +90,10 @@ def test_a_worker_without_memory_is_no_fault_of_ours():
     failure = failure_of(raised.value)
     assert failure.message == "a worker process of the engine ran out of memory"
     assert "local[1]" in failure.hint
+
+
+def test_where_nobody_listens_any_more_the_engine_has_ended(monkeypatch):
+    """A process with a large heap may take longer to be gone than anybody waits."""
+    monkeypatch.setattr("playhead.spark.failures._END_NOTED_WITHIN_S", 0)
+    assert type(failure_of(ConnectionRefusedError())) is EngineLost
+    assert type(failure_of(ConnectionResetError())) is EngineFailed

@@ -20,8 +20,9 @@ _OF_OTHERS = {
     "spark/jvm_cache.py": {"--background"},
     "spark/session.py": {"--conf"},
     "replay/engine_warmup.py": {"--background"},
+    "queries/html_report.py": {"--then", "--now", "--bad"},
 }
-"""Those of Kafka's tools, of PostgreSQL's, of Spark's, and of a program that only we start."""
+"""Those of style sheets, of Kafka's tools, of PostgreSQL's, of Spark's, and of a program that only we start."""
 _OF_JAVA = "spark/jvm.py"
 
 

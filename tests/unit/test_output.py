@@ -199,6 +199,23 @@ def test_no_progress_is_no_progress(capsys, output):
     assert capsys.readouterr() == ("", "")
 
 
+def test_what_is_said_beside_moving_progress_has_a_line_of_its_own(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    progress = Output().progress("fetching")
+    progress("a.jar", 1, 2)
+    Output().say("waiting for the server")
+    progress("b.jar", 2, 2)
+    progress.close()
+    Output().say("done")
+    drawn = [line.rpartition("\r")[2] for line in terminal.getvalue().split("\n")]
+    assert drawn == ["waiting for the server", "done", ""]
+    left = terminal.getvalue().split("waiting")[0]
+    assert left.endswith("\r" + " " * len(left.split("\r")[1]) + "\r")
+
+
 def test_progress_in_a_pipe_is_plain(capsys):
     Output().progress("fetching")("a.jar", 5, 5)
     assert capsys.readouterr().err == "fetching: 100 % of 0.0 MB\n"

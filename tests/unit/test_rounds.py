@@ -193,14 +193,14 @@ def test_a_fault_of_ours_is_raised_and_nothing_stays_open():
 def test_a_target_in_order_is_opened_anew_when_another_one_wrote_last():
     target = ListTarget(is_ordered=True)
     first = write(round_of(target, slice_(0, 2)), drawn(*laps(0, 2)))
-    same = write(round_of(target, slice_(2, 4), desk=first.desk), drawn(*laps(2, 4)))
-    assert (same.desk, same.is_new) == (first.desk, False)
-    other = write(round_of(target, slice_(4, 6), desk="elsewhere"), drawn(*laps(4, 6)))
-    assert (other.desk != first.desk, other.is_new) == (True, True)
+    same = write(round_of(target, slice_(2, 4), writer_id=first.writer_id), drawn(*laps(2, 4)))
+    assert (same.writer_id, same.is_new) == (first.writer_id, False)
+    other = write(round_of(target, slice_(4, 6), writer_id="elsewhere"), drawn(*laps(4, 6)))
+    assert (other.writer_id != first.writer_id, other.is_new) == (True, True)
 
 
 class Yard:
-    """A graveyard that nobody is buried in."""
+    """Dead letters that are never written."""
 
     @contextmanager
     def open(self, _replay_id: str) -> Iterator[WriteDeadLetters]:
@@ -210,10 +210,10 @@ class Yard:
 def test_one_with_dead_letters_is_opened_anew_too():
     """They lie in a topic, where who wrote last has fenced the others."""
     target, yard = ListTarget(), Yard()
-    first = write(round_of(target, slice_(0, 2), graveyard=yard), drawn(*laps(0, 2)))
-    same = round_of(target, slice_(2, 4), desk=first.desk, graveyard=yard)
+    first = write(round_of(target, slice_(0, 2), dead_letters=yard), drawn(*laps(0, 2)))
+    same = round_of(target, slice_(2, 4), writer_id=first.writer_id, dead_letters=yard)
     assert not write(same, drawn(*laps(2, 4))).is_new
-    other = round_of(target, slice_(4, 6), desk="elsewhere", graveyard=yard)
+    other = round_of(target, slice_(4, 6), writer_id="elsewhere", dead_letters=yard)
     assert write(other, drawn(*laps(4, 6))).is_new
 
 

@@ -449,8 +449,8 @@ def test_paced_works_all_play_at_once(tmp_path, where, slots):
             plan, source, ListTarget(), tmp_path, run_job=look, paced_slots=lambda: len(slots)
         ).run()
     [job] = jobs
-    assert [len(work) for work in job.works] == slots
-    assert job.pacing.meeting.lanes == 3
+    assert [len(work) for work in job.tasks] == slots
+    assert job.pacing.barrier.partitions == 3
     assert job.pacing.latest_ms == plan.made_at_ms + 3_600_000
 
 
@@ -483,9 +483,9 @@ def test_what_was_replayed_is_verified(tmp_path, slots):
     assert (found.agrees, [each.expected for each in found.partitions]) == (True, [7, 7])
     assert found.verdict() == "verified: 14 records read back, 0 differences"
     [job] = jobs.jobs
-    compared = [slice_ for work in job.works for lane in work for slice_ in lane]
+    compared = [slice_ for work in job.tasks for lane in work for slice_ in lane]
     assert compared == sorted(job.compares)
-    assert len(job.works) == min(slots, 10)
+    assert len(job.tasks) == min(slots, 10)
     json.dumps(found.as_document())
 
 
@@ -501,7 +501,7 @@ def test_a_lost_record_is_found(tmp_path):
 
 def test_what_nobody_has_looked_at_does_not_agree(tmp_path):
     plan, _, _, one = run_whole(tmp_path)
-    found = verify(plan, one.ends, lambda job: play_all(replace(job, works=job.works[:1])), 2)
+    found = verify(plan, one.ends, lambda job: play_all(replace(job, tasks=job.tasks[:1])), 2)
     assert (found.agrees, found.uncovered) == (False, 10)
 
 
@@ -631,7 +631,7 @@ def test_dead_letters_never_go_where_they_come_from(source, is_refused, tmp_path
     asked = Request(source=source, target=f"json:{tmp_path}", on_error="dlq:dead")
     configuration = configure({"bootstrap_servers": "127.0.0.1:1"})
     if not is_refused:
-        assert ends(asked, configuration).graveyard is not None
+        assert ends(asked, configuration).dead_letters is not None
         return
     with pytest.raises(Refused, match="dead letters would go to dead, which is the source"):
         ends(asked, configuration)

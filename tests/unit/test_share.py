@@ -58,4 +58,4 @@ def test_a_share_bounds_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slots == [8, 8, 4, 2, 1]
     assert not Engine(configuration).is_bounded
     # Tasks of a pace wait most of the time.
-    assert Engine(configuration, lanes=16, share=0.5).slots == 16
+    assert Engine(configuration, wanted_slots=16, share=0.5).slots == 16

@@ -1,10 +1,11 @@
 """The first Ctrl-C is a wish, the second is what it always was."""
 
 import signal
+import time
 
 import pytest
 
-from playhead.cli.signals import first_signal
+from playhead.cli.signals import Ending, Terminated, first_signal
 
 KINDS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,3 +33,36 @@ def test_without_a_signal_everything_is_as_it_was() -> None:
 def test_it_can_be_passed_on_to_whoever_was_there_before() -> None:
     with pytest.raises(KeyboardInterrupt), first_signal(signal.raise_signal):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_signal_that_meets_a_destructor_is_not_lost(
+    kind: signal.Signals,
+    raised: type[BaseException],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python prints an exception of a destructor, and goes on as if nothing had happened."""
+
+    class Gone:
+        def __del__(self) -> None:
+            signal.raise_signal(kind)
+
+    # It would end this process, or its engine, seconds later.
+    monkeypatch.setattr(Ending, "_see_to_it", lambda _: None)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ending = Ending()
+
+    def work() -> None:
+        Gone()
+        time.sleep(10)
+
+    try:
+        with pytest.raises(raised), ending.listening():
+            work()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ending.code is not None
+    assert "Traceback" not in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -366,6 +367,22 @@ def test_a_run_that_came_to_nothing_is_in_the_history_with_its_reason(room):
     assert History().of("lap") == []
 
 
+def test_a_run_whose_row_is_damaged_hides_no_other(room):
+    room.standby()
+    bad = run("laps", "t:0:1-2", face=PLAYED).replay_id
+    good = run("laps", "t:0:2-3", face=PLAYED).replay_id
+    history = History()
+    with sqlite3.connect(history.file) as connection:
+        connection.execute("UPDATE replays SET plan = 'x' WHERE id = ?", (bad,))
+    connection.close()
+    after, before = [each.as_row() for each in history.of("laps")]
+    assert (after["id"], after["outcome"], after["error"]) == (good, "done", None)
+    assert (before["id"], before["outcome"], before["written"]) == (bad, "unreadable", None)
+    assert f"row of {bad} cannot be read" in before["error"]
+    with pytest.raises(UsageError, match="cannot be read"):
+        run("laps", "t:0:1-2", replay_id=bad, face=PLAYED)
+
+
 def test_one_run_at_a_time(room):
     room.standby()
     room.standby("other", target=f"json:{room.copy}-2")
@@ -449,6 +466,7 @@ def test_other_servers_than_it_was_made_for_are_refused(room, tmp_path):
     assert room.offsets() == []
 
 
+@pytest.mark.slow  # the first of a run loads what a plan needs
 @pytest.mark.parametrize(
     ("guard", "reason"), [("read_only", "is read-only"), ("production", "no name was given")]
 )

@@ -3,7 +3,9 @@
 import gzip
 import json
 import time
+import tracemalloc
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
 from playhead.traffic import build_catalog
+from playhead.traffic.formats.goreplay import payloads
+from playhead.traffic.formats.http import parse_request
 from playhead.traffic.snapshot import LONGEST, NoSnapshot
 from playhead.traffic.source import TrafficSource
 from playhead.traffic.system import SYSTEM
@@ -180,6 +184,47 @@ def test_a_packed_file_that_would_fill_the_memory_is_refused(tmp_path: Path, kin
             packed.write(b"x" * (1 << 20))
     with pytest.raises(NoSnapshot, match="more than 256 MB"):
         TrafficSource(kind, str(file)).bounds()
+
+
+def test_a_document_of_many_small_values_is_refused(tmp_path: Path) -> None:
+    """Each takes many times the memory of its bytes; 240 MB took 6 GB."""
+    file = tmp_path / "bomb.har.gz"
+    with gzip.open(file, "wb", compresslevel=1) as packed:
+        packed.write(b'{"log": {"entries": [')
+        for _ in range(17):
+            packed.write(b"[]," * (1 << 20))
+        packed.write(b"[]]}}")
+    with pytest.raises(NoSnapshot, match="more than 33,554,432 values"):
+        TrafficSource("har", str(file)).bounds()
+
+
+SHORT = 1 << 15
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "size"),
+    [
+        (b"Transfer-Encoding: chunked\r\n", b"2\r\nxy\r\n" * SHORT + b"0\r\n\r\n", 2 * SHORT),
+        (b"a:\n" * SHORT, b"x", 1),
+        (b"a" * SHORT + b"\r\n", b"\n" * SHORT, SHORT),
+    ],
+    ids=["chunks", "fields", "lines"],
+)
+def test_many_short_lines_take_little_more_memory_than_their_bytes(
+    fields: bytes, body: bytes, size: int
+) -> None:
+    raw = b"POST /a HTTP/1.1\r\n" + fields + b"\r\n" + body
+    file = BytesIO(b"1 0a1 1 0\n" + raw + END)
+    tracemalloc.start()
+    try:
+        [entry] = payloads(file)
+        found = parse_request(entry.raw)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.body is not None
+    assert len(found.body) == size
+    assert peak < 7 * len(raw)
 
 
 def test_what_is_no_har_is_refused(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_socket_that_a_stranger_has_put_there_is_refused(folder):
     with local_socket.private_folder(folder, make=False) as handle:
         listener = local_socket.listening(handle, folder)
         os.chown(folder / local_socket.SOCKET, STRANGER.pw_uid, STRANGER.pw_gid)
-        with listener, pytest.raises(Refused, match="somebody else"):
+        with listener, pytest.raises(Refused, match="another user created what is in its place"):
             local_socket.connected(handle, folder, within_s=1)
 
 
@@ -184,6 +184,12 @@ def test_who_has_it_only_in_his_environment_runs_alone_and_says_so(clean, name, 
         handover.asked(WORDS)
     assert name in str(kept.value.reason)
     assert "hunter2" not in str(kept.value.reason)
+
+
+def test_what_pyspark_writes_into_the_process_of_a_session_is_of_no_command(clean):
+    clean.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "15")
+    clean.setenv("SPARK_BUFFER_SIZE", "65536")
+    assert not {name for name in handover.asked(WORDS).variables if name.startswith("SPARK_")}
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,11 @@ def of_kafka(protocol: str, brokers: str) -> None:
 
 
 def of_http(what: str, url: str) -> None:
-    """Warn of a login to a server on another machine over plain HTTP."""
+    """Warn of a login, or of what else is secret, for a server on another machine over plain HTTP."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme == "http" and parts.username is not None and is_elsewhere([host]):
-        warn(f"the login to the {what} at {host} travels unencrypted (http; https encrypts)")
+    if parts.scheme.lower() == "http" and is_elsewhere([host]):
+        warn(f"{what} at {host} travels unencrypted (http; https encrypts)")
 
 
 def of_postgres(hosts: Iterable[str], sslmode: str) -> None:

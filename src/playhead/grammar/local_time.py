@@ -20,7 +20,7 @@ def local_times(text: str, zone: str) -> str:
 
 
 def local_time(text: str, zone: str) -> str:
-    """The same of a text that is one time, without the name; another one stays as it is."""
+    """Return a text that is one time without the zone's name; any other text unchanged."""
     found = _TIME.fullmatch(text)
     return text if found is None or zone == UTC else _local(found, zone)
 

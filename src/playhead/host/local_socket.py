@@ -55,7 +55,7 @@ def private_folder(path: Path, *, make: bool) -> Iterator[int]:
 
 
 def listening(folder: int, path: Path) -> socket.socket:
-    """A new socket in the folder, in the place of what was left there; nobody else can connect."""
+    """Return a new socket in the folder, in place of a left-over one; only this user can connect."""
     with suppress(FileNotFoundError):
         os.unlink(SOCKET, dir_fd=folder)
     listener = socket.socket(socket.AF_UNIX)
@@ -73,13 +73,13 @@ def listening(folder: int, path: Path) -> socket.socket:
 
 
 def connected(folder: int, path: Path, *, within_s: float) -> socket.socket | None:
-    """A connection to whoever listens there, who is this user; None when nobody does."""
+    """Connect to the process that listens there, which must be this user's; None if there is none."""
     try:
         status = os.stat(SOCKET, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
-        raise Stranger(path, reason="what is in its place was made by somebody else")
+        raise Stranger(path, reason="another user created what is in its place")
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(within_s)
     try:

@@ -56,11 +56,10 @@ def prepare(directory: Path, user: User | None) -> None:
     try:
         new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
         for folder in reversed(new):
-            folder.mkdir(mode=0o700 if user is None else 0o755, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
-                folder.chmod(
-                    0o755
-                )  # Root's servers must be able to enter it, whatever the umask is.
+                # Root's servers must be able to enter it, whatever the umask is; nobody lists it.
+                folder.chmod(0o711)
         expect_own(directory)
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()

@@ -34,7 +34,7 @@ _lent: Lent | None = None
 
 
 def lent() -> Lent | None:
-    """What this process has of another one's engine; None when it has nothing."""
+    """Return what this process borrows of another process's engine; None if it borrows nothing."""
     return _lent
 
 

@@ -1,4 +1,4 @@
-"""Runs a job's works as Spark tasks, and returns their reports."""
+"""Runs a job's tasks in Spark, and returns their reports."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from playhead.records import Records
 from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
 from playhead.spark.no_pandas import without_pandas
 from playhead.spark.task_secrets import Handover, handing
-from playhead.task.job import Job, Report, play
+from playhead.task.job import Job, Report
+from playhead.task.play import play
 from playhead.task.slicer import ReadRun
 from playhead.transform.transform import Transform
 
@@ -33,7 +34,7 @@ _AT_ONCE_BYTES = 16 << 20
 def run(
     spark: "SparkSession", job: Job, transform: Transform | None = None
 ) -> list[Mapping[str, Any]]:
-    """Run all works of a job, each in its own task; return their reports."""
+    """Run all tasks of a job; return their reports."""
     with handing(spark) as handover:
         frame = _frame(spark, job, transform, handover)
         try:
@@ -48,7 +49,7 @@ def run(
 def _frame(
     spark: "SparkSession", job: Job, transform: Transform | None, handover: Handover
 ) -> "DataFrame":
-    indexes = spark.range(0, len(job.works), 1, len(job.works))
+    indexes = spark.range(0, len(job.tasks), 1, len(job.tasks))
     if transform is None:
         return indexes.mapInArrow(handover.task(_ReplayTask(job)), REPORT)
     from playhead.spark import arrow_rows
@@ -78,7 +79,7 @@ def transformed(
     from playhead.spark.transform import apply
     from playhead.task.slicer import KEPT
 
-    drawn = []
+    transformed = []
     for number, records in enumerate(part for each in samples for part in _parts_of(each)):
         table = pa.Table.from_batches([arrow_rows.of(records, number, None)])
         try:
@@ -90,8 +91,8 @@ def transformed(
             for each in arrow_rows.read(part):
                 if isinstance(each, arrow_rows.ArrowRun):
                     kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
-                    drawn.append(each.records.pick(kept))
-    return drawn
+                    transformed.append(each.records.pick(kept))
+    return transformed
 
 
 def _parts_of(records: Records) -> Iterator[Records]:
@@ -176,7 +177,7 @@ class _ReadTask(Task):
         from playhead.spark import arrow_rows
 
         for index in _indexes(parts):
-            slices = [slice_ for lane in self._job.works[index] for slice_ in lane]
+            slices = [slice_ for work in self._job.tasks[index] for slice_ in work]
             is_decoded = self._job.decoding is not None
             with self._job.source.open() as source:
                 reader = reading(source, self._job.decoding)
@@ -218,7 +219,7 @@ def _from(stream: Iterator[Any]) -> Any:
 
     has_begun = True
 
-    def draw(slice_: Slice) -> Iterator[ReadRun]:
+    def read_slice(slice_: Slice) -> Iterator[ReadRun]:
         nonlocal has_begun
         if not has_begun and next(stream, None) is None:
             raise Stopped(f"stopped before {slice_}")
@@ -230,7 +231,7 @@ def _from(stream: Iterator[Any]) -> Any:
         # The reader was stopped: what it did not read is not absent.
         raise Stopped(f"stopped within {slice_}")
 
-    return draw
+    return read_slice
 
 
 def _indexes(parts: "Iterator[pa.RecordBatch]") -> Iterator[int]:

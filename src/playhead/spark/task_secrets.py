@@ -48,8 +48,11 @@ class Handover:
         return _Handed(str(file))
 
     def kafka(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return a Java client's configuration, with secrets replaced by references to their files."""
-        secret = {key: text for key, text in properties.items() if _is_secret(key)}
+        """Return a Java client's configuration, with secrets replaced by references to their files.
+
+        So is a text that looks like such a reference: Kafka would read the file that it names.
+        """
+        secret = {key: text for key, text in properties.items() if _is_secret(key) or "${" in text}
         # Kafka reads a path up to its first colon.
         if self.folder is None or not secret or ":" in str(self.folder):
             return dict(properties)

@@ -22,9 +22,8 @@ _HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("va
 _HEADERS = pa.list_(pa.field("element", _HEADER, nullable=False))
 _UTC_MS = pa.timestamp("ms", "UTC")
 
+# The names of the folders have topic and partition. pandas and pyarrow refuse a folder whose files have them too.
 _FIELDS = [
-    pa.field("topic", pa.string(), nullable=False),
-    pa.field("partition", pa.int32(), nullable=False),
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp_ms", pa.int64(), nullable=False),
     pa.field("timestamp", _UTC_MS),
@@ -39,21 +38,20 @@ _RESTORED = ["offset", "timestamp_ms", "timestamp_type", "key", "value", "header
 _WRITING: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
-    "use_dictionary": ["topic", "partition", "timestamp_type", "key", "headers.list.element.name"],
+    "use_dictionary": ["timestamp_type", "key", "headers.list.element.name"],
     # Neighbouring values differ little, which suits this encoding.
     "column_encoding": dict.fromkeys(
         ("offset", "timestamp_ms", "timestamp"), "DELTA_BINARY_PACKED"
     ),
     # Minimum and maximum of payload bytes are useless, and cost time.
-    "write_statistics": ["partition", "offset", "timestamp_ms", "timestamp"],
+    "write_statistics": ["offset", "timestamp_ms", "timestamp"],
     "store_schema": False,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetCodec:
-    """Columns topic, partition, offset, timestamp_ms, timestamp, timestamp_type, key, value,
-    headers.
+    """Columns offset, timestamp_ms, timestamp, timestamp_type, key, value, headers.
 
     `timestamp_type` is Kafka's number (0 create time, 1 log append time, -1 none); `timestamp` is null without a
     time, and outside the years 1 to 9999.
@@ -92,11 +90,8 @@ class ParquetCodec:
 
 def _table(group: Group) -> pa.Table:
     records = group.records
-    count = len(records)
     times = pa.array(records.timestamps_ms, pa.int64())
     columns = [
-        pa.repeat(records.topic, count),
-        pa.repeat(pa.scalar(records.partition, pa.int32()), count),
         pa.array(records.offsets, pa.int64()),
         times,
         _shown(times),

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from pyarrow import fs
 
 from playhead import secrets
+from playhead.config import exposed_logins
 from playhead.errors import BadValue
 from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import Piece
@@ -141,8 +142,11 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         paths.of_variable(variable)
     if region is None and where is None:
         region = fs.resolve_s3_region(bucket)
+    is_anonymous = environment.get("AWS_NO_SIGN_REQUEST", "").lower() in _YES
+    if where is not None and not is_anonymous:
+        exposed_logins.of_http("what is said to S3, with any session token,", where.geturl())
     return fs.S3FileSystem(
-        anonymous=environment.get("AWS_NO_SIGN_REQUEST", "").lower() in _YES,
+        anonymous=is_anonymous,
         region=region or "us-east-1",
         scheme=where.scheme if where else "https",
         endpoint_override=where.netloc + where.path.rstrip("/") if where else None,
