@@ -56,7 +56,7 @@ test-sandbox: setup ## the other tests on real servers
 
 .PHONY: check
 check: setup ## all that CI checks
-	$(LANES) 'lint types layers budgets supply generated test-unit simulate test-postgres' test-engine test-sandbox
+	$(LANES) --repeat 3 'lint types layers budgets supply generated test-unit simulate test-postgres' test-engine test-sandbox
 
 .PHONY: setup
 setup: $(READY) ## everything the project needs, into .venv and the user's cache

@@ -3,6 +3,9 @@
 Each argument is a lane: its targets run one after the other, and the lanes run at the same time. The
 output of a target is printed in one piece when the target ends. Every target runs, also after a failure;
 the exit code is 1 if one failed. While nothing ends, a line a minute says how far each lane has come.
+
+With `--repeat N`, a target of which at most N tests failed is no failure if these tests pass when they run
+once more, alone. The summary names them: a test that passes only alone has an error of its own.
 """
 
 import os
@@ -23,6 +26,8 @@ _STATUS_EVERY_S = 60.0
 # A signal that comes just before a wait begins is handled only when the wait ends.
 _WAIT_S = 1.0
 _LAST_BYTES = 4_000
+# pytest's line of a failed test: its name may hold spaces, the reason follows.
+_FAILED = re.compile(r"FAILED (\S+::.+?)(?: - .*)?$")
 
 
 @dataclass
@@ -104,6 +109,18 @@ class Board:
                 if (line := lane.status()) is not None:
                     print(f"-- {seconds:.0f} s: {line}", flush=True)
 
+    def repeat(self, most: int) -> None:
+        """Run the few failed tests of each target once more, now that nothing runs beside them."""
+        for place, (target, code, seconds, closing) in enumerate(self.results):
+            names = [found[1] for line in closing if (found := _FAILED.match(line))]
+            if not code or not 0 < len(names) <= most or any(_is_error(line) for line in closing):
+                continue
+            print(f"== {target}: repeating {len(names)} failed tests, alone", flush=True)
+            command = [sys.executable, "-u", "-m", "pytest", *names]
+            if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode == 0:
+                notes = [f"passed only when repeated alone: {name}" for name in names]
+                self.results[place] = (target, 0, seconds, [*notes, *closing])
+
     def summary(self) -> int:
         print("== summary")
         for target, code, seconds, closing in self.results:
@@ -111,6 +128,10 @@ class Board:
             for line in closing:
                 print(f"        {line}")
         return 1 if any(code for _, code, *_ in self.results) else 0
+
+
+def _is_error(line: str) -> bool:
+    return line.startswith("ERROR ")
 
 
 def _closing(text: str) -> list[str]:
@@ -123,6 +144,9 @@ def _closing(text: str) -> list[str]:
 
 def main(words: list[str]) -> int:
     board, begun = Board(), time.monotonic()
+    most = 0
+    if words[:1] == ["--repeat"]:
+        most, words = int(words[1]), words[2:]
     lanes = [Lane(word.split(), board.report) for word in words]
     # A terminal may know fewer characters than the targets print.
     sys.stdout.reconfigure(errors="replace")
@@ -143,6 +167,8 @@ def main(words: list[str]) -> int:
                 next_status = now + _STATUS_EVERY_S
     for future in running:
         future.result()  # an error of this tool is no success
+    if not any(lane.is_ended.is_set() for lane in lanes):
+        board.repeat(most)
     code = board.summary()
     return 130 if any(lane.is_ended.is_set() for lane in lanes) else code
 
