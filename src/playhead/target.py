@@ -202,7 +202,22 @@ class Writer(Protocol):
         return ()
 
 
-class Target(Protocol):
+class KnowsReplays(Protocol):
+    """Where a replay has written what it did: a target of records, and a server of statements."""
+
+    def terms(self, replay_id: str, /) -> Terms | None:
+        """Return the terms of this replay; None if the ledger has none."""
+        ...
+
+    def entries(self, replay_id: str, /) -> Sequence[Entry]:
+        """Return what this replay has committed, from the system itself, in order.
+
+        An unknown replay has committed nothing.
+        """
+        ...
+
+
+class Target(KnowsReplays, Protocol):
     """Where records go, and with them, in the same transaction, the ledger of committed slices.
 
     A picklable description, like a source. The docstring of an implementation must state three things,
@@ -248,23 +263,12 @@ class Target(Protocol):
         """
         ...
 
-    def terms(self, replay_id: str, /) -> Terms | None:
-        """Return the terms of this replay; None if the ledger has none."""
-        ...
-
     def whereto(self, _topics: Collection[str], /) -> Mapping[str, Whereto]:
         """Return where records of these source topics go now; empty if places have no ids."""
         return {}
 
     def hold(self, replay_id: str, /) -> AbstractContextManager[None]:
         """Keep other runs of the same replay out, if the system can; raise `InUse` if one is active."""
-        ...
-
-    def entries(self, replay_id: str, /) -> Sequence[Entry]:
-        """Return what this replay has committed, from the target itself, in order.
-
-        An unknown replay has committed nothing.
-        """
         ...
 
     @contextmanager

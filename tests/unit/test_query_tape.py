@@ -8,12 +8,11 @@ import pytest
 
 from playhead.queries.filters import Filters
 from playhead.queries.gate import Role
-from playhead.queries.marks import FORCE, FORCED
 from playhead.queries.outcome import Outcome
 from playhead.queries.sending import outcome_of
 from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
-from playhead.queries.tape import Flag, Tape, TapeWriter, without_values
+from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter, without_values
 from playhead.queries.transactions import CUT, SEVERAL, row_line
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement

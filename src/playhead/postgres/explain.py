@@ -11,6 +11,7 @@ from psycopg import conninfo, pq
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
 from playhead.postgres.server import APPLICATION, checked
+from playhead.server import Explainer, NotExplained
 
 _KNOWS_GENERIC: Final = 160_000
 """The first version that plans a statement without its values."""
@@ -20,12 +21,8 @@ _BEGIN: Final = (
 )
 
 
-class NotExplained(Exception):
-    """The server gave no plan."""
-
-
 @dataclass(frozen=True, slots=True)
-class Explainer:
+class PostgresExplainer(Explainer):
     """A connection that asks for plans."""
 
     _connection: "psycopg.Connection[Any]"
@@ -35,10 +32,6 @@ class Explainer:
         return self._connection.info.server_version >= _KNOWS_GENERIC
 
     def plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
-        """Return the plan of one statement with its values; without parameters, of one that has `$n` for values.
-
-        Raises `NotExplained` if the server has none.
-        """
         try:
             return self._plan(self._connection.pgconn, text, parameters)
         except psycopg.Error as exc:
@@ -70,7 +63,7 @@ def _said(result: pq.abc.PGresult) -> str:
 
 
 @contextmanager
-def open_explainer(url: str) -> Iterator[Explainer]:
+def open_explainer(url: str) -> Iterator[PostgresExplainer]:
     """Connect, and disconnect at the end of the block."""
     defaults = {"connect_timeout": "10", "application_name": APPLICATION}
     address = conninfo.make_conninfo("", **(defaults | checked(url) | {"client_encoding": "UTF8"}))
@@ -81,4 +74,4 @@ def open_explainer(url: str) -> Iterator[Explainer]:
             secrets.without_password(url), reason=secrets.redact(str(exc).strip())
         ) from exc
     with connection:
-        yield Explainer(connection)
+        yield PostgresExplainer(connection)

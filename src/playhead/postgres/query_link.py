@@ -3,7 +3,6 @@
 import marshal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -11,8 +10,8 @@ import psycopg
 from psycopg import conninfo, pq
 
 from playhead import secrets
-from playhead.errors import DatabaseUnavailable
 from playhead.postgres.server import APPLICATION, checked
+from playhead.server import LOST, Answer, Link, LinkLost
 
 _CONNECT_WITHIN_S: Final = 10
 _CHUNK_ROWS: Final = 512
@@ -21,33 +20,6 @@ _ROWS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.SINGLE_TUPLE, pq.ExecStat
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 _MARSHAL: Final = 2
 """The last version in which equal values have equal bytes."""
-LOST: Final = "08006"
-"""The SQLSTATE of a connection that was lost."""
-
-
-@dataclass(slots=True)
-class Answer:
-    """What the server said to one request."""
-
-    rows: int = 0
-    sqlstate: str | None = None
-    """That of its error; None without one."""
-    said: str = ""
-    done: int = 0
-    """How many statements of the request succeeded."""
-    checksum: int | None = None
-    """That of its rows, in any order; None if it was not asked for."""
-    results: int = 0
-    """How many of its results have rows, or could have."""
-
-    def add_row(self, *values: bytes | None) -> None:
-        """Add a row to the checksum: a sum, so that rows in another order have the same, and rows twice another."""
-        if self.checksum is not None:
-            row = marshal.dumps((self.results, *values), _MARSHAL)
-            digest = int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
-            self.checksum = (self.checksum + digest) % (1 << 64)
-
-
 _NO_TIMEOUTS: Final = (
     # A transaction may wait at the gate for longer than the server lets it, and a session for its next statement.
     (0, "idle_in_transaction_session_timeout"),
@@ -76,7 +48,7 @@ def database_of(url: str) -> str:
     return str(given.get("dbname") or (defaults.get(b"dbname") or b"").decode() or user)
 
 
-class QueryLink:
+class QueryLink(Link):
     """One connection; every call returns at once."""
 
     def __init__(self, address: bytes, *, has_checksums: bool = False) -> None:
@@ -230,7 +202,7 @@ class QueryLink:
             answer.rows += result.ntuples
             if self._checksum is not None:
                 for row in range(result.ntuples):
-                    answer.add_row(*(result.get_value(row, at) for at in range(result.nfields)))
+                    _add_row(answer, *(result.get_value(row, at) for at in range(result.nfields)))
             answer.done += status == pq.ExecStatus.TUPLES_OK
             answer.results += status == pq.ExecStatus.TUPLES_OK
         elif status == pq.ExecStatus.COMMAND_OK:
@@ -260,26 +232,23 @@ class QueryLink:
                 return False
             self._is_copying = size > 0
             if self._is_copying:
-                self._answer.add_row(bytes(row))
+                _add_row(self._answer, bytes(row))
             else:
                 self._answer.results += 1
         return True
 
-    def _lost(self, answer: Answer | None = None) -> "LinkLost":
+    def _lost(self, answer: Answer | None = None) -> LinkLost:
         said = self._pg.get_error_message()
         state = answer.sqlstate if answer is not None else None
-        return LinkLost(said.strip().splitlines()[0] if said.strip() else "", state)
+        return LinkLost(secrets.redact(said.strip().splitlines()[0]) if said.strip() else "", state)
 
 
-class LinkLost(Exception):
-    """The connection does not exist any more."""
-
-    def __init__(self, reason: str, sqlstate: str | None = None) -> None:
-        self.reason, self.sqlstate = secrets.redact(reason), sqlstate
-        super().__init__(self.reason)
-
-    def as_unavailable(self, where: str) -> DatabaseUnavailable:
-        return DatabaseUnavailable(secrets.without_password(where), reason=self.reason)
+def _add_row(answer: Answer, *values: bytes | None) -> None:
+    """Add a row to the checksum: a sum, so that rows in another order have the same, and rows twice another."""
+    if answer.checksum is not None:
+        row = marshal.dumps((answer.results, *values), _MARSHAL)
+        digest = int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
+        answer.checksum = (answer.checksum + digest) % (1 << 64)
 
 
 def _ignored(_: pq.abc.PGresult) -> None:

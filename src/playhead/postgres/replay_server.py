@@ -1,33 +1,27 @@
-"""The server that queries are replayed on: its marks, its ledger, who blocks whom, and what it leads to."""
+"""PostgreSQL as a server on which queries are played: its marks, its ledger, who blocks whom, and what it leads to."""
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.ledger import Entry
 from playhead.postgres.errors import NotAllowed
+from playhead.postgres.explain import open_explainer
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.own_table import OwnTable
-from playhead.postgres.session import Session, TableName, open_session
+from playhead.postgres.query_link import QueryLink, address_of, database_of
+from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
+from playhead.postgres.session import Session, open_session
 from playhead.postgres.terms import Replays, SavedTerms
+from playhead.server import BackendStays, Control, Explainer, Marked, Server, ServerFacts
 from playhead.target import InUse
 from playhead.terms import Terms
 
-MARKS: Final = TableName("playhead_ledger", "marks")
-_TABLE: Final = """
-CREATE TABLE IF NOT EXISTS {table} (
-    run text NOT NULL,
-    session text NOT NULL,
-    line bigint NOT NULL,
-    is_before boolean NOT NULL,
-    divergent text
-)
-"""
 _UNFINISHED: Final = (
     f"m.is_before AND NOT EXISTS (SELECT FROM {MARKS.quoted} d WHERE d.run = m.run "
     "AND d.session = m.session AND d.line = m.line AND NOT d.is_before)"
@@ -43,56 +37,10 @@ _ENDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What a plan says of the target."""
+class PostgresControl(Control):
+    """Statements of our own on one connection of PostgreSQL.
 
-    identifier: str
-    """The system identifier, which a server has in common with its copies."""
-    version: str
-    database: str
-    user: str
-    free_connections: int
-    subscriptions: tuple[str, ...]
-    foreign_servers: tuple[str, ...]
-    is_standby: bool
-    log_folder: str
-    """Where the server writes its logs; empty if this user may not know."""
-    has_escapes: bool
-    """Whether standard_conforming_strings is off for sessions like those of the replay."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """What the marks of a run say."""
-
-    last: dict[str, int]
-    """The last line of each session that was played."""
-    in_doubt: frozenset[tuple[str, int]]
-    """What was begun alone, and not marked as done."""
-    divergent: dict[tuple[str, int], int]
-    """Lines before marks that did not do what they did on the source, with their outcomes."""
-    notes: dict[str, int]
-    """What happened to the whole run, by name."""
-
-
-class BackendStays(PlayheadError):
-    """A process that serves a lost connection, or one of an earlier run, does not end."""
-
-    def __init__(self, *backends: int) -> None:
-        self.backends = backends
-        pids = ", ".join(map(str, backends))
-        super().__init__(
-            f"processes {pids} of the target serve connections that are gone, and do not end",
-            hint="they end when their statements end; then run the same command again",
-        )
-
-
-class ReplayServer:
-    """Statements of our own on one connection, which belongs to one thread.
-
-    When it is lost, every later call raises `Unavailable`: a server that crashed may have lost what it had
-    confirmed (synchronous_commit = off), so a run must begin again with its ledger and its marks.
+    With synchronous_commit = off, a server that crashed has lost what it had confirmed.
     """
 
     def __init__(self, url: str) -> None:
@@ -178,23 +126,18 @@ class ReplayServer:
     # --- the ledger and the marks
 
     def terms(self, run: str) -> Terms | None:
-        """Return with which terms a run was begun, on whichever machine; None if it was not."""
         with self._session() as session:
             return Replays(session, Ledger(session, DEFAULT), DEFAULT).get(run)
 
     def has_marks(self) -> bool:
         with self._session() as session:
-            return OwnTable(session, MARKS, _TABLE).exists()
+            return OwnTable(session, MARKS, TABLE_OF_MARKS).exists()
 
     def prepare(self, run: str, terms: Terms) -> None:
-        """Create the ledger and the table of marks, which every role of the log may write.
-
-        Writes the terms of a run that begins, and refuses other terms of one that was begun.
-        """
         with self._session() as session:
             ledger = Ledger(session, DEFAULT)
             ledger.make()
-            OwnTable(session, MARKS, _TABLE).make()
+            OwnTable(session, MARKS, TABLE_OF_MARKS).make()
             # A session of the log may have taken another role. Only the owner can grant it.
             with suppress(NotAllowed):
                 session.run(f"GRANT USAGE ON SCHEMA {MARKS.schema} TO PUBLIC")
@@ -204,7 +147,6 @@ class ReplayServer:
             replays.agree(run, SavedTerms(terms, lambda: None, {}))
 
     def hold(self, run: str) -> None:
-        """Keep other runs of the same replay out while this connection is open, on which the ledger is written."""
         with self._session() as session:
             # The server may close connections that are idle.
             session.run(
@@ -218,10 +160,9 @@ class ReplayServer:
             if not mine:
                 raise InUse(run, where=f"another process holds its lock in {session.where}")
 
-    def fence(self, key: str) -> None:
-        """Return when no connection of an earlier run is open; end those that are."""
+    def fence(self, run: str) -> None:
         with self._session() as session:
-            [(number,)] = session.run(f"SELECT {key}")
+            [(number,)] = session.run(f"SELECT {Marks(run).key()}")
             until = time.monotonic() + _GONE_WITHIN_S
             while rows := session.run(_ENDED.format(key=number)):
                 for (pid,) in rows:
@@ -235,9 +176,8 @@ class ReplayServer:
             return Ledger(session, DEFAULT).entries(run)
 
     def marked(self, run: str) -> Marked:
-        """Return what the marks of a run say; nothing without the table."""
         with self._session() as session:
-            if not OwnTable(session, MARKS, _TABLE).exists():
+            if not OwnTable(session, MARKS, TABLE_OF_MARKS).exists():
                 return Marked({}, frozenset(), {}, {})
             last = session.run(
                 f"SELECT session, max(line) FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before "  # noqa: S608
@@ -267,7 +207,6 @@ class ReplayServer:
         return Marked(lines, doubt, divergent, dict(notes))
 
     def note(self, run: str, what: str) -> None:
-        """Note for a later run what happened to the whole of this one."""
         with self._session() as session:
             session.run(
                 f"INSERT INTO {MARKS.quoted} (run, session, line, is_before, divergent) "  # noqa: S608
@@ -276,7 +215,6 @@ class ReplayServer:
             )
 
     def settle(self, run: str, entries: Sequence[Entry], *, is_last: bool, has_marks: bool) -> None:
-        """Write ledger entries, and drop the marks that later ones of their sessions replace."""
         with self._session() as session, session.transaction():
             for entry in entries:
                 Ledger(session, DEFAULT).extend(run, entry)
@@ -296,7 +234,6 @@ class ReplayServer:
     # --- while it plays
 
     def end_backend(self, backend: int) -> None:
-        """Return when the process that served a lost connection has ended."""
         with self._session() as session:
             until = time.monotonic() + _GONE_WITHIN_S
             # Its number may be another's by now.
@@ -311,7 +248,6 @@ class ReplayServer:
                 time.sleep(0.02)
 
     def fate(self, run: str, session_id: str, backend: int) -> int | None:
-        """Return the last line of a session that is marked, after its lost connection has ended."""
         self.end_backend(backend)
         with self._session() as session:
             [(line,)] = session.run(
@@ -322,12 +258,10 @@ class ReplayServer:
             return None if line is None else int(line)
 
     def answers(self) -> None:
-        """Return if the server answers."""
         with self._session() as session:
             session.run("SELECT 1")
 
     def blockers(self, pids: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """Return, for each of these processes that waits for a lock, which processes it waits for."""
         listed = "{" + ",".join(str(int(pid)) for pid in pids) + "}"
         with self._session() as session:
             rows = session.run(
@@ -340,3 +274,27 @@ class ReplayServer:
             for pid, blocking in rows
             if blocking
         }
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer(Server):
+    """The database at an address of libpq."""
+
+    url: str = field(repr=False)
+
+    @property
+    def database(self) -> str:
+        return database_of(self.url)
+
+    def control(self) -> PostgresControl:
+        return PostgresControl(self.url)
+
+    def linker(self, facts: ServerFacts, *, has_checksums: bool) -> Callable[[], QueryLink]:
+        address = address_of(self.url, major=int(facts.version.partition(".")[0]))
+        return lambda: QueryLink(address, has_checksums=has_checksums)
+
+    def marks(self, replay_id: str) -> Marks:
+        return Marks(replay_id)
+
+    def explainer(self) -> AbstractContextManager[Explainer]:
+        return open_explainer(self.url)

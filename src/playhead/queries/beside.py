@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from playhead.errors import Refused
-from playhead.postgres.replay_server import ReplayServer
 from playhead.queries.answers import Answers
 from playhead.queries.outcome import Results
 from playhead.queries.sending import TIMING
 from playhead.queries.tape import Tape
 from playhead.querylog.statement import Act
+from playhead.server import Server
 from playhead.target import InUse
 
 _MOST: Final = 20
@@ -130,13 +130,13 @@ def _text(what: str, shown: Shown) -> str:
     return (state or "no error") if what == SQLSTATE else f"{rows:,} rows"
 
 
-def refuse_one_server(url: str, beside: str, run: str) -> None:
-    """Refuse two addresses that lead to the same database of the same server.
+def refuse_one_server(server: Server, beside: Server, run: str) -> None:
+    """Refuse two descriptions that lead to the same database of the same server.
 
     A copy of a server has the same identifier, so a lock is taken through one and asked for through the other.
     """
     name = f"{run} beside"
-    target, other = ReplayServer(url), ReplayServer(beside)
+    target, other = server.control(), beside.control()
     try:
         target.hold(name)
         other.hold(name)

@@ -193,9 +193,9 @@ def measure(
     capacity, journal, replay_id = Capacity(until), made.journal, made.plan.replay_id
     with made.begun(consent) as workload:
         is_stopped = journal.stop_file(replay_id).exists
-        rules = made.play_rules(made.url)
+        rules = made.play_rules(made.server)
         run = CapacityRun(
-            replay_id, workload.log, workload.tape, rules, made.url,
+            replay_id, workload.log, workload.tape, rules, made.server,
             is_stopped=is_stopped, capacity=capacity, step_ns=step_ns, say=say,
         )  # fmt: skip
         run.play()

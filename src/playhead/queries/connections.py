@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from playhead.postgres.query_link import LinkLost, QueryLink
 from playhead.queries.session import Doing, Session
+from playhead.server import Link, LinkLost
 
 MS: Final = 1_000_000
 _BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -19,12 +19,11 @@ _BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
 class Connections:
     """The connections of all sessions, on one selector."""
 
-    address: bytes
+    connect: Callable[[], Link]
     most: int
     opened: Callable[[Session], None]
     """Called for a session whose connection is open."""
     failed: Callable[[Session, LinkLost], None]
-    has_checksums: bool = False
     most_seen: int = 0
     open: int = 0
     waiting: deque[Session] = field(default_factory=deque)
@@ -49,7 +48,7 @@ class Connections:
         self.open += 1
         self.most_seen = max(self.most_seen, self.open)
         try:
-            session.link = QueryLink(self.address, has_checksums=self.has_checksums)
+            session.link = self.connect()
             self.watch(session, selectors.EVENT_WRITE)
         except LinkLost as lost:
             self.failed(session, lost)

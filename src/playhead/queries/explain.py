@@ -7,13 +7,13 @@ values of its conditions.
 from typing import Any, Final
 
 from playhead.errors import PlayheadError
-from playhead.postgres.explain import Explainer, NotExplained, open_explainer
 from playhead.queries.replay import QueryOutcome
 from playhead.queries.report import slower
 from playhead.queries.sending import encoded
 from playhead.queries.tape import Step, Tape
 from playhead.querylog.sql import normalized, understand
 from playhead.querylog.statement import Act
+from playhead.server import Explainer, NotExplained, Server
 
 _PLAIN: Final = frozenset(("SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt"))
 _NOT_PLAIN: Final = "not explained: it is not one plain SELECT, INSERT, UPDATE or DELETE"
@@ -21,19 +21,19 @@ _TOO_OLD: Final = "not explained: before version 16, a plan shows the values of 
 
 
 def plans_of(
-    outcome: QueryOutcome, url: str, beside: str | None, *, has_literals: bool = False
+    outcome: QueryOutcome, server: Server, beside: Server | None, *, has_literals: bool = False
 ) -> list[dict[str, Any]]:
     """Return, for each of the slowest queries, its plan on each server, or why there is none."""
     rows = slower(outcome)
-    servers = {"target": url} | ({"beside": beside} if beside else {})
+    servers = {"target": server} | ({"beside": beside} if beside else {})
     found = [{"query": row["query"], "slower": row["slower"]} for row in rows]
     if not found:
         return []
     tape = outcome.workload.tape
     steps = _examples(tape, [str(row["query"]) for row in rows])
-    for name, address in servers.items():
+    for name, each_server in servers.items():
         try:
-            with open_explainer(address) as explainer:
+            with each_server.explainer() as explainer:
                 plans = [_plan(explainer, step, has_literals=has_literals) for step in steps]
         except PlayheadError as exc:
             plans = [f"not explained: {exc}"] * len(steps)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from playhead.postgres.replay_server import ReplayServer
+from playhead.server import Control
 
 
 class Helper:
     """One connection and one thread; calls run one after the other."""
 
-    def __init__(self, server: ReplayServer) -> None:
-        self.server = server
+    def __init__(self, control: Control) -> None:
+        self.control = control
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
 
     def ask(self, call: Callable[..., Any], *given: Any, **named: Any) -> "Future[Any]":
@@ -19,4 +19,4 @@ class Helper:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-        self.server.close()
+        self.control.close()

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from playhead.host.faults import abort_point
-from playhead.postgres.query_link import Answer, LinkLost
 from playhead.queries.connections import MS
 from playhead.queries.due_list import DueList
 from playhead.queries.gate import LowWater, Role
-from playhead.queries.marks import MarksRefused
 from playhead.queries.outcome import DIVERGENT, Outcome, Played
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.sending import TIMING, outcome_of
@@ -24,6 +22,7 @@ from playhead.queries.settling import Settling
 from playhead.queries.talk import Talk
 from playhead.queries.tape import Flag
 from playhead.querylog.statement import Act
+from playhead.server import Answer, LinkLost
 
 _MOST_QUEUED: Final = 20_000
 _STUCK_NS: Final = 200 * MS
@@ -274,8 +273,8 @@ class Player(Talk):
         state = answer.sqlstate or ""
         if state == _READ_ONLY:
             session.is_marked = False
-        elif state not in TIMING:
-            raise MarksRefused(answer.said)
+        elif state not in TIMING and self.rules.marks is not None:
+            raise self.rules.marks.refused(answer.said)
         if session.answer is None:
             self.play_again(session)
         else:

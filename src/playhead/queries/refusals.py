@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from playhead.errors import Refused, UsageError
 from playhead.plan import Plan
-from playhead.postgres.replay_server import ServerFacts
 from playhead.queries.workload import Workload
 from playhead.querylog.located import PLACE_HEADER
 from playhead.request import Request
+from playhead.server import ServerFacts
 
 BESIDE_IDENTITY: Final = "beside"
 """What a plan calls the identity of the server of --beside."""

@@ -13,14 +13,11 @@ from playhead.endpoint import system_of
 from playhead.errors import Refused, Stopped, UsageError
 from playhead.pace import ScheduleError
 from playhead.plan import Estimate, Plan
-from playhead.postgres.query_link import address_of, database_of
-from playhead.postgres.replay_server import ReplayServer, ServerFacts
 from playhead.proof import Proof, Took, prove
 from playhead.queries.answers import Answers
 from playhead.queries.beside import Comparison, Played, compare, refuse_one_server
 from playhead.queries.filters import Filters
 from playhead.queries.log import Log
-from playhead.queries.marks import Marks
 from playhead.queries.outcome import DIVERGENT, FORCED_ORDER, STATE_LOST, Results
 from playhead.queries.query_rules import QueryRules, terms_of
 from playhead.queries.refusals import (
@@ -44,6 +41,7 @@ from playhead.replay.begun_replays import plan_of_terms
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.planner import freeze
 from playhead.request import Request
+from playhead.server import Server, ServerFacts
 from playhead.source import Source
 from playhead.systems import MakesSource
 from playhead.target import Inspection
@@ -116,10 +114,10 @@ class QueryReplay:
 
     plan: Plan
     source: Source
-    url: str
+    server: Server
     configuration: Configuration
     rules: QueryRules
-    beside: str | None = None
+    beside: Server | None = None
     """The server to play the log on first, and to compare the target with."""
     journal: Journal = field(default_factory=Journal)
 
@@ -147,7 +145,7 @@ class QueryReplay:
         plan = self.plan
         action = f"replay the queries of {plan.request.source_endpoint.shown()} on {self.shown}"
         need_consent(action, plan.request.target_endpoint.name, self.configuration, consent)
-        facts = self._begin(self.url)
+        facts = self._begin(self.server)
         if self.beside is not None:
             self._begin(self.beside)
         self.journal.keep(plan, kept_servers(self.configuration))
@@ -164,13 +162,13 @@ class QueryReplay:
                 self.journal.note(plan.replay_id, state, error=str(exc) or type(exc).__name__)
                 raise
 
-    def _begin(self, url: str) -> ServerFacts:
+    def _begin(self, server: Server) -> ServerFacts:
         """Write the terms on a server; refuse to go on where it cannot be known what was played."""
-        run, server = self.plan.replay_id, ReplayServer(url)
+        run, control = self.plan.replay_id, server.control()
         try:
-            facts = server.facts()
-            refuse_other(self.plan, facts, is_beside=url == self.beside)
-            kept = server.terms(run)
+            facts = control.facts()
+            refuse_other(self.plan, facts, is_beside=server == self.beside)
+            kept = control.terms(run)
             earlier = self.journal.get(run)
             if kept is None and earlier is not None and earlier.started_at_ms is not None:
                 raise LedgerGone(run)
@@ -179,11 +177,11 @@ class QueryReplay:
                     f"replay {run} was begun without marks: what was played is not known",
                     hint="restore the target, and play it with another --id",
                 )
-            if kept is not None and not server.has_marks():
+            if kept is not None and not control.has_marks():
                 raise LedgerGone(run)
-            server.prepare(run, terms_of(self.plan, self.rules))
+            control.prepare(run, terms_of(self.plan, self.rules))
         finally:
-            server.close()
+            control.close()
         return facts
 
     @property
@@ -191,17 +189,17 @@ class QueryReplay:
         shown = f"database {self.plan.request.target_endpoint.name}"
         if self.beside is None:
             return shown
-        return f"{shown} beside database {database_of(self.beside)} of a second server"
+        return f"{shown} beside database {self.beside.database} of a second server"
 
     def _compared(
         self, workload: Workload, progress: Callable[[int, int], None], patience_s: float
     ) -> QueryOutcome:
         """Play on the server of --beside, if there is one, and then on the target."""
         if self.beside is None:
-            return self._play(workload, self.url, progress, patience_s)
-        refuse_one_server(self.url, self.beside, self.plan.replay_id)
+            return self._play(workload, self.server, progress, patience_s)
+        refuse_one_server(self.server, self.beside, self.plan.replay_id)
         other = self._play(workload, self.beside, progress, patience_s)
-        outcome = self._play(workload, self.url, progress, patience_s)
+        outcome = self._play(workload, self.server, progress, patience_s)
         assert other.answers is not None and outcome.answers is not None  # noqa: S101, PT018
         played = Played(other.results, other.answers, other.proof.details)
         return replace(outcome, beside=compare(workload.tape, outcome.answers, played))
@@ -209,7 +207,7 @@ class QueryReplay:
     def _play(
         self,
         workload: Workload,
-        url: str,
+        server: Server,
         progress: Callable[[int, int], None],
         patience_s: float,
     ) -> QueryOutcome:
@@ -220,8 +218,8 @@ class QueryReplay:
             self.plan.replay_id,
             workload.log,
             workload.tape,
-            self.play_rules(url),
-            url,
+            self.play_rules(server),
+            server,
             patience_s,
             self.journal.stop_file(self.plan.replay_id).exists,
             progress,
@@ -233,27 +231,24 @@ class QueryReplay:
             raise _stopped(self.plan, outcome.proof)
         return replace(outcome, answers=answers)
 
-    def play_rules(self, url: str) -> PlayRules:
+    def play_rules(self, server: Server) -> PlayRules:
         """Return how to play on this server; refuse another than the planned one."""
         plan, rules = self.plan, self.rules
-        server = ReplayServer(url)
-        facts = server.facts()
-        server.close()
-        refuse_other(plan, facts, is_beside=url == self.beside)
+        facts = _facts(server)
+        refuse_other(plan, facts, is_beside=server == self.beside)
         return PlayRules(
-            address_of(url, major=int(facts.version.partition(".")[0])),
+            server.linker(facts, has_checksums=self.beside is not None),
             plan.request.spec.pace,
-            Marks(plan.replay_id) if rules.marks else None,
+            server.marks(plan.replay_id) if rules.marks else None,
             rules.most_connections or max(1, facts.free_connections - 3),
             None if rules.idle_ms is None else rules.idle_ms * 1_000_000,
             rules.ignore_integrity_s,
-            has_answers=self.beside is not None,
         )
 
     def _outcome(self, run: QueryRun, workload: Workload, wall_s: float) -> QueryOutcome:
-        server = ReplayServer(run.url)
-        entries = server.entries(self.plan.replay_id)
-        server.close()
+        control = run.server.control()
+        entries = control.entries(self.plan.replay_id)
+        control.close()
         results = run.results
         took = Took(
             round(wall_s, 3), round(results.seconds, 3), None, len(workload.tape), len(entries)
@@ -308,11 +303,11 @@ def source_of(request: Request, configuration: Configuration) -> Source:
 def plan_queries(
     request: Request,
     rules: QueryRules,
-    url: str,
+    server: Server,
     configuration: Configuration,
     *,
     replay_id: str,
-    beside: str | None = None,
+    beside: Server | None = None,
 ) -> tuple[QueryReplay, Workload]:
     """Decide everything, and read the whole log for it; write nothing on the target."""
     now_ns = time.time_ns()
@@ -321,12 +316,12 @@ def plan_queries(
     facts = source.facts()
     partitions, looked = freeze(source, source.bounds(), resolved, request, facts.topics)
     refuse_several_runs(partitions)
-    server = ReplayServer(url)
-    found, kept = server.facts(), server.terms(replay_id)
-    server.close()
+    control = server.control()
+    found, kept = control.facts(), control.terms(replay_id)
+    control.close()
     refuse_source(request, found)
     needs = {QUERIES: asdict(rules), "server": found.identifier}
-    other = _beside(request, url, beside, replay_id)
+    other = _beside(request, server, beside, replay_id)
     if other is not None:
         needs[BESIDE_IDENTITY] = identity(other)
     target = Inspection(identity(found), needs=needs)
@@ -341,17 +336,25 @@ def plan_queries(
     refuse_several_databases(workload)
     notes = (*looked, *facts.notes, *notes_of(workload, rules.order, found, other))
     plan = replace(plan, notes=notes)
-    return QueryReplay(plan, source, url, configuration, rules, beside), workload
+    return QueryReplay(plan, source, server, configuration, rules, beside), workload
 
 
-def _beside(request: Request, url: str, beside: str | None, replay_id: str) -> ServerFacts | None:
+def _facts(server: Server) -> ServerFacts:
+    control = server.control()
+    try:
+        return control.facts()
+    finally:
+        control.close()
+
+
+def _beside(
+    request: Request, server: Server, beside: Server | None, replay_id: str
+) -> ServerFacts | None:
     """Return what is to be known of the server of --beside."""
     if beside is None:
         return None
-    refuse_one_server(url, beside, replay_id)
-    server = ReplayServer(beside)
-    found = server.facts()
-    server.close()
+    refuse_one_server(server, beside, replay_id)
+    found = _facts(beside)
     refuse_source(request, found)
     return found
 

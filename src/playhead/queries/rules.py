@@ -1,11 +1,11 @@
 """How a tape is played, and what earlier runs of the same replay have done."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.pace import Pace
-from playhead.queries.marks import Marks
 from playhead.queries.outcome import Outcome
+from playhead.server import Link, MarkTexts
 from playhead.source import TopicPartition
 
 
@@ -13,16 +13,15 @@ from playhead.source import TopicPartition
 class PlayRules:
     """How a tape is played."""
 
-    address: bytes
+    connect: Callable[[], Link]
+    """Begins to open a connection."""
     pace: Pace
-    marks: Marks | None
+    marks: MarkTexts | None
     most_connections: int
     idle_close_ns: int | None = None
     """An idle connection outside of a transaction is closed after this time, and opened again when it is needed."""
     ignore_integrity_s: int = 0
     """For this many seconds of the log, errors of integrity are expected; -1 always."""
-    has_answers: bool = False
-    """Keep the answer to each statement, so that two servers can be compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Final
 from playhead.errors import Unavailable
 from playhead.host.faults import abort_point
 from playhead.ledger import Entry, remaining
-from playhead.postgres.replay_server import ReplayServer
 from playhead.queries.answers import Answers
 from playhead.queries.connections import MS
 from playhead.queries.helper import Helper
@@ -21,6 +20,7 @@ from playhead.queries.settling import Settling
 from playhead.queries.tape import Tape
 from playhead.queries.watchdog import Watchdog
 from playhead.record import Slice
+from playhead.server import Control, Server
 from playhead.source import TopicPartition
 
 _ENTRIES_EVERY_NS: Final = 1_000 * MS
@@ -37,7 +37,7 @@ class QueryRun:
     log: Log
     tape: Tape
     rules: PlayRules
-    url: str
+    server: Server
     patience_s: float = 120.0
     is_stopped: Callable[[], bool] = lambda: False
     progress: Callable[[int, int], None] = lambda _done, _total: None
@@ -75,25 +75,25 @@ class QueryRun:
         """Return when the server answers again."""
         until = time.monotonic() + self.patience_s
         while not self.is_stopped():
-            server = ReplayServer(self.url)
+            control = self.server.control()
             try:
-                server.answers()
+                control.answers()
                 return
             except Unavailable:
                 if time.monotonic() > until:
                     raise exc from None
                 time.sleep(_RETRY_S)
             finally:
-                server.close()
+                control.close()
 
     def _play_once(self) -> bool:
-        server = ReplayServer(self.url)
-        helper = Helper(server)
+        control = self.server.control()
+        helper = Helper(control)
         try:
-            server.hold(self.run)
+            control.hold(self.run)
             abort_point("queries.prepared")
             settling = Settling(self.tape, self.log, self.results, self.answers)
-            player = Player(settling, self.rules, self._earlier(server))
+            player = Player(settling, self.rules, self._earlier(control))
             try:
                 self._turns(player, helper)
                 self._finish(player, helper)
@@ -103,12 +103,11 @@ class QueryRun:
             helper.close()
         return player.is_done
 
-    def _earlier(self, server: ReplayServer) -> Earlier:
+    def _earlier(self, control: Control) -> Earlier:
         """Return what earlier runs have done, when none of their connections is open any more."""
-        marks = self.rules.marks
-        if marks is not None:
-            server.fence(marks.key())
-        done = [entry.slice for entry in server.entries(self.run)]
+        if self.rules.marks is not None:
+            control.fence(self.run)
+        done = [entry.slice for entry in control.entries(self.run)]
         self._rest = {
             (each.topic, each.partition): each for each in remaining(self.log.slices, done)
         }
@@ -118,7 +117,7 @@ class QueryRun:
             place: self._rest[place].from_offset if place in self._rest else end
             for place, end in ends.items()
         }
-        marked = server.marked(self.run)
+        marked = control.marked(self.run)
         self.results.forced = max(self.results.forced, marked.notes.get(FORCED_ORDER, 0))
         self.results.state_lost = max(self.results.state_lost, marked.notes.get(STATE_LOST, 0))
         divergent = {line: Outcome(outcome) for line, outcome in marked.divergent.items()}
@@ -143,7 +142,7 @@ class QueryRun:
         self.progress(len(self.tape) - player.settling.left, len(self.tape))
         entries = player.settling.settled(self._rest)
         if entries and not player.is_done:
-            self._writing = entries, helper.ask(self._write, helper.server, entries, is_last=False)
+            self._writing = entries, helper.ask(self._write, helper.control, entries, is_last=False)
 
     def _end_writing(self) -> None:
         if self._writing is None:
@@ -157,16 +156,16 @@ class QueryRun:
             if each.to_offset < rest.to_offset:
                 self._rest[place] = Slice(*place, each.to_offset, rest.to_offset)
 
-    def _write(self, server: ReplayServer, entries: Sequence[Entry], *, is_last: bool) -> None:
+    def _write(self, control: Control, entries: Sequence[Entry], *, is_last: bool) -> None:
         has_marks = self.rules.marks is not None
-        server.settle(self.run, entries, is_last=is_last, has_marks=has_marks)
+        control.settle(self.run, entries, is_last=is_last, has_marks=has_marks)
 
     def _finish(self, player: Player, helper: Helper) -> None:
         self._end_writing()
         abort_point("queries.before_last_entries")
         entries = player.settling.settled(self._rest)
         if entries:
-            asked = helper.ask(self._write, helper.server, entries, is_last=player.is_done)
+            asked = helper.ask(self._write, helper.control, entries, is_last=player.is_done)
             self._writing = entries, asked
             self._end_writing()
         abort_point("queries.after_last_entries")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.queries.gate import Role
-from playhead.queries.marks import FORCE, FORCED, Marks
 from playhead.queries.outcome import Outcome
 from playhead.queries.session import Session
-from playhead.queries.tape import Flag, Step
+from playhead.queries.tape import FORCE, FORCED, Flag, Step
 from playhead.querylog.statement import Act
+from playhead.server import MarkTexts
 
 Bound = tuple[bytes, Sequence[bytes | None] | None, bytes]
 TIMING = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
@@ -36,7 +36,7 @@ def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) ->
     return step.commit_at >= 0 and (session.has_written or Flag.WRITES in step.flags)
 
 
-def to_send(step: Step, session: Session, marks: Marks | None, role: Role) -> ToSend:
+def to_send(step: Step, session: Session, marks: MarkTexts | None, role: Role) -> ToSend:
     """Return what to send; the mark is in the transaction that the statement ends, or is."""
     assert session.link is not None  # noqa: S101  only a session with a connection plays
     mark, session.said = None, frozenset()

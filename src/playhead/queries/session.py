@@ -4,11 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from playhead.postgres.query_link import LinkLost, QueryLink
 from playhead.queries.gate import Role
 from playhead.queries.outcome import DIVERGENT, Outcome, Played
 from playhead.queries.settings import Settings
 from playhead.queries.tape import Flag, Step
+from playhead.server import Link, LinkLost
 
 
 class Doing(Enum):
@@ -41,7 +41,7 @@ class Session:
     queue: deque[int] = field(default_factory=deque)
     """The statements that are due."""
     doing: Doing = Doing.IDLE
-    link: QueryLink | None = None
+    link: Link | None = None
     playing: int = -1
     """The statement that is played; -1 for none."""
     step: Step | None = None

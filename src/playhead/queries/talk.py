@@ -5,12 +5,12 @@ from collections import deque
 from typing import Final
 
 from playhead.host.faults import abort_point
-from playhead.postgres.query_link import LinkLost
 from playhead.queries.connections import MS, Connections
 from playhead.queries.rules import PlayRules
 from playhead.queries.sending import to_send
 from playhead.queries.session import Doing, LostSession, Session
 from playhead.queries.tape import Flag, Tape
+from playhead.server import LinkLost
 
 _CANCEL_SOON_NS: Final = 200 * MS
 _CANCELED: Final = "57014"
@@ -21,9 +21,7 @@ class Talk:
 
     def __init__(self, tape: Tape, rules: PlayRules) -> None:
         self.tape, self.rules = tape, rules
-        self.links = Connections(
-            rules.address, rules.most_connections, self._opened, self._lost, rules.has_answers
-        )
+        self.links = Connections(rules.connect, rules.most_connections, self._opened, self._lost)
         self.lost: deque[LostSession] = deque()
         """Sessions whose connection is gone."""
         self.flying = 0

@@ -17,7 +17,6 @@ from enum import IntFlag
 from typing import Final, NamedTuple
 
 from playhead.queries.gate import Numbering, Numbers, Order, Role
-from playhead.queries.marks import FORCE
 from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
 from playhead.queries.sql_tokens import tokens_of
@@ -25,6 +24,10 @@ from playhead.queries.transactions import SYNTAX_ERROR, Refuse, SessionOnTape
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
+FORCE: Final = "SELECT CAST('this failed on the source' AS pg_catalog.int4)"
+"""What undoes a success that the source did not have."""
+FORCED: Final = "22P02"
+"""The SQLSTATE of `FORCE`."""
 _ACTS: Final = tuple(Act)
 _ACT_NUMBER: Final = {act: number for number, act in enumerate(_ACTS)}
 _STICKY: Final = re.compile(

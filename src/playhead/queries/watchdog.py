@@ -1,7 +1,7 @@
 """Keeps a run going: rolls back what overtook, asks what lost connections did, waits for a server that is away."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,7 +30,7 @@ class Watchdog:
     helper: Helper
     run: str
     _looked_ns: int = 0
-    _asked: "Future[dict[int, tuple[int, ...]]] | None" = None
+    _asked: "Future[Mapping[int, tuple[int, ...]]] | None" = None
     _fates: list[tuple[LostSession, "Future[Any]"]] = field(default_factory=list)
 
     def look(self) -> None:
@@ -53,15 +53,15 @@ class Watchdog:
         while player.lost:
             lost = player.lost.popleft()
             self._notice_limit(lost)
-            server = self.helper.server
+            control = self.helper.control
             # Its process has ended if another session of ours has the number now.
             backend = 0 if lost.backend in player.links.by_backend else lost.backend
             if lost.doing is Doing.CONNECTING:
-                asked = self.helper.ask(server.answers)
+                asked = self.helper.ask(control.answers)
             elif player.rules.marks is None:
-                asked = self.helper.ask(server.end_backend, backend)
+                asked = self.helper.ask(control.end_backend, backend)
             else:
-                asked = self.helper.ask(server.fate, self.run, lost.session.id, backend)
+                asked = self.helper.ask(control.fate, self.run, lost.session.id, backend)
             self._fates.append((lost, asked))
 
     def _notice_limit(self, lost: LostSession) -> None:
@@ -138,7 +138,7 @@ class Watchdog:
     def _note(self, what: str) -> None:
         """Let a later run know it too, before anything goes on."""
         if self.player.rules.marks is not None:
-            self.helper.ask(self.helper.server.note, self.run, what).result()
+            self.helper.ask(self.helper.control.note, self.run, what).result()
 
     # --- locks
 
@@ -156,14 +156,14 @@ class Watchdog:
             for number, session in self.player.links.by_backend.items()
             if session.doing is Doing.PLAYING
         ]
-        self._asked = self.helper.ask(self.helper.server.blockers, backends)
+        self._asked = self.helper.ask(self.helper.control.blockers, backends)
 
     def _owner(self) -> Session | None:
         """Return the session of the first number that is not released: all others wait for it."""
         number = self.player.owners.get(self.player.water.low)
         return None if number is None else self.player.sessions[number]
 
-    def _roll_back(self, blockers: dict[int, tuple[int, ...]]) -> None:
+    def _roll_back(self, blockers: Mapping[int, tuple[int, ...]]) -> None:
         """Roll back the transactions that the first one waits for, if they wait for it at the gate."""
         player, owner = self.player, self._owner()
         if owner is None or owner.link is None or owner.doing is not Doing.PLAYING:

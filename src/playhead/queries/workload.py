@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from playhead.note import Note, Weight
-from playhead.postgres.replay_server import ServerFacts
 from playhead.queries.filters import REASONS
 from playhead.queries.gate import Order
 from playhead.queries.log import Log
 from playhead.queries.tape import Tape
+from playhead.server import ServerFacts
 
 
 @dataclass(frozen=True, slots=True)

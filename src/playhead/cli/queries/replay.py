@@ -12,6 +12,7 @@ from playhead.cli.options import Run, command, end
 from playhead.cli.replay.render import plan_rows
 from playhead.cli.replay.replay_options import span
 from playhead.cli.replay.run_replay import stopping, with_servers
+from playhead.config.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, BadValue, UsageError
 from playhead.options.queries import (
@@ -42,6 +43,7 @@ from playhead.queries.workload import Workload
 from playhead.replay.api import QUERIES
 from playhead.replay.journal import Journal
 from playhead.request import Request
+from playhead.server import Server
 
 _SOON_MS = 60_000
 
@@ -109,11 +111,11 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
     run = _with_older_flags(run)
     values = run.values
     configuration = run.configuration()
-    url = configuration.need("database", needed_for="--to")
+    server = _server(configuration, "--to")
     source = Endpoint.parse(_source(values))
     request = Request(
         source=str(source),
-        target=f"postgres:{_database(url)}",
+        target=f"postgres:{server.database}",
         span=str(span(run)),
         lateness_ms=_SOON_MS,
         pace=values.get("pace") or "max",
@@ -121,16 +123,22 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
     ).from_anywhere()
     rules = _rules(values)
     return plan_queries(
-        request, rules, url, configuration, replay_id=replay_id, beside=_beside(run)
+        request, rules, server, configuration, replay_id=replay_id, beside=_beside(run)
     )
 
 
-def _beside(run: Run) -> str | None:
-    """Return the address of the server of --beside, with what it refers to."""
+def _server(configuration: Configuration, option: str) -> Server:
+    from playhead.postgres.replay_server import PostgresServer
+
+    return PostgresServer(configuration.need("database", needed_for=option))
+
+
+def _beside(run: Run) -> Server | None:
+    """Return the server of --beside."""
     if not run.values.get("beside"):
         return None
     named = replace(run, values=run.values | {"database": run.values["beside"]})
-    return named.configuration().need("database", needed_for="--beside")
+    return _server(named.configuration(), "--beside")
 
 
 def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
@@ -148,13 +156,12 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
                 hint="leave SOURCE out, or choose another --id",
             )
     configuration = with_servers(named, servers).configuration()
-    url = configuration.need("database", needed_for="--to")
     rules, beside = QueryRules.from_plan(plan), _beside(named)
     if (BESIDE_IDENTITY in plan.target.needs) != (beside is not None):
         given = "was planned without --beside" if beside else "needs the address of --beside again"
         raise UsageError(f"replay {plan.replay_id} {given}")
     source = source_of(plan.request, configuration)
-    return QueryReplay(plan, source, url, configuration, rules, beside)
+    return QueryReplay(plan, source, _server(configuration, "--to"), configuration, rules, beside)
 
 
 def _source(values: dict[str, Any]) -> str:
@@ -203,12 +210,6 @@ def _url_of_older(run: Run, values: dict[str, Any]) -> str | None:
     )
 
 
-def _database(url: str) -> str:
-    from playhead.postgres.query_link import database_of
-
-    return database_of(url)
-
-
 def _rules(values: dict[str, Any]) -> QueryRules:
     def names(option: str) -> tuple[str, ...]:
         return tuple(each.strip() for each in (values.get(option) or "").split(",") if each.strip())
@@ -234,7 +235,7 @@ def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Che
     states = {check.text: check.state(outcome) for check in checks}
     for text, state in states.items():
         run.output.say(f"  check    {text}: {state}")
-    plans = plans_of(outcome, made.url, made.beside, has_literals=has_literals)
+    plans = plans_of(outcome, made.server, made.beside, has_literals=has_literals)
     document = document_of(outcome, has_literals=has_literals, plans=plans)
     if run.values["report"] is not None:
         from playhead.queries.html_report import page_of

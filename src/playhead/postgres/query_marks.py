@@ -1,15 +1,22 @@
-"""The texts that the player adds to those of the log: marks, and what undoes a success that the source did not have."""
+"""Marks: the rows which say, in the transaction of a statement, that the statement was played."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from playhead.errors import PlayheadError
+from playhead.postgres.session import TableName
 
-MARKS: Final = "playhead_ledger.marks"
-FORCED: Final = "22P02"
-"""The SQLSTATE of `FORCE`."""
-FORCE: Final = "SELECT CAST('this failed on the source' AS pg_catalog.int4)"
+MARKS: Final = TableName("playhead_ledger", "marks")
+TABLE_OF_MARKS: Final = """
+CREATE TABLE IF NOT EXISTS {table} (
+    run text NOT NULL,
+    session text NOT NULL,
+    line bigint NOT NULL,
+    is_before boolean NOT NULL,
+    divergent text
+)
+"""
 
 
 class MarksRefused(PlayheadError):
@@ -19,7 +26,7 @@ class MarksRefused(PlayheadError):
         self.reason = reason
         super().__init__(
             f"a mark cannot be written into {MARKS}: {reason}",
-            hint=f"GRANT INSERT ON {MARKS} TO PUBLIC; GRANT USAGE ON SCHEMA playhead_ledger TO PUBLIC; or "
+            hint=f"GRANT INSERT ON {MARKS} TO PUBLIC; GRANT USAGE ON SCHEMA {MARKS.schema} TO PUBLIC; or "
             "--no-marks, without which a killed run cannot be resumed",
         )
 
@@ -38,11 +45,6 @@ class Marks:
         before: bool = False,
         divergent: Mapping[int, int] | None = None,
     ) -> str:
-        """Return the statement of a mark; `before` one that must run alone, which may then stay in doubt.
-
-        A mark also covers the lines before it, so it names those of them that did not do what they did on the
-        source.
-        """
         named = ",".join(f"{at}:{int(outcome)}" for at, outcome in (divergent or {}).items())
         values = f"{line}, {str(before).lower()}, {_quoted(named) if named else 'NULL'}"
         return (
@@ -51,11 +53,14 @@ class Marks:
         )
 
     def lock(self) -> str:
-        """Return the statement by which a later run knows whether this connection is still open."""
         return f"SELECT pg_catalog.pg_advisory_lock_shared({self.key()})"
 
     def key(self) -> str:
+        """Return the key of that lock, in SQL."""
         return f"pg_catalog.hashtextextended({_quoted('playhead queries ' + self.run)}, 0)"
+
+    def refused(self, reason: str) -> PlayheadError:
+        return MarksRefused(reason)
 
 
 def _quoted(text: str) -> str:
