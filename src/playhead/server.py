@@ -111,8 +111,12 @@ class Link(Protocol):
 
     def close(self) -> None: ...
 
-    def cancel(self) -> None:
-        """Ask the server to cancel what runs; it may come too late."""
+    def cancel(self) -> Callable[[], bool]:
+        """Begin to ask the server to cancel what runs, which may come too late.
+
+        The result takes the next step, and returns whether the server was asked, or cannot be; call it again
+        after a moment if not.
+        """
         ...
 
     @property

@@ -1,7 +1,8 @@
 """A connection that never blocks its thread: libpq on a selector, for thousands of sessions in one loop."""
 
 import marshal
-from collections.abc import Sequence
+import select
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
@@ -89,10 +90,13 @@ class QueryLink(Link):
         with suppress(psycopg.Error):
             self._pg.finish()
 
-    def cancel(self) -> None:
-        """Ask the server to cancel what runs; it may come too late."""
-        with suppress(psycopg.Error):
-            self._pg.get_cancel().cancel()
+    def cancel(self) -> Callable[[], bool]:
+        try:
+            return _CancelRequest(self._pg.cancel_conn())
+        except psycopg.NotSupportedError:  # A libpq before 17 can only wait for it.
+            with suppress(psycopg.Error):
+                self._pg.get_cancel().cancel()
+            return lambda: True
 
     # --- what the session is in
 
@@ -249,6 +253,32 @@ def _add_row(answer: Answer, *values: bytes | None) -> None:
         row = marshal.dumps((answer.results, *values), _MARSHAL)
         digest = int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
         answer.checksum = (answer.checksum + digest) % (1 << 64)
+
+
+class _CancelRequest:
+    """A connection that asks the server to cancel what a session runs."""
+
+    def __init__(self, asking: pq.abc.PGcancelConn) -> None:
+        self._asking = asking
+        self._status: int = pq.PollingStatus.WRITING
+        with suppress(psycopg.Error):
+            asking.start()
+
+    def __call__(self) -> bool:
+        """Take the next step if it can be taken without waiting; return whether there is none left."""
+        try:
+            is_writing = self._status == pq.PollingStatus.WRITING
+            ready = select.poll()
+            ready.register(self._asking.socket, select.POLLOUT if is_writing else select.POLLIN)
+            if not ready.poll(0):
+                return False
+            self._status = self._asking.poll()
+        except psycopg.Error:  # The server does not answer; what was to be canceled plays on.
+            self._status = pq.PollingStatus.FAILED
+        if self._status not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
+            return False
+        self._asking.finish()
+        return True
 
 
 def _ignored(_: pq.abc.PGresult) -> None:

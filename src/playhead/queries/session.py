@@ -85,13 +85,9 @@ class Session:
     """How many statements of ours the request has before the log's own."""
     is_writing: bool = False
     """Whether the last request is not sent completely."""
-    is_done_alone: bool = False
-    """Whether the statement that runs alone has been played, and its second mark is being written."""
     answer: Played | None = None
     """The outcome of that statement."""
     idle_since_ns: int = 0
-    cancel_at_ns: int = 0
-    """When to cancel what it plays; 0 for never."""
 
     @property
     def is_busy(self) -> bool:

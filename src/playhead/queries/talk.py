@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from playhead.host.faults import abort_point
@@ -13,6 +14,7 @@ from playhead.queries.tape import Flag, Tape
 from playhead.server import LinkLost
 
 _CANCEL_SOON_NS: Final = 200 * MS
+_CANCEL_STEP_NS: Final = 2 * MS
 _CANCELED: Final = "57014"
 
 
@@ -93,9 +95,15 @@ class Talk:
                 and session.doing is Doing.PLAYING
                 and session.link is not None
             ):
-                session.link.cancel()
+                self._go_on_canceling(session.link.cancel())
 
         self.links.later(time.monotonic_ns() + wait, cancel)
+
+    def _go_on_canceling(self, asked: Callable[[], bool]) -> None:
+        if not asked():
+            self.links.later(
+                time.monotonic_ns() + _CANCEL_STEP_NS, lambda: self._go_on_canceling(asked)
+            )
 
     # --- new connections
 

@@ -5,7 +5,7 @@ committed and can fail before or after, so a recovery test reads like its specif
 `Aborted`, run again, compare `target.records`; `replay` is the run. `ManualClock` moves by hand, `LinkProxy` stands
 between a client and a real server and breaks their link, `armed("NAME=raise")` fires a named abort
 point. A new system passes `exercise_source` and `exercise_target`; `sample_records` shows what both
-look at.
+look at. A server on which queries are played passes `exercise_server`.
 """
 
 from playhead.host.faults import Aborted, abort_points, armed
@@ -14,6 +14,7 @@ from playhead.testing.clock import ManualClock
 from playhead.testing.link_proxy import LinkProxy
 from playhead.testing.memory import ListSource, ListTarget
 from playhead.testing.replay import replay
+from playhead.testing.server_contract import exercise_server
 from playhead.testing.source_contract import exercise_source, sample_records
 from playhead.testing.target_contract import exercise_target
 
@@ -26,6 +27,7 @@ __all__ = [
     "ManualClock",
     "abort_points",
     "armed",
+    "exercise_server",
     "exercise_source",
     "exercise_target",
     "replay",
