@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from playhead.host.runtimes import find_postgres
+from playhead.host.runtimes import PostgresPrograms, find_postgres
 from playhead.sandbox.folder import free_port, server_user, within_reach
 from playhead.sandbox.process import User, environment
 
@@ -50,6 +50,8 @@ class Postgres:
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = 0
     process: "subprocess.Popen[bytes] | None" = None
+    programs: PostgresPrograms | None = None
+    """Those of another version than the sandbox's."""
 
     @property
     def user(self) -> User | None:
@@ -68,7 +70,7 @@ class Postgres:
         return self.data / "log" / "server.csv"
 
     def program(self, name: str) -> str:
-        programs = find_postgres()
+        programs = self.programs or find_postgres()
         root = within_reach(programs.root, programs.pieces, self.folder.parent, self.user)
         return str(root / programs.bin_dir.relative_to(programs.root) / name)
 
@@ -147,7 +149,7 @@ class Postgres:
         """Copy a stopped server."""
         folder.mkdir(parents=True)
         shutil.copytree(self.data, folder / "data", ignore=shutil.ignore_patterns("log"))
-        copy = Postgres(folder, settings or {})
+        copy = Postgres(folder, settings or {}, programs=self.programs)
         copy._own()
         copy.data.chmod(0o700)
         return copy
