@@ -370,3 +370,30 @@ def test_a_file_that_is_no_log_is_not_passed_over(
     done = on_sandbox("queries", "ship", str(tmp_path / "*"), topics.target, "--once", code=1)
     assert b"notes.csv has no row of a log" in done.stderr
     assert topics.values() == rows(BIG.read_bytes())
+
+
+def test_clients_that_ask_for_many_databases_make_few_topics(
+    start_ship: Start, topics: Topics, tmp_path: Path
+) -> None:
+    """Who may connect to the port of the server chooses names, without a password."""
+    row = next(each for each in rows(BIG.read_bytes()) if b'"shop"' in each)
+    names = ["shop", *(f"stranger{number}" for number in range(20))]
+    log = tmp_path / "server.csv"
+    log.write_bytes(
+        b"".join(row.replace(b'"shop"', f'"{name}"'.encode(), 1) + b"\n" for name in names)
+    )
+    words = (str(log), topics.target, "--once", "--max-topics", "3")
+    out, said = start_ship(*words).communicate(timeout=60)
+    found = json.loads(out)
+    assert (found["rows"], found["beyond_max_topics"]) == (21, 18), said
+    assert len(found["topics"]) == 4, "three topics, and that of rows without a database"
+    assert said.count("--max-topics raises the limit") == 1
+    assert len(topics.values()) == 21
+    # The next run knows them: what has a topic keeps it, and no other one gets one.
+    with log.open("ab") as more:
+        more.write(row + b"\n" + row.replace(b'"shop"', b'"another"', 1) + b"\n")
+    again = start_ship(*words)
+    out, _ = again.communicate(timeout=60)
+    assert again.returncode == 1
+    assert json.loads(out)["beyond_max_topics"] == 1
+    assert len(topics.values()) == 23

@@ -26,6 +26,15 @@ SHIP = Options(
         low=1,
     ),
     Option(
+        "max_topics",
+        "Most topics that may fit TARGET; rows of further databases go to the topic of rows without a "
+        "database.",
+        "N",
+        default="100",
+        kind="number",
+        low=1,
+    ),
+    Option(
         "on_large",
         "What to do with a row that is too large for its topic: fail or skip.",
         "RULE",

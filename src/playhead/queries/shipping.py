@@ -1,5 +1,6 @@
 """Follows the logs of a server, and ships each row once, in transactions with how far each log was shipped."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from playhead.kafka.admin.errors import TransactionLost
 from playhead.kafka.write.row_shipping import OutRow, RowShipper, Shipped
 from playhead.queries.log_file import LogFile
 from playhead.queries.log_folder import KeptLog, LogFolder, Step
-from playhead.querylog.located import LocatedRow, headers_of, place_of, topic_of
+from playhead.querylog.located import DATABASE, LocatedRow, headers_of, place_of, topic_of
 
 _MOST_ROWS: Final = 20_000
 _MOST_BYTES: Final = 16 << 20
@@ -38,6 +39,7 @@ class ShippingSpec:
     name: str
     prefixes: tuple[str, ...]
     partitions: int
+    most_topics: int
     skip_large: bool = False
 
 
@@ -51,6 +53,8 @@ class ShippingCounts:
     """Rows that are in the topic of rows without a database, as they stand in their file."""
     transactions: int = 0
     outages: int = 0
+    beyond_max_topics: int = 0
+    """Rows that are in the topic of rows without a database because no more topics are created."""
     first_not_understood: str | None = None
     by_topic: dict[str, int] = field(default_factory=dict)
 
@@ -71,6 +75,8 @@ class Shipping:
     counts: ShippingCounts = field(default_factory=ShippingCounts)
     folder: LogFolder | None = None
     too_large: int = 0
+    _beyond: int = 0
+    """Rows of the transaction that is being made which go to another topic than their database's."""
     _stopping: Event = field(default_factory=Event)
 
     def stop(self) -> None:
@@ -104,7 +110,15 @@ class Shipping:
     def _connected(self) -> RowShipper:
         spec = self.spec
         return RowShipper(
-            self.connection, spec.name, self.guard, spec.topic, spec.partitions, spec.skip_large
+            self.connection,
+            spec.name,
+            self.guard,
+            spec.topic,
+            topic_of(None, spec.topic),
+            re.compile(re.escape(spec.topic).replace(re.escape(DATABASE), ".+")).fullmatch,
+            spec.most_topics,
+            spec.partitions,
+            spec.skip_large,
         )
 
     def _folder_at(self, shipper: RowShipper) -> LogFolder:
@@ -149,16 +163,21 @@ class Shipping:
 
     def _ship(self, shipper: RowShipper, steps: Step) -> None:
         abort_point("ship.rows_read")
-        out = [self._out(log, row) for log, rows in steps for row in rows]
+        self._beyond = 0
+        out = [self._out(shipper, log, row) for log, rows in steps for row in rows]
         positions = {
             log.identity: Shipped(log.sequence, log.position, str(log.path)) for log, _ in steps
         }
         shipper.ship(out, positions)
         self._count(steps, out)
+        self._count_beyond(shipper)
 
-    def _out(self, log: LogFile, row: LocatedRow) -> OutRow:
+    def _out(self, shipper: RowShipper, log: LogFile, row: LocatedRow) -> OutRow:
+        wanted = topic_of(row.database, self.spec.topic)
+        topic = shipper.topic_for(wanted)
+        self._beyond += topic != wanted
         return OutRow(
-            topic_of(row.database, self.spec.topic),
+            topic,
             row.session,
             row.value,
             row.time_us // 1_000,
@@ -180,6 +199,16 @@ class Shipping:
         for each in out:
             counts.by_topic[each.topic] = counts.by_topic.get(each.topic, 0) + 1
 
+    def _count_beyond(self, shipper: RowShipper) -> None:
+        counts = self.counts
+        if self._beyond and not counts.beyond_max_topics:
+            self.say(
+                f"{self.spec.most_topics:,} topics fit {self.spec.topic}, and no more are created: rows of other "
+                f"databases go to {shipper.fallback}. Clients choose these names, also of databases that do not "
+                "exist. --max-topics raises the limit"
+            )
+        counts.beyond_max_topics += self._beyond
+
     # --- at the end
 
     def held(self) -> dict[str, int]:
@@ -197,6 +226,7 @@ class Shipping:
             "bytes": counts.bytes,
             "not_understood": counts.not_understood,
             "too_large": self.too_large,
+            "beyond_max_topics": counts.beyond_max_topics,
             "maybe_lost": folder.maybe_lost if folder else 0,
             "unreadable_files": len(folder.unreadable) if folder else 0,
             "unknown_files": len(folder.unknown) if folder else 0,
@@ -214,6 +244,10 @@ class Shipping:
             (found["unreadable_files"], "files cannot be read"),
             (found["unknown_files"], "files have no row of a log that is understood"),
             (found["too_large"], "rows are too large for their topics"),
+            (
+                found["beyond_max_topics"],
+                f"rows are in {topic_of(None, self.spec.topic)}, and not in a topic of their database, by --max-topics",
+            ),
         ]
         said = [f"{count:,} {text}" for count, text in reasons if count]
         if said:

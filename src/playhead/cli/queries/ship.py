@@ -88,6 +88,7 @@ def _spec(run: Run, logs: str, endpoint: Endpoint) -> "ShippingSpec":
         name,
         KNOWN_PREFIXES if prefix is None else (prefix,),
         run.values["partitions"],
+        run.values["max_topics"],
         skip_large=run.values["on_large"] == "skip",
     )
 

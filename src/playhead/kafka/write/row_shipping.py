@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -85,6 +85,12 @@ class RowShipper:
     guard: Guard
     target: str
     """The pattern of topics that the guard knows."""
+    fallback: str
+    """The topic of rows for which no other topic is created."""
+    is_ours: Callable[[str], object]
+    """Whether the name of a topic fits the pattern."""
+    most_topics: int
+    """How many topics of the pattern there may be before no more are created: clients choose the names."""
     partitions: int = 4
     """Of topics that it creates."""
     skip_large: bool = False
@@ -94,10 +100,12 @@ class RowShipper:
     """How far each log has been shipped, by its identity."""
     _transactions: Transactions = field(init=False)
     _topics: "dict[str, _Topic]" = field(default_factory=dict)
+    _existing: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         with Admin(self.connection) as admin:
             make_ledger(admin)
+            self._existing = {name for name in admin.cluster().topics if self.is_ours(name)}
         # This ends what an earlier process of the same name has not committed, and then its ledger is final.
         shown = f"queries ship {self.name}"
         self._transactions = Transactions(self.connection, shown, f"playhead-ship/{self.name}")
@@ -155,6 +163,15 @@ class RowShipper:
             number = 0 if row.key is None else topic.partitioner.partition_of(row.key)
             found[row.topic, number].append(row)
         return [_columns_of(place, each) for place, each in found.items()]
+
+    def topic_for(self, topic: str) -> str:
+        """Return where a row of this topic goes: there, or into the fallback."""
+        if topic in self._existing or topic == self.fallback:
+            return topic
+        if len(self._existing) < self.most_topics:
+            self._existing.add(topic)
+            return topic
+        return self.fallback
 
     def _topic(self, name: str) -> "_Topic":
         self.guard.need(f"shipping rows to {name}", self.target)
