@@ -17,6 +17,7 @@ from bench import (
     live,
     load,
     measure,
+    queries,
     replay,
     topics,
     traffic,
@@ -35,6 +36,7 @@ _SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "ingest": lambda _: ingest.rows(),
     "journal": lambda _: journal.rows(),
     "live": lambda _: live.rows(),
+    "queries": lambda given: queries.rows(quick=given.quick),
     "replay": replay.rows,
     "topics": lambda _: topics.rows(),
     "traffic": lambda _: traffic.rows(),
@@ -61,7 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--records", type=int, default=load.RECORDS, help="of the replay suite")
     parts = ", ".join(replay.PARTS)
     parser.add_argument("--only", action="append", metavar="PART", help=f"replay: {parts}")
-    parser.add_argument("--quick", action="store_true", help="replay: without the flat memory")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="replay: without the flat memory; queries: a hundredth, which measures nothing",
+    )
     parser.add_argument("--baselines", action="store_true", help="replay: nothing of ours")
     return parser
 
