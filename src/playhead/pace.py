@@ -144,7 +144,6 @@ def _decimal(number: Fraction) -> str | None:
 # --- how well it was kept
 
 _FINE_BITS: Final = 5
-_FINE: Final = 1 << _FINE_BITS
 _MOST_US: Final = 1 << 50  # 35 years: longer delays count as this one.
 
 

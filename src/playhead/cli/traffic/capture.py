@@ -27,10 +27,6 @@ _IN_A_TABLE = (
 )  # fmt: skip
 
 
-_OPTIONAL = str | None
-_SEVERAL = list[str] | None
-
-
 @command(CAPTURE, PLACES, COPYING, TELLING)
 def capture(run: Run, dry_run: bool) -> None:
     """Run a proxy in front of Kafka that records the traffic, until Ctrl-C.

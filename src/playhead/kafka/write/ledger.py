@@ -168,10 +168,6 @@ class Ledger:
             key=lambda entry: entry.slice,
         )
 
-    def entries_of(self, place: TopicPartition) -> list[Entry]:
-        """Return the committed slices of one source partition, in order."""
-        return [*self.held_of(place).values()]
-
     def held_of(self, place: TopicPartition) -> dict[bytes, Entry]:
         """Return the entries of one source partition with their keys."""
         found = {key: entry_of(key, value) for key, value in self.raw_of(place).items()}

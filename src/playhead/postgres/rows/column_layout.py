@@ -1,7 +1,7 @@
 """Decides what is written to each column of a table: a field of the value, or a part of the record."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -103,8 +103,3 @@ def _metadata(column: Column) -> Field:
     known = (*TEXTS, *JSONS, "bytea") if column.name == KEY else _METADATA_ROUTES
     has_route = column.kind == "b" and column.base in known
     return Field(column, route_of(column) if has_route else None)
-
-
-def without_routes(field: Field) -> Field:
-    """Return the field without a codec, so that it is sent as text."""
-    return replace(field, route=None)
