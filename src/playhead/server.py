@@ -129,7 +129,7 @@ class Link(Protocol):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the database, if the server takes texts for another one; else empty."""
+        """The encoding of the database, if the server takes texts for another encoding; else empty."""
         ...
 
     def send_text(self, text: bytes, /) -> bool:

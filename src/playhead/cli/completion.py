@@ -131,12 +131,15 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
     return names
 
 
+_BROKERS = ("-b", "--bootstrap-servers", "--bootstrap-server")
+
+
 def _configuration_so_far() -> Configuration:
     """Return the configuration of the words typed so far."""
     words = _words_so_far()
     return configure(
         {
-            "bootstrap_servers": _after(words, "-b", "--bootstrap-servers", "--bootstrap-server"),
+            "bootstrap_servers": ",".join(_all_after(words, *_BROKERS)) or None,
             "kafka_config": _after(words, "--config", "--command-config"),
         },
         assignments=[b for a, b in pairwise(words) if a == "-X" and "=" in b],
@@ -152,11 +155,17 @@ def _words_so_far() -> list[str]:
 
 
 def _after(words: list[str], *flags: str) -> str | None:
+    return next(iter(_all_after(words, *flags)), None)
+
+
+def _all_after(words: list[str], *flags: str) -> list[str]:
+    """Return all values that these flags have so far."""
+    found = []
     for word, following in pairwise([*words, ""]):
         flag, equals, value = word.partition("=")
-        if flag in flags and (value if equals else following):
-            return value if equals else following
-    return None
+        if flag in flags:
+            found.append(value if equals else following)
+    return [value for value in found if value]
 
 
 NAMES: dict[Completion, Callable[[str], list[str]]] = {

@@ -118,6 +118,8 @@ _BY_FLAG = "_by_flag"
 
 def _given(row: Option | Argument, given: dict[str, Any]) -> Any:
     """What was given for a row: an argument by its position, or by the flag of Kafka's own tools."""
+    if row.joined:
+        return ",".join(given[row.name]) if given[row.name] else None
     if not (isinstance(row, Argument) and row.kafka_flags):
         return given[row.name]
     placed, flagged = given[row.name], given[row.name + _BY_FLAG]
@@ -163,7 +165,7 @@ def _parameter(row: Option | Argument, heading: str) -> click.Parameter:
     elif row.kind == "switch":
         shared |= {"is_flag": True, "type": None, "default": row.default}
     else:
-        shared |= {"multiple": row.repeatable, "metavar": row.shown_value}
+        shared |= {"multiple": row.repeatable or row.joined, "metavar": row.shown_value}
     spellings = [*row.spellings]
     if row.off:
         spellings[-1] += f"/{row.off}"

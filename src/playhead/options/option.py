@@ -35,6 +35,8 @@ class _Row:
     low: float | None = None
     high: float | None = None
     repeatable: bool = False
+    joined: bool = False
+    """Given several times, the texts are one list with commas."""
     required: bool = False
     completes: Completion | None = None
     check: Callable[[str], None] | None = None
@@ -161,11 +163,17 @@ def switch(name: str, help: str, *flags: str) -> Option:  # noqa: A002  the fiel
     return Option(name, help, flags=flags, kind="switch", default=False)
 
 
-def setting(name: str, metavar: str, *short: str, kafka_flags: tuple[str, ...] = ()) -> Option:
+def setting(
+    name: str,
+    metavar: str,
+    *short: str,
+    kafka_flags: tuple[str, ...] = (),
+    joined: bool = False,
+) -> Option:
     """Return the option for a setting, with the setting's name and help."""
     known = BY_NAME[name]
     flags = (*short, known.flag) if known.flag else short
-    return Option(name, known.help, metavar, flags=flags, kafka_flags=kafka_flags)
+    return Option(name, known.help, metavar, flags=flags, kafka_flags=kafka_flags, joined=joined)
 
 
 def unset(groups: Iterable[Options]) -> dict[str, Any]:

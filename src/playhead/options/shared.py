@@ -38,7 +38,9 @@ OUTPUT = Options(
 )
 CONNECTION = Options(
     SERVERS,
-    setting("bootstrap_servers", "HOST:PORT", "-b", kafka_flags=("--bootstrap-server",)),
+    setting(
+        "bootstrap_servers", "HOST:PORT", "-b", kafka_flags=("--bootstrap-server",), joined=True
+    ),
     Option(
         "context",
         "Name of the context to use.",

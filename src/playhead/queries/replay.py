@@ -33,7 +33,7 @@ from playhead.queries.refusals import (
 from playhead.queries.rules import PlayRules
 from playhead.queries.run import QueryRun
 from playhead.queries.tape import TapeWriter
-from playhead.queries.workload import Workload, notes_of
+from playhead.queries.workload import Workload, deleted_rows, notes_of
 from playhead.querylog.counts import RowOutcome
 from playhead.replay.api import QUERIES
 from playhead.replay.assemble import expecting
@@ -334,7 +334,8 @@ def plan_queries(
         plan = _begun_elsewhere(plan, rules, kept)
     workload = read_workload(plan, source, rules, escapes=found.has_escapes)
     refuse_several_databases(workload)
-    notes = (*looked, *facts.notes, *notes_of(workload, rules.order, found, other))
+    gone = deleted_rows(partitions)
+    notes = (*looked, *gone, *facts.notes, *notes_of(workload, rules.order, found, other))
     plan = replace(plan, notes=notes)
     return QueryReplay(plan, source, server, configuration, rules, beside), workload
 

@@ -1,10 +1,11 @@
 """What a log holds, and what a plan says of it and of its target."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.note import Note, Weight
+from playhead.plan import PartitionPlan
 from playhead.queries.filters import REASONS
 from playhead.queries.gate import Order
 from playhead.queries.log import Log
@@ -65,6 +66,17 @@ def notes_of(
             yield Note(
                 "reads", f"{text} --order {order}, a read can see more on one of them", "info"
             )
+
+
+def deleted_rows(partitions: Sequence[PartitionPlan]) -> Iterator[Note]:
+    """Say that a topic has lost rows before those that are played: the tables may depend on them."""
+    gone = [each for each in partitions if each.from_offset == each.earliest > 0]
+    if not gone:
+        return
+    places = ", ".join(f"{each.topic}:{each.partition} before {each.earliest}" for each in gone[:4])
+    more = f" and {len(gone) - 4} more" if len(gone) > 4 else ""
+    text = f"rows of the log were deleted from the topic and are not played: {places}{more}"
+    yield Note("deleted-rows", text)
 
 
 def _notes_of_server(server: ServerFacts, name: str) -> Iterator[Note]:
