@@ -82,9 +82,13 @@ class _Bench:
             raise RuntimeError(f"the replay is not equal: {found['verdict']}")
         return found
 
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name[:9] != "PLAYHEAD_"}
+        return kept | {"XDG_STATE_HOME": str(self.folder / "state"), "PLAYHEAD_WARM": "off"}
+
     def playhead(self, *words: str) -> str:
-        own = {"XDG_STATE_HOME": str(self.folder / "state"), "PLAYHEAD_WARM": "off"}
-        return run([sys.executable, "-m", "playhead.cli.app", *words], os.environ | own).said
+        return run([sys.executable, "-m", "playhead.cli.app", *words], self.environment).said
 
     def _pgreplay(self, log: Path, target: Postgres) -> float | None:
         """Return the seconds that pgreplay takes; None if it has not ended within the time limit."""
@@ -184,9 +188,10 @@ class _Bench:
         with self.target() as target:
             words = ["queries", "replay", f"csvlog:{log}", "--to", target.url, "--max-connections"]
             words += ["50", "--id", f"bench-{next(self._numbers)}", "-y", "-q", "-o", "json"]
-            code = "import sys; from playhead.cli.app import main; sys.argv[0] = 'playhead'; main()"
             process = subprocess.Popen(
-                [sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "playhead.cli.app", *words],
+                env=self.environment,
+                stdout=subprocess.DEVNULL,
             )
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
