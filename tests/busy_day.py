@@ -43,15 +43,19 @@ def recorded_day(base: Postgres, folder: Path, settings: Mapping[str, str]) -> t
     """Return the log of the day, and the rows that it left."""
     source = base.copy_to(folder, settings)
     with started(source):
-        clients = [threading.Thread(target=day, args=(source, seed, 25)) for seed in range(4)]
-        for client in clients:
-            client.start()
-        bench(source, "-c", "4", "-j", "1", "-t", "25", "-n")
-        bench(source, "-c", "3", "-j", "1", "-t", "15", "-n", "-M", "prepared")
-        for client in clients:
-            client.join()
+        play_day(source)
         rows = rows_of(source)
     return source.log, rows
+
+
+def play_day(source: Postgres) -> None:
+    clients = [threading.Thread(target=day, args=(source, seed, 25)) for seed in range(4)]
+    for client in clients:
+        client.start()
+    bench(source, "-c", "4", "-j", "1", "-t", "25", "-n")
+    bench(source, "-c", "3", "-j", "1", "-t", "15", "-n", "-M", "prepared")
+    for client in clients:
+        client.join()
 
 
 def expect_equal(target: Postgres, rows: Rows) -> None:

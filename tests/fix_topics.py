@@ -156,3 +156,9 @@ def timed(topic: str, partition: int, *times: int) -> list[Record]:
         Record(topic, partition, n, at, TimestampType.CREATE_TIME, b"k%d" % n, b"v%d" % at)
         for n, at in enumerate(times)
     ]
+
+
+def wait_for_topic(connection: KafkaConnection, topic: str) -> None:
+    with Admin(connection) as admin:
+        found = wait_until(lambda: topic in admin.cluster().topics, deadline_s=60, every_s=0.2)
+    assert found, f"there is no topic {topic}"

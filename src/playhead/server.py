@@ -240,9 +240,19 @@ class Control(KnowsReplays, Protocol):
         ...
 
     def settle(
-        self, replay_id: str, entries: Sequence[Entry], /, *, is_last: bool, has_marks: bool
+        self,
+        replay_id: str,
+        entries: Sequence[Entry],
+        ended: Sequence[str] = (),
+        /,
+        *,
+        is_last: bool,
+        has_marks: bool,
     ) -> None:
-        """Write ledger entries, and drop the marks that later ones of their sessions replace; all of them at last."""
+        """Write ledger entries, and drop the marks that later ones of their sessions replace; all of them at last.
+
+        `ended` are sessions of which the ledger has everything: their marks are dropped too.
+        """
         ...
 
     def end_backend(self, backend: int, /) -> None:

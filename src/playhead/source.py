@@ -1,6 +1,6 @@
 """The contract of every source: report what it holds, and read slices."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -145,6 +145,19 @@ class HasTransactions(Protocol):
 
     def open_transactions(self, bounds: Mapping[TopicPartition, Bounds], /) -> set[TopicPartition]:
         """Those of the partitions that have one now which began before their high watermark of then."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A source that can be asked again and again what it holds, on one connection."""
+
+    def watched(self) -> AbstractContextManager[Callable[[], Mapping[TopicPartition, Bounds]]]:
+        """Yield a function that returns the bounds of every partition now."""
+        ...
+
+    def open(self) -> AbstractContextManager[Reader]:
+        """See `Source.open`."""
         ...
 
 

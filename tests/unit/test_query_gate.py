@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from playhead.queries.column import Column
 from playhead.queries.gate import UNNUMBERED, LowWater, Numbering, Role
 
 
@@ -84,11 +85,11 @@ def recorded(rnd: random.Random, made: list[list[Act]], *, starts: bool) -> tupl
 def numbered(log: list[Act], *, starts: bool) -> tuple[list[int], list[int], int]:
     """The gate's needs and numbers for the acts of a log."""
     later = {id(act): following(log, act) if starts else act.row for act in log}
-    numbering = Numbering()
+    numbering = Numbering("commit")
     for act in log:
         numbering.add(act.session, Role.END if act.is_end else Role.BODY, later[id(act)])
-    found = numbering.finish("commit")
-    return list(found.needs), list(found.numbers), found.total
+    numbering.seal()
+    return list(numbering.needs), list(numbering.numbers), numbering.total
 
 
 def following(log: list[Act], act: Act) -> int | None:
@@ -99,7 +100,7 @@ def replayed(
     rnd: random.Random, log: list[Act], needs: list[int], numbers: list[int], total: int
 ) -> Model | None:
     """Play the log as a gate lets it, at random among what can go on; None if nothing can."""
-    server, water = Model(), LowWater(total)
+    server, water = Model(), LowWater()
     queues: dict[int, list[int]] = {}
     for at, act in enumerate(log):
         queues.setdefault(act.session, []).append(at)
@@ -156,29 +157,98 @@ def test_one_at_a_time_never_waits_for_a_lock() -> None:
     for seed in range(500):
         rnd = random.Random(seed)
         log, source = recorded(rnd, scripts(rnd), starts=False)
-        numbering = Numbering()
+        found = Numbering("strict")
         for act in log:
-            numbering.add(act.session, Role.END if act.is_end else Role.BODY, act.row)
-        found = numbering.finish("strict")
+            found.add(act.session, Role.END if act.is_end else Role.BODY, act.row)
+        found.seal()
         target = replayed(rnd, log, list(found.needs), list(found.numbers), found.total)
         assert target is not None
         assert target.values == source.values, f"seed {seed}"
 
 
 def test_writes_alone_that_did_not_overlap_keep_their_order() -> None:
-    numbering = Numbering()
+    found = Numbering("commit")
     for session, row in ((0, 1), (1, 2), (2, 3)):
-        numbering.add(session, Role.WRITE, row)
-    numbering.add(3, Role.READ, 2)
-    found = numbering.finish("commit")
+        found.add(session, Role.WRITE, row)
+    found.add(3, Role.READ, 2)
+    found.seal()
     assert list(found.numbers) == [0, 1, 2, UNNUMBERED]
     assert list(found.needs) == [0, 1, 2, 1]
 
 
 def test_a_number_that_is_released_early_lets_no_later_one_pass() -> None:
-    water = LowWater(3)
+    water = LowWater()
     assert not water.release(1)
     assert water.low == 0
     assert water.release(0)
     assert water.low == 2
     assert not water.release(UNNUMBERED)
+
+
+def old_numbers(added: list[tuple[int, Role, int, int]]) -> tuple[list[int], list[int]]:
+    """Numbers by what is ready when, without sorting step by step: for each statement a count over all others."""
+    ready, last = [], {}
+    for session, role, done, start in added:
+        at = last.get(session, -1) if role is Role.END else start if role is Role.WRITE else done
+        ready.append(at)
+        if role is not Role.FREE:
+            last[session] = done
+    ends = [at for at, (_, role, *_) in enumerate(added) if role in (Role.END, Role.WRITE)]
+    numbers = [UNNUMBERED] * len(added)
+    for number, at in enumerate(sorted(ends, key=lambda at: (ready[at], at))):
+        numbers[at] = number
+    needs = []
+    for at, (_, role, done, _) in enumerate(added):
+        before = sum(ready[end] < done for end in ends)
+        needs.append(
+            0 if role is Role.FREE else before if numbers[at] == UNNUMBERED else numbers[at]
+        )
+    return needs, numbers
+
+
+def test_a_log_that_grows_gets_the_same_numbers_if_ends_are_known_in_time() -> None:
+    for seed in range(400):
+        rnd = random.Random(seed)
+        log, _ = recorded(rnd, scripts(rnd), starts=False)
+        rows = [
+            (act.session, Role.END if act.is_end else Role.BODY, act.row, act.row) for act in log
+        ]
+        beyond = 1 + max(
+            (log[at].row - log[before].row for at in range(len(log)) for before in range(at)
+             if log[at].is_end and log[before].session == log[at].session),
+            default=0,
+        )  # fmt: skip
+        grown, sealed = Numbering("commit"), []
+        for session, role, done, _ in rows:
+            grown.add(session, role, done)
+            if rnd.random() < 0.5:
+                sealed += grown.seal(done - beyond)
+        sealed += grown.seal()
+        assert sorted(sealed) == [*range(len(rows))]
+        assert (list(grown.needs), list(grown.numbers)) == old_numbers(rows), f"seed {seed}"
+
+
+def test_a_transaction_that_stays_open_is_numbered_when_it_ends() -> None:
+    found = Numbering("commit")
+    found.add(0, Role.BODY, 1)
+    found.add(1, Role.WRITE, 5)
+    assert found.seal(6) == [0, 1]
+    found.add(0, Role.END, 7)
+    found.add(2, Role.BODY, 8)
+    assert found.seal(9) == [2, 3]
+    assert list(found.numbers) == [UNNUMBERED, 0, 1, UNNUMBERED]
+    assert list(found.needs) == [0, 0, 1, 2]
+
+
+def test_what_is_forgotten_cannot_be_asked_for() -> None:
+    column = Column()
+    for number in range(10):
+        column.append(number)
+    column.forget(4)
+    assert column[3] == 3, "it is kept until it is half of all"
+    column.forget(6)
+    assert (len(column), column[6], list(column)) == (10, 6, [6, 7, 8, 9])
+    with pytest.raises(IndexError, match="5 is forgotten"):
+        column[5]
+    with pytest.raises(IndexError):
+        column[5] = 1

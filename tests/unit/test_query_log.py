@@ -34,6 +34,8 @@ class Source:
     def read(self, slice_: Slice) -> Iterator[Any]:
         rows = self._partitions[slice_.partition]
         yield SimpleNamespace(
+            topic=slice_.topic,
+            partition=slice_.partition,
             offsets=range(len(rows)),
             values=[ROW.format(session=name, line=line).encode() for name, line, _ in rows],
             headers=[() if place is None else headers_of(place) for *_, place in rows],

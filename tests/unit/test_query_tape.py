@@ -26,7 +26,7 @@ def statements(texts: Iterable[str], session: str = "a.1") -> list[Statement]:
 
 
 def tape_of(given: Sequence[Statement]) -> Tape:
-    return TapeWriter(Filters().reason, writes=may_write).write(given, "commit")
+    return TapeWriter(Filters().reason, "commit", writes=may_write).write(given)
 
 
 def roles(*texts: str) -> list[Role]:
@@ -83,7 +83,7 @@ def statement(line: int, text: str, **more: Any) -> Statement:
 
 
 def reasons(filters: Filters, *given: Statement) -> list[str]:
-    tape = TapeWriter(filters.reason).write(given, "commit")
+    tape = TapeWriter(filters.reason, "commit").write(given)
     return [tape.reason(at) for at in range(len(tape))]
 
 
@@ -129,7 +129,7 @@ def test_what_failed_and_cannot_be_played_fails_in_its_transaction() -> None:
         statement(2, "UPDATE t SET a = $1", expected_error="23505", unplayable="no-parameters"),
         statement(3, "COMMIT"),
     ]
-    tape = TapeWriter(Filters().reason).write(given, "commit")
+    tape = TapeWriter(Filters().reason, "commit").write(given)
     step = tape.step(1)
     assert step.sql == FORCE
     assert outcome_of(step, FORCED, 0, 0)[0] is Outcome.NOT_REPLAYABLE
@@ -325,7 +325,7 @@ def test_what_is_not_played_has_a_reason() -> None:
         ),
     ]
     filters = Filters(databases=("app",))
-    tape = TapeWriter(filters.reason, writes=may_write).write(given, "commit")
+    tape = TapeWriter(filters.reason, "commit", writes=may_write).write(given)
     assert [tape.reason(at) for at in range(4)] == ["role", "", "filter-database", "copy-data"]
     assert tape.databases == {"app"}
 

@@ -465,6 +465,42 @@ def test_a_statement_can_be_had_before_its_end_is_known() -> None:
     assert reader.counts.rows[RowOutcome.JOINED] == 1
 
 
+@pytest.mark.parametrize("backend", [None, "postmaster"])
+def test_a_server_that_starts_has_ended_all_sessions(backend: str | None) -> None:
+    reader = StatementReader()
+    found = [*reader.read(row("statement: BEGIN", 1)), *reader.read(row("statement: SELECT 1", 2))]
+    start = LogRow(
+        9, "postmaster.1", "LOG", "starting PostgreSQL 18.1 on a machine", 1, backend=backend
+    )
+    found += reader.read(start)
+    assert [each.act for each in found][-2:] == [Act.QUERY, Act.DISCONNECT]
+    assert reader.read(start._replace(line=1)) == [], "it was there before"
+    assert reader.counts.rows[RowOutcome.OTHER_PROCESS] == 1
+
+
+def test_no_session_can_end_the_others() -> None:
+    reader = StatementReader()
+    reader.read(row("statement: BEGIN", 1))
+    reader.read(row("starting PostgreSQL 18.1, says RAISE LOG", 2))
+    assert not [
+        each for each in reader.read(row("statement: SELECT 1", 3)) if each.act is Act.DISCONNECT
+    ]
+
+
+def test_it_is_known_whether_all_ends_are_logged() -> None:
+    reader = StatementReader()
+    assert not reader.ends_are_logged
+    reader.read(row("duration: 1.000 ms  statement: SELECT 1", 1))
+    assert reader.ends_are_logged
+    assert reader.first_held() is None
+    reader.read(row("statement: SELECT 2", 2)._replace(place=7))
+    assert reader.ends_are_logged
+    assert reader.first_held() == 7
+    reader.read(row("statement: SELECT 3", 3)._replace(place=8))
+    assert not reader.ends_are_logged, "the second one ended without a duration"
+    assert reader.first_held() == 8
+
+
 def test_another_language_and_other_processes_are_counted_as_such() -> None:
     _, reader = read(
         row("Syntaxfehler", 1, severity="FEHLER"),

@@ -51,6 +51,16 @@ BESIDE = Options(
         "URL",
     ),
 )
+FOLLOW = Options(
+    _RUN,
+    Option(
+        "follow",
+        "Also play what is added to the topic, until Ctrl-C; -t does so unless --no-follow is given.",
+        kind="switch",
+        flags=("--follow",),
+        off="--no-follow",
+    ),
+)
 SPAN_OF_LOG = Options(
     "Span",
     *SPAN.only("from_", "for_", "last", "offsets"),
@@ -123,7 +133,10 @@ UNTIL = Options(
 OLDER_FLAGS = Options(
     _OLDER,
     Option(
-        "topic", "Topic with the log; the same as kafka:TOPIC.", "TOPIC", flags=("-t", "--topic")
+        "topic",
+        "Topic with the log, as kafka:TOPIC, which is followed.",
+        "TOPIC",
+        flags=("-t", "--topic"),
     ),
     Option("db_name", "Database to play in.", "NAME", flags=("-d", "--db-name")),
     Option("db_user", "User to log in as.", "NAME", flags=("-u", "--db-user")),

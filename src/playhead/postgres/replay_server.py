@@ -214,7 +214,15 @@ class PostgresControl(Control):
                 (run, what),
             )
 
-    def settle(self, run: str, entries: Sequence[Entry], *, is_last: bool, has_marks: bool) -> None:
+    def settle(
+        self,
+        run: str,
+        entries: Sequence[Entry],
+        ended: Sequence[str] = (),
+        *,
+        is_last: bool,
+        has_marks: bool,
+    ) -> None:
         with self._session() as session, session.transaction():
             for entry in entries:
                 Ledger(session, DEFAULT).extend(run, entry)
@@ -223,6 +231,11 @@ class PostgresControl(Control):
             if is_last:
                 session.run(f"DELETE FROM {MARKS.quoted} WHERE run = $1", (run,))  # noqa: S608
                 return
+            for name in ended:
+                session.run(
+                    f"DELETE FROM {MARKS.quoted} WHERE run = $1 AND session = $2",  # noqa: S608
+                    (run, name),
+                )
             session.run(
                 f"DELETE FROM {MARKS.quoted} m USING (SELECT session, max(line) AS line "  # noqa: S608
                 f"FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before GROUP BY session) l "

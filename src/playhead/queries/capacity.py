@@ -144,7 +144,7 @@ class CapacityRun(QueryRun):
                 self.capacity.has_log_ended = True
                 return False
             if not self._is_counted and now >= due.end_ns:
-                queues = (session.queue for session in player.sessions)
+                queues = (session.queue for session in player.sessions.values())
                 due.stretch.unsent = sum(sum(map(due.is_of_stretch, queue)) for queue in queues)
                 self._is_counted = True
             if now < due.run_out_ns:
@@ -162,7 +162,7 @@ class CapacityRun(QueryRun):
 
     def _end_stretch(self, player: Player, due: StretchList, now: int) -> None:
         stretch = due.stretch
-        for session in player.sessions:
+        for session in player.sessions.values():
             for at, played in session.transaction:
                 due.note(at, played)
             if session.doing is Doing.PLAYING and due.is_of_stretch(session.playing):
@@ -191,7 +191,8 @@ def measure(
 ) -> Capacity:
     """Play stretches of the log until the limit is between two paces that are close, or the log ends."""
     capacity, journal, replay_id = Capacity(until), made.journal, made.plan.replay_id
-    with made.begun(consent) as workload:
+    with made.begun(consent) as facts:
+        workload = made.read(facts)
         is_stopped = journal.stop_file(replay_id).exists
         rules = made.play_rules(made.server)
         run = CapacityRun(

@@ -4,7 +4,7 @@ import heapq
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,7 +86,7 @@ class Connections:
             self._open(self.waiting.popleft())
         return backend
 
-    def close_all(self, sessions: list[Session]) -> None:
+    def close_all(self, sessions: Iterable[Session]) -> None:
         self.waiting.clear()
         for session in sessions:
             if session.link is not None:

@@ -1,24 +1,52 @@
 """Says which statement is due next, and when, by the pace."""
 
 import time
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 
 from playhead.pace import Pace
+from playhead.queries.column import Column
 from playhead.queries.tape import Tape
+from playhead.schedule import Schedule
 
 
 class DueList:
-    """The statements without an outcome, in the order in which they are due."""
+    """The statements without an outcome, in the order in which they are due.
 
-    def __init__(self, tape: Tape, pace: Pace, outcomes: bytearray, first_us: int) -> None:
-        self._tape, self._outcomes = tape, outcomes
-        self._schedule = pace.schedule(first_ms=first_us // 1_000)
-        self._due = tape.by_due()
+    The first one is due at once, also in a run that continues: what has its outcome takes no time.
+    """
+
+    def __init__(self, tape: Tape, pace: Pace, outcomes: Column) -> None:
+        self._tape, self._outcomes, self._rule = tape, outcomes, pace
+        self._waiting: list[tuple[int, int]] = []
+        self._schedule: Schedule | None = None
         self._ordinal = 0
+        self._latest_us = self._cut_us = 0
+        """In the log's time: when the latest statement was due, and how much of its silences is left out."""
+        self._empty_since_ns: int | None = None
         self.start_ns = time.monotonic_ns()
         self.next: int | None = None
         """The next statement; None if there is no other."""
         self.next_due_ns = 0
-        self._draw()
+
+    def add(self, statements: Iterable[int]) -> None:
+        """Add those of the statements that have no outcome; a session's never change their order."""
+        added = [(self._tape.due_us[at], at) for at in statements if not self._outcomes[at]]
+        if not self._waiting:
+            heapify(added)
+            self._waiting = added
+        else:
+            for each in added:
+                heappush(self._waiting, each)
+        if self.next is None:
+            self._put_off()
+            self._draw()
+
+    def _put_off(self) -> None:
+        """Do not catch up, at a rate, on a time in which there was nothing to play."""
+        since, self._empty_since_ns = self._empty_since_ns, None
+        if self._schedule is not None and since is not None and self._rule.per_second is not None:
+            self._schedule.put_off(time.monotonic_ns() - since)
 
     def has_due(self, now_ns: int) -> bool:
         return self.next is not None and self.next_due_ns <= now_ns
@@ -36,12 +64,25 @@ class DueList:
         """Whether a statement is due in the future."""
         return self.next is not None and self.next_due_ns > time.monotonic_ns()
 
+    def _drawn(self) -> int | None:
+        return heappop(self._waiting)[1] if self._waiting else None
+
     def _draw(self) -> None:
-        """Find the next statement that has no outcome."""
-        self.next = None
-        for at in self._due:
-            due = self._schedule.due_ns(self._ordinal, self._tape.due_us[at] // 1_000)
-            self._ordinal += 1
-            if not self._outcomes[at]:
-                self.next, self.next_due_ns = at, self.start_ns + due
-                return
+        self.next = self._drawn()
+        if self.next is None:
+            self._empty_since_ns = time.monotonic_ns()
+        else:
+            self.next_due_ns = self.start_ns + self._scheduled(self._tape.due_us[self.next])
+
+    def _scheduled(self, due_us: int) -> int:
+        """Return when the next statement is due, after the start."""
+        if self._schedule is None:
+            self._schedule = self._rule.schedule(first_ms=due_us // 1_000)
+            self._latest_us = due_us
+        most_ms, silent_us = self._rule.max_gap_ms, due_us - self._latest_us
+        if most_ms is not None:
+            self._cut_us += max(0, silent_us - most_ms * 1_000)
+        self._latest_us = max(self._latest_us, due_us)
+        due = self._schedule.due_ns(self._ordinal, (due_us - self._cut_us) // 1_000)
+        self._ordinal += 1
+        return due

@@ -10,7 +10,7 @@ from playhead.errors import PlayheadError
 from playhead.queries.replay import QueryOutcome
 from playhead.queries.report import slower
 from playhead.queries.sending import encoded
-from playhead.queries.tape import Step, Tape
+from playhead.queries.tape import Step, Tape, step_of
 from playhead.querylog.sql import normalized, understand
 from playhead.querylog.statement import Act
 from playhead.server import Explainer, NotExplained, Server
@@ -43,16 +43,8 @@ def plans_of(
 
 
 def _examples(tape: Tape, queries: list[str]) -> list[Step]:
-    """Return the first statement that was played of each of these queries."""
-    wanted = {tape.queries.index(query): None for query in queries}
-    found: dict[int, Step] = {}
-    for at in range(len(tape)):
-        step = tape.step(at)
-        if step.query in wanted and not tape.reasons[at]:
-            found.setdefault(step.query, step)
-            if len(found) == len(wanted):
-                break
-    return [found[number] for number in wanted]
+    """Return the first statement of each of these queries."""
+    return [step_of(tape.examples[tape.queries.index(query)]) for query in queries]
 
 
 def _plan(explainer: Explainer, step: Step, *, has_literals: bool) -> str:

@@ -6,20 +6,23 @@ hangs. Transactions are numbered by readiness instead: by the row that shows the
 their end done. A statement needs every transaction that was ready before its own row. If such a
 transaction was still open then, both held their locks at the same time, and it can end first without the
 statement; if it had ended, waiting for it repeats what the source did.
+
+In a log that grows, a statement has its need when the log is known for a while beyond its row. What it
+waited for had ended before, and is logged by then. A transaction that stays open has its number later: what
+it kept waiting comes later still.
 """
 
-from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
+
+from playhead.queries.column import Column
 
 Order = Literal["session", "commit", "strict"]
 ORDERS: tuple[Order, ...] = ("session", "commit", "strict")
-UNNUMBERED = -1
-_BEFORE_THE_LOG = -1.0
-_NEVER = float("inf")
+UNNUMBERED: Final = -1
+_BEFORE_THE_LOG: Final = -1
+_NEVER: Final = (1 << 62) - 1
 
 
 class Role(Enum):
@@ -37,87 +40,91 @@ class Role(Enum):
     """It is a transaction by itself, and may change something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """For each statement, in the order in which they were added, its need and its own number."""
-
-    needs: Sequence[int]
-    """The count of first numbers that must have been released."""
-    numbers: Sequence[int]
-    """The number that the statement releases when it is done; `UNNUMBERED` if it has none."""
-    total: int
+ROLES: Final = tuple(Role)
+ROLE_NUMBER: Final = {role: number for number, role in enumerate(ROLES)}
 
 
 class Numbering:
     """Collects the statements of a log, of each session in its order, and numbers its transactions."""
 
-    def __init__(self) -> None:
-        self._roles: list[Role] = []
-        self._done = array("d")
-        self._ready = array("d")
-        self._last_done: dict[int, float] = {}
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.needs = Column()
+        """For each statement, the count of first numbers that must have been released."""
+        self.numbers = Column()
+        """The number that the statement releases when it is done; `UNNUMBERED` if it has none."""
+        self.total = 0
+        self._keys = Column()
+        """For each statement, twice the place at which it is ready, and one more if others at this place go first."""
+        self._roles = Column("B")
+        self._added: list[int] = []
+        """The statements that are not sealed."""
+        self._last_done: dict[int, int] = {}
 
     def add(self, session: int, role: Role, done: int | None, *, ready: int | None = None) -> None:
         """Add a statement that the row `done` shows as done; None if the log ends before that.
 
         `ready` is for a `WRITE` whose end the log does not show, because it has only starts of statements.
         """
-        at = _NEVER if done is None else float(done)
-        self._roles.append(role)
-        self._done.append(at)
+        end = _NEVER if done is None else done
+        at = end if ready is None else ready
         if role is Role.END:
-            self._ready.append(self._last_done.get(session, _BEFORE_THE_LOG))
-        else:
-            self._ready.append(at if ready is None else float(ready))
+            at = self._last_done.get(session, _BEFORE_THE_LOG)
         if role is not Role.FREE:
-            self._last_done[session] = at
+            self._last_done[session] = end
+        # With `strict`, an end follows its transaction's last statement at once.
+        is_later = role is Role.END or (role is Role.WRITE and self._order == "commit")
+        self._added.append(len(self._keys))
+        self._keys.append(2 * at + is_later)
+        self._roles.append(ROLE_NUMBER[role])
+        self.needs.append(0)
+        self.numbers.append(UNNUMBERED)
 
-    def finish(self, order: Order) -> Numbers:
-        """Return the needs and numbers of all statements."""
-        if order == "session":
-            nothing = array("q", bytes(8 * len(self._roles)))
-            return Numbers(nothing, array("q", [UNNUMBERED]) * len(self._roles), 0)
-        return self._by_readiness() if order == "commit" else self._one_by_one()
+    def end_session(self, session: int) -> None:
+        """Forget a session that has no further statement."""
+        self._last_done.pop(session, None)
 
-    def _by_readiness(self) -> Numbers:
-        ending = [at for at, role in enumerate(self._roles) if role in (Role.END, Role.WRITE)]
-        ending.sort(key=self._ready.__getitem__)
-        readies = [self._ready[at] for at in ending]
-        numbers = array("q", [UNNUMBERED]) * len(self._roles)
-        for number, at in enumerate(ending):
-            numbers[at] = number
-        needs = array("q", bytes(8 * len(self._roles)))
-        for at, role in enumerate(self._roles):
-            if numbers[at] != UNNUMBERED:
-                needs[at] = numbers[at]
-            elif role is not Role.FREE:
-                needs[at] = bisect_left(readies, self._done[at])
-        return Numbers(needs, numbers, len(ending))
+    def seal(self, before: int | None = None) -> list[int]:
+        """Give needs and numbers to what was ready before this place, by default to everything; return it."""
+        self._added.sort(key=self._keys.__getitem__)
+        count = len(self._added)
+        if before is not None and self._order != "session":
+            count = bisect_left(self._added, 2 * before, key=self._keys.__getitem__)
+        sealed, self._added = self._added[:count], self._added[count:]
+        if self._order != "session":
+            for at in sealed:
+                self._seal(at, ROLES[self._roles[at]])
+        return sorted(sealed)
 
-    def _one_by_one(self) -> Numbers:
-        playing = [at for at, role in enumerate(self._roles) if role is not Role.FREE]
-        # An end follows its transaction's last statement at once; a stable sort keeps the order of equals.
-        playing.sort(key=lambda at: (self._ready[at], self._roles[at] is Role.END))
-        numbers = array("q", [UNNUMBERED]) * len(self._roles)
-        needs = array("q", bytes(8 * len(self._roles)))
-        for number, at in enumerate(playing):
-            numbers[at] = needs[at] = number
-        return Numbers(needs, numbers, len(playing))
+    def _seal(self, at: int, role: Role) -> None:
+        if role is Role.FREE:
+            return
+        self.needs[at] = self.total
+        if self._order == "strict" or role in (Role.END, Role.WRITE):
+            self.numbers[at] = self.total
+            self.total += 1
+
+    def forget(self, before: int) -> None:
+        """Forget the statements before this one, which are sealed."""
+        for column in (self.needs, self.numbers, self._keys, self._roles):
+            column.forget(before)
 
 
 class LowWater:
     """How many of the first numbers have been released."""
 
-    def __init__(self, total: int) -> None:
-        self._released = bytearray(total)
+    def __init__(self) -> None:
+        self._released: set[int] = set()
+        """Those behind the first one that is not."""
         self.low = 0
 
     def release(self, number: int) -> bool:
         """Note that a number's statement is done; return whether the low-water rose."""
-        if number == UNNUMBERED or self._released[number]:
+        if number < self.low:
             return False
-        self._released[number] = 1
+        self._released.add(number)
         before = self.low
-        while self.low < len(self._released) and self._released[self.low]:
+        while self.low in self._released:
+            self._released.discard(self.low)
             self.low += 1
         return self.low > before

@@ -1,11 +1,12 @@
-"""Reads the planned rows of a log from any source, in the order in which the server wrote them."""
+"""Reads the rows of a log from any source, in the order in which the server wrote them."""
 
 import heapq
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from playhead.queries.column import Column
 from playhead.querylog.counts import RowOutcome
 from playhead.querylog.located import place_in
 from playhead.querylog.rows import NotARow
@@ -13,7 +14,19 @@ from playhead.querylog.shapes import read_row
 from playhead.querylog.statement import Statement
 from playhead.querylog.statements import StatementReader
 from playhead.record import Slice
+from playhead.records import Records
 from playhead.source import Source, TopicPartition
+
+
+class Row(NamedTuple):
+    """A row of the log, as its source has it."""
+
+    at: int
+    """Its place in the server's files, which orders the rows of all partitions; without one, its offset."""
+    partition: TopicPartition
+    offset: int
+    value: bytes
+    is_placed: bool
 
 
 @dataclass(slots=True)
@@ -27,11 +40,14 @@ class Log:
     slices: Sequence[Slice]
     reader: StatementReader = field(default_factory=StatementReader)
     parts: list[TopicPartition] = field(default_factory=list)
-    part_of: "array[int]" = field(default_factory=lambda: array("H"))
-    offset_of: "array[int]" = field(default_factory=lambda: array("q"))
+    part_of: Column = field(default_factory=lambda: Column("H"))
+    offset_of: Column = field(default_factory=Column)
     misplaced: int = 0
     """Rows behind others that the server wrote later: two shippers, or a topic that something else wrote."""
-    _unplaced: set[int] = field(default_factory=set)
+    time_us: int = 0
+    """The time of the latest row."""
+    _last_at: int = -1
+    _unplaced: set[TopicPartition] = field(default_factory=set)
     """The partitions with rows that do not say their place."""
 
     @property
@@ -40,44 +56,57 @@ class Log:
         return len(self.parts) < 2 or not self._unplaced
 
     def __len__(self) -> int:
-        """How many rows were read."""
+        """How many rows were read, also those that are forgotten."""
         return len(self.part_of)
 
     def statements(self) -> Iterator[Statement]:
         with ExitStack() as stack:
             runs = [self._rows(stack, slice_) for slice_ in sorted(self.slices)]
-            last = -1
-            for at, part, offset, value in heapq.merge(*runs):
-                place = len(self.part_of)
-                self.part_of.append(part)
-                self.offset_of.append(offset)
-                try:
-                    row = read_row(value, place=place)
-                except NotARow as exc:
-                    self.reader.not_a_row(str(exc))
-                    continue
-                repeated = self.reader.counts.rows[RowOutcome.DUPLICATE]
-                yield from self.reader.read(row)
-                if self.reader.counts.rows[RowOutcome.DUPLICATE] == repeated:
-                    self.misplaced += at < last
-                    last = max(last, at)
-            yield from self.reader.end()
+            for row in heapq.merge(*runs):
+                yield from self.take(row)
+        yield from self.reader.end()
 
-    def _rows(self, stack: ExitStack, slice_: Slice) -> Iterator[tuple[int, int, int, bytes]]:
-        """Yield place, partition, offset and value of each row; without a header, the offset is the place."""
-        place = (slice_.topic, slice_.partition)
-        if place not in self.parts:
-            self.parts.append(place)
-        part = self.parts.index(place)
+    def _rows(self, stack: ExitStack, slice_: Slice) -> Iterator[Row]:
+        self._part(slice_.topic, slice_.partition)
+        for records in stack.enter_context(self.source.open()).read(slice_):
+            yield from rows_of(records)
 
-        def rows() -> Iterator[tuple[int, int, int, bytes]]:
-            reader = stack.enter_context(self.source.open())
-            for records in reader.read(slice_):
-                columns = (records.offsets, records.values, records.headers)
-                for offset, value, headers in zip(*columns, strict=True):
-                    found = place_in(headers or ())
-                    if found is None:
-                        self._unplaced.add(part)
-                    yield offset if found is None else found, part, offset, value or b""
+    def _part(self, topic: str, partition: int) -> int:
+        if (topic, partition) not in self.parts:
+            self.parts.append((topic, partition))
+        return self.parts.index((topic, partition))
 
-        return rows()
+    def take(self, row: Row) -> list[Statement]:
+        """Read the next row; return the statements whose end it shows."""
+        place = len(self.part_of)
+        self.part_of.append(self._part(*row.partition))
+        self.offset_of.append(row.offset)
+        if not row.is_placed:
+            self._unplaced.add(row.partition)
+        try:
+            read = read_row(row.value, place=place)
+        except NotARow as exc:
+            self.reader.not_a_row(str(exc))
+            return []
+        self.time_us = max(self.time_us, read.time_us)
+        repeated = self.reader.counts.rows[RowOutcome.DUPLICATE]
+        found = self.reader.read(read)
+        if self.reader.counts.rows[RowOutcome.DUPLICATE] == repeated:
+            self.misplaced += row.at < self._last_at
+            self._last_at = max(self._last_at, row.at)
+        return found
+
+    def forget(self, before: int) -> None:
+        """Forget the rows before this place."""
+        self.part_of.forget(before)
+        self.offset_of.forget(before)
+
+
+def rows_of(records: Records) -> Iterator[Row]:
+    """Return the rows of records of one partition."""
+    partition = (records.topic, records.partition)
+    for offset, value, headers in zip(
+        records.offsets, records.values, records.headers, strict=True
+    ):
+        at = place_in(headers or ())
+        yield Row(offset if at is None else at, partition, offset, value or b"", at is not None)

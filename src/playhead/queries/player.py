@@ -5,21 +5,20 @@ lets them through. A statement has its outcome when its transaction has ended: a
 back or lost is played again from its beginning.
 """
 
-import heapq
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from playhead.host.faults import abort_point
 from playhead.queries.connections import MS
-from playhead.queries.due_list import DueList
-from playhead.queries.gate import LowWater, Role
+from playhead.queries.gate import Role
+from playhead.queries.gated_sessions import GatedSessions
 from playhead.queries.outcome import DIVERGENT, Outcome, Played
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.sending import TIMING, outcome_of
 from playhead.queries.session import Doing, Session
 from playhead.queries.settling import Settling
-from playhead.queries.talk import Talk
 from playhead.queries.tape import Flag
 from playhead.querylog.statement import Act
 from playhead.server import Answer, LinkLost
@@ -31,37 +30,31 @@ _MOST_ATTEMPTS: Final = 50
 _INTEGRITY: Final = "23"
 _READ_ONLY: Final = "25006"
 _NOT_PREPARED: Final = "26000"
-_LONGEST_WAIT_S: Final = 0.02
+LONGEST_WAIT_S: Final = 0.02
 
 
-class Player(Talk):
+class Player(GatedSessions):
     """One run over a tape; `turn` is called until `is_done`."""
 
     def __init__(
-        self, settling: Settling, rules: PlayRules, earlier: Earlier | None = None
+        self,
+        settling: Settling,
+        rules: PlayRules,
+        earlier: Earlier | None = None,
+        *,
+        is_growing: bool = False,
     ) -> None:
-        super().__init__(settling.tape, rules)
-        self.settling, tape = settling, settling.tape
-        self.results = settling.results
-        self.water = LowWater(tape.numbers.total)
-        self.sessions = [Session(at, name, 0) for at, name in enumerate(tape.sessions)]
-        self.owners = {
-            number: tape.session_of[at]
-            for at, number in enumerate(tape.numbers.numbers)
-            if number >= 0
-        }
-        self._gate: list[tuple[int, int]] = []
-        self._due_at: dict[int, int] = {}
+        super().__init__(settling, rules, earlier or Earlier())
         self.queued = 0
-        self._begin(earlier or Earlier())
-        self._first_us = min(tape.due_us, default=0)
-        self.due = DueList(tape, rules.pace, settling.outcomes, self._first_us)
+        self.longest_wait_s = LONGEST_WAIT_S
+        self._is_growing = is_growing
+        self._due_at: dict[int, int] = {}
 
     # --- the run
 
     @property
     def is_done(self) -> bool:
-        return not self.settling.left
+        return not self.settling.left and not self._is_growing
 
     def turn(self) -> None:
         """Take what is due, let sessions play, wait for the server."""
@@ -81,29 +74,12 @@ class Player(Talk):
 
     def _patience(self, now: int) -> float:
         if self.due.next is None or not self._has_room():
-            return _LONGEST_WAIT_S
-        return min(_LONGEST_WAIT_S, (self.due.next_due_ns - now) / 1e9)
+            return self.longest_wait_s
+        return min(self.longest_wait_s, (self.due.next_due_ns - now) / 1e9)
 
     def close(self) -> None:
-        self.links.close_all(self.sessions)
+        self.links.close_all(self.sessions.values())
         self.results.most_connections = self.links.most_seen
-
-    # --- what has its outcome before anything is played
-
-    def _begin(self, earlier: Earlier) -> None:
-        for at in range(len(self.tape)):
-            session = self.sessions[self.tape.session_of[at]]
-            outcome = self.settling.outcome_before(at, earlier)
-            if outcome is None:
-                session.left += 1
-                continue
-            if outcome is Outcome.EARLIER:
-                session.note_earlier(self.tape.step(at), self.tape.role(at))
-            self.settling.skip(at, outcome)
-            self.water.release(self.tape.numbers.numbers[at])
-        for session in self.sessions:
-            self.results.state_lost += session.is_sticky and session.left > 0
-            session.is_sticky = False
 
     # --- what is due
 
@@ -133,8 +109,7 @@ class Player(Talk):
             need = max(self.tape.numbers.needs[at], session.needs)
             if need > self.water.low:
                 if session.at_gate != need:
-                    session.at_gate = need
-                    heapq.heappush(self._gate, (need, session.number))
+                    self.wait_at_gate(session, need)
                 self._make_room(session)
                 return
             session.at_gate = 0
@@ -144,7 +119,7 @@ class Player(Talk):
 
     def _rest(self, session: Session) -> None:
         """Do what is to be done with a session that has nothing to play now."""
-        if not session.left:
+        if not session.left and not self._is_growing:
             self.links.close(session)  # What is open was never ended.
             self._settle_transaction(session)
             return
@@ -156,7 +131,7 @@ class Player(Talk):
 
     def make_room(self) -> bool:
         """Close one idle connection if a session waits for one; return whether one was closed."""
-        for session in self.sessions if self.links.waiting else ():
+        for session in self.sessions.values() if self.links.waiting else ():
             if session.can_pause:
                 self.links.close(session)
                 return True
@@ -170,6 +145,7 @@ class Player(Talk):
             session.skips = self.tape.role(at) is not Role.END
         elif step.act is Act.DISCONNECT:
             self._take(session, at)
+            session.is_over = True
             self.links.close(session)
             self._finish(session, at, Played(Outcome.REPLAYED))
         elif session.link is None:
@@ -283,7 +259,8 @@ class Player(Talk):
         seconds = self.rules.ignore_integrity_s
         if not seconds or state is None or not state.startswith(_INTEGRITY):
             return False
-        return seconds < 0 or self.tape.due_us[at] < self._first_us + seconds * 1_000_000
+        first_us = self.first_us or 0
+        return seconds < 0 or self.tape.due_us[at] < first_us + seconds * 1_000_000
 
     def _note_state(self, session: Session, answer: Answer) -> None:
         """Note what the statement has left in its session."""
@@ -291,6 +268,7 @@ class Player(Talk):
         assert step is not None  # noqa: S101
         session.has_written |= Flag.WRITES in step.flags
         session.is_sticky |= Flag.STICKY in step.flags
+        session.is_withdrawn |= Flag.WITHDRAWS in step.flags
         if step.name and answer.done >= session.before:
             session.prepared[step.name] = step.sql
         if answer.sqlstate is None:
@@ -304,7 +282,7 @@ class Player(Talk):
         session.transaction.append((at, played))
         session.playing, session.step = -1, None
         session.left -= 1
-        self._release(self.tape.numbers.numbers[at])
+        self.release(self.tape.numbers.numbers[at])
         link = session.link
         if link is None or not link.in_transaction:
             self._settle_transaction(session)
@@ -313,13 +291,18 @@ class Player(Talk):
 
     def _settle_transaction(self, session: Session) -> None:
         session.settings.end(is_undone=self._is_undone(session))
+        if session.is_withdrawn:
+            session.transaction = [
+                (at, replace(played, outcome=Outcome.NOT_REPLAYABLE))
+                for at, played in session.transaction
+            ]
         for at, played in session.transaction:
             self.settling.settle(at, played)
             if played.outcome in DIVERGENT and played.line not in session.said:
                 session.unsaid[played.line] = played.outcome
         session.said = frozenset()
         session.transaction.clear()
-        session.has_written = False
+        session.has_written = session.is_withdrawn = False
         session.attempts = session.losses = 0
         session.is_marked = True
 
@@ -330,22 +313,6 @@ class Player(Talk):
         last, played = session.transaction[-1]
         is_rollback = self.tape.role(last) is Role.END and self.tape.step(last).commit_at < 0
         return is_rollback or played.sqlstate is not None
-
-    def _release(self, number: int) -> None:
-        if self.water.release(number):
-            self._open_gate()
-
-    def release(self, number: int) -> None:
-        """Let statements pass that wait for a number, although its own is not done."""
-        self._release(number)
-
-    def _open_gate(self) -> None:
-        while self._gate and self._gate[0][0] <= self.water.low:
-            _, number = heapq.heappop(self._gate)
-            session = self.sessions[number]
-            if session.at_gate:
-                session.at_gate = 0
-                self.ready.append(session)
 
     def play_again(self, session: Session, *, needs: int = 0) -> None:
         """Roll a session's transaction back, and play it again when the gate has let `needs` through."""
@@ -387,7 +354,7 @@ class Player(Talk):
             if outcomes[at] in DIVERGENT:
                 session.unsaid[self.tape.lines[at]] = outcomes[at]
             session.left -= at == session.playing
-            self._release(self.tape.numbers.numbers[at])
+            self.release(self.tape.numbers.numbers[at])
         if session.playing in outcomes:
             if session.step is not None and outcomes[session.playing] is Outcome.REPLAYED:
                 session.settings.note(session.step.changes)

@@ -31,6 +31,8 @@ class QueryRules:
     allow: tuple[str, ...] = ()
     ignore_integrity_s: int = 0
     """For this many seconds of the log errors of integrity are no divergence; -1 for ever."""
+    follow: bool = False
+    """Whether the run also plays what is added to the log, until it is stopped."""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

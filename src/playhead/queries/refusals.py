@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from playhead.errors import Refused, UsageError
 from playhead.plan import Plan
+from playhead.queries.query_rules import QueryRules
 from playhead.queries.workload import Workload
 from playhead.querylog.located import PLACE_HEADER
 from playhead.request import Request
@@ -53,6 +54,11 @@ def refuse_several_runs(partitions: Any) -> None:
         raise UsageError(
             "--offsets names several runs of one partition", hint="replay them one after the other"
         )
+
+
+def refuse_no_order(workload: Workload, rules: QueryRules) -> None:
+    if rules.order != "session" and not workload.log.has_order:
+        raise NoOrder(len(workload.log.parts))
 
 
 def refuse_several_databases(workload: Workload) -> None:

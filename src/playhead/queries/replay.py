@@ -1,7 +1,6 @@
 """Plans and runs a replay of queries: what a log holds, what of it can be played, and what came of it."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,8 +22,8 @@ from playhead.queries.query_rules import QueryRules, terms_of
 from playhead.queries.refusals import (
     BESIDE_IDENTITY,
     LedgerGone,
-    NoOrder,
     identity,
+    refuse_no_order,
     refuse_other,
     refuse_several_databases,
     refuse_several_runs,
@@ -130,18 +129,18 @@ class QueryReplay:
         patience_s: float = 120.0,
     ) -> QueryOutcome:
         """Play what the ledger and the marks lack; return what came of it."""
-        with self.begun(consent) as workload:
-            say(
-                f"playing {len(workload.tape):,} statements of {len(workload.tape.sessions):,} sessions"
-            )
+        with self.begun(consent) as facts:
+            workload = self.read(facts)
+            tape = workload.tape
+            say(f"playing {len(tape):,} statements of {tape.session_count:,} sessions")
             outcome = self._compared(workload, progress, patience_s)
             state = DONE if outcome.is_equal else DIFFERENT
             self.journal.note(self.plan.replay_id, state, proof=outcome.proof.as_document())
         return outcome
 
     @contextmanager
-    def begun(self, consent: Consent) -> Iterator[Workload]:
-        """Hold the run, and read what it plays; note how it ended if it was not done."""
+    def begun(self, consent: Consent) -> Iterator[ServerFacts]:
+        """Hold the run; note how it ended if it was not done."""
         plan = self.plan
         action = f"replay the queries of {plan.request.source_endpoint.shown()} on {self.shown}"
         need_consent(action, plan.request.target_endpoint.name, self.configuration, consent)
@@ -152,7 +151,7 @@ class QueryReplay:
         with self.journal.held(plan.replay_id):
             self.journal.note(plan.replay_id, RUNNING)
             try:
-                yield read_workload(plan, self.source, self.rules, escapes=facts.has_escapes)
+                yield facts
             except BaseException as exc:
                 state = (
                     STOPPED
@@ -161,6 +160,10 @@ class QueryReplay:
                 )
                 self.journal.note(plan.replay_id, state, error=str(exc) or type(exc).__name__)
                 raise
+
+    def read(self, facts: ServerFacts) -> Workload:
+        """Read what the plan plays."""
+        return read_workload(self.plan, self.source, self.rules, escapes=facts.has_escapes)
 
     def _begin(self, server: Server) -> ServerFacts:
         """Write the terms on a server; refuse to go on where it cannot be known what was played."""
@@ -226,7 +229,7 @@ class QueryReplay:
             answers=answers,
         )
         is_done = run.play()
-        outcome = self._outcome(run, workload, time.monotonic() - began)
+        outcome = self.outcome(self.plan, run, workload, time.monotonic() - began)
         if not is_done:
             raise _stopped(self.plan, outcome.proof)
         return replace(outcome, answers=answers)
@@ -245,19 +248,20 @@ class QueryReplay:
             rules.ignore_integrity_s,
         )
 
-    def _outcome(self, run: QueryRun, workload: Workload, wall_s: float) -> QueryOutcome:
+    def outcome(self, plan: Plan, run: QueryRun, workload: Workload, wall_s: float) -> QueryOutcome:
+        """Return what came of a run, as the ledger has it."""
         control = run.server.control()
-        entries = control.entries(self.plan.replay_id)
+        entries = control.entries(plan.replay_id)
         control.close()
         results = run.results
         took = Took(
             round(wall_s, 3), round(results.seconds, 3), None, len(workload.tape), len(entries)
         )
         pace = None
-        if not self.plan.request.spec.pace.is_max:
-            pace = {"pace": self.plan.request.pace, **results.schedule.summary()}
-        proof = prove(self.plan, entries, took=took, pace=pace)
-        return QueryOutcome(self.plan, proof, results, workload, self.rules)
+        if not plan.request.spec.pace.is_max:
+            pace = {"pace": plan.request.pace, **results.schedule.summary()}
+        proof = prove(plan, entries, took=took, pace=pace)
+        return QueryOutcome(plan, proof, results, workload, self.rules)
 
 
 def _stopped(plan: Plan, proof: Proof) -> Stopped:
@@ -270,23 +274,29 @@ def _stopped(plan: Plan, proof: Proof) -> Stopped:
 
 def read_workload(plan: Plan, source: Source, rules: QueryRules, *, escapes: bool) -> Workload:
     """Read the planned rows, and write their tape; `escapes` as the target's standard_conforming_strings."""
-    log = Log(expecting(source, plan.source), plan.slices())
+    log, writer = opened(plan, source, rules, escapes=escapes)
+    workload = Workload(log, writer.write(log.statements()))
+    refuse_no_order(workload, rules)
+    return workload
+
+
+def opened(
+    plan: Plan, source: Source, rules: QueryRules, *, escapes: bool, is_growing: bool = False
+) -> tuple[Log, TapeWriter]:
+    """Return the log that a plan reads, and what writes its tape; nothing is read yet."""
+    to_ms = None if rules.follow else plan.to_ms
     filters = Filters(
         rules.users,
         rules.databases,
         rules.applications,
         rules.skip_selects,
         None if plan.from_ms is None else plan.from_ms * 1_000,
-        None if plan.to_ms is None else plan.to_ms * 1_000,
+        None if to_ms is None else to_ms * 1_000,
         frozenset(rules.allow),
     )
-    writer = TapeWriter(filters.reason, escapes=escapes)
-    tape = writer.write(log.statements(), rules.order)
-    if rules.order != "session" and not log.has_order:
-        raise NoOrder(len(log.parts))
-    skipped = Counter(tape.reason(at) for at in range(len(tape)) if tape.reasons[at])
-    skipped += tape.stand_ins
-    return Workload(log, tape, skipped)
+    log = Log(expecting(source, plan.source), plan.slices())
+    writer = TapeWriter(filters.reason, rules.order, escapes=escapes, is_growing=is_growing)
+    return log, writer
 
 
 def source_of(request: Request, configuration: Configuration) -> Source:

@@ -120,7 +120,7 @@ def _tables(outcome: QueryOutcome) -> str:
     if not outcome.is_equal:
         return "can differ, because of what was not played as on the source"
     tape = outcome.workload.tape
-    doubtful = max(len(tape.uncertain_writes), tape.overlapping_writes)
+    doubtful = max(tape.uncertain_writes, tape.overlapping_writes)
     text = "as on the source, but for clocks, random numbers and sequences"
     if doubtful:
         text += f", and where two of {doubtful:,} writes outside of transactions changed one row"
@@ -210,7 +210,7 @@ def document_of(
         "order": outcome.rules.order,
         "seconds": round(results.seconds, 3),
         "statements": len(outcome.workload.tape),
-        "sessions": len(outcome.workload.tape.sessions),
+        "sessions": outcome.workload.tape.session_count,
         "most_connections": results.most_connections,
         "overtaken": results.overtaken,
         "played_again": results.played_again,
@@ -253,9 +253,10 @@ def plan_lines(made: QueryReplay, workload: Workload, pace: str | None = None) -
     return [
         f"queries {made.plan.replay_id}: {request.source_endpoint.shown()} on {made.shown}",
         f"  log      {counts.total:,} rows: {statements or 'no statements'}",
-        f"  sessions {len(tape.sessions):,}, at most {tape.most_sessions:,} at once: as many connections",
+        f"  sessions {tape.session_count:,}, at most {tape.most_sessions:,} at once: as many connections",
         f"  order    {made.rules.order}, {tape.numbers.total:,} transactions are numbered",
         f"  pace     {pace or request.pace}",
+        *(["  follow   what is added to the topic, until it is stopped"] * made.rules.follow),
         *(f"  {note.weight:<8} {note.text}" for note in made.plan.notes),
     ]
 
@@ -266,6 +267,6 @@ def plan_document(made: QueryReplay, workload: Workload) -> dict[str, Any]:
         "rows": {outcome.value: count for outcome, count in counts.rows.items()},
         "statements": dict(counts.statements),
         "not_played": dict(workload.skipped),
-        "sessions": len(workload.tape.sessions),
+        "sessions": workload.tape.session_count,
         "most_connections": workload.tape.most_sessions,
     }

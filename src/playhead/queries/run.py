@@ -8,7 +8,7 @@ from typing import Final
 
 from playhead.errors import Unavailable
 from playhead.host.faults import abort_point
-from playhead.ledger import Entry, remaining
+from playhead.ledger import Entry
 from playhead.queries.answers import Answers
 from playhead.queries.connections import MS
 from playhead.queries.helper import Helper
@@ -43,7 +43,12 @@ class QueryRun:
     progress: Callable[[int, int], None] = lambda _done, _total: None
     results: Results = field(default_factory=Results)
     answers: Answers | None = None
-    _rest: dict[TopicPartition, Slice] = field(default_factory=dict)
+    written: dict[TopicPartition, int] = field(default_factory=dict)
+    """For each partition, the offset before which the ledger has everything."""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """For each partition, the offset up to which it is on the tape."""
+    _ended: list[str] = field(default_factory=list)
+    """Sessions that the ledger has whole, and whose marks are not needed any more."""
     _writing: "tuple[list[Entry], Future[None]] | None" = None
     _wrote_ns: int = 0
     _settled: int = 0
@@ -92,8 +97,7 @@ class QueryRun:
         try:
             control.hold(self.run)
             abort_point("queries.prepared")
-            settling = Settling(self.tape, self.log, self.results, self.answers)
-            player = Player(settling, self.rules, self._earlier(control))
+            player = self._player(self._earlier(control))
             try:
                 self._turns(player, helper)
                 self._finish(player, helper)
@@ -103,25 +107,28 @@ class QueryRun:
             helper.close()
         return player.is_done
 
+    def _player(self, earlier: Earlier) -> Player:
+        settling = Settling(self.tape, self.log, self.results, self.answers)
+        player = Player(settling, self.rules, earlier)
+        self.ends = {(each.topic, each.partition): each.to_offset for each in self.log.slices}
+        settling.grow(len(self.log))
+        player.extend(range(len(self.tape)))
+        return player
+
     def _earlier(self, control: Control) -> Earlier:
         """Return what earlier runs have done, when none of their connections is open any more."""
         if self.rules.marks is not None:
             control.fence(self.run)
-        done = [entry.slice for entry in control.entries(self.run)]
-        self._rest = {
-            (each.topic, each.partition): each for each in remaining(self.log.slices, done)
-        }
+        self.written = {(each.topic, each.partition): each.from_offset for each in self.log.slices}
         # Entries grow from the front of each partition.
-        ends = {(each.topic, each.partition): each.to_offset for each in self.log.slices}
-        reached = {
-            place: self._rest[place].from_offset if place in self._rest else end
-            for place, end in ends.items()
-        }
+        for each in (entry.slice for entry in control.entries(self.run)):
+            place = (each.topic, each.partition)
+            self.written[place] = max(each.to_offset, self.written.get(place, 0))
         marked = control.marked(self.run)
         self.results.forced = max(self.results.forced, marked.notes.get(FORCED_ORDER, 0))
         self.results.state_lost = max(self.results.state_lost, marked.notes.get(STATE_LOST, 0))
         divergent = {line: Outcome(outcome) for line, outcome in marked.divergent.items()}
-        return Earlier(reached, marked.last, marked.in_doubt, divergent)
+        return Earlier(dict(self.written), marked.last, marked.in_doubt, divergent)
 
     def _turns(self, player: Player, helper: Helper) -> None:
         dog = Watchdog(player, helper, self.run)
@@ -132,16 +139,16 @@ class QueryRun:
 
     def _note_progress(self, player: Player, helper: Helper) -> None:
         """Write ledger entries now and then, in another thread."""
-        if self._writing is not None and not self._writing[1].done():
+        if player.is_done or (self._writing is not None and not self._writing[1].done()):
             return
         self._end_writing()
         now = time.monotonic_ns()
         if now - self._wrote_ns < _ENTRIES_EVERY_NS:
             return
         self._wrote_ns = now
-        self.progress(len(self.tape) - player.settling.left, len(self.tape))
-        entries = player.settling.settled(self._rest)
-        if entries and not player.is_done:
+        self._tell(player)
+        entries = player.settling.settled(self._rest())
+        if entries:
             self._writing = entries, helper.ask(self._write, helper.control, entries, is_last=False)
 
     def _end_writing(self) -> None:
@@ -151,22 +158,33 @@ class QueryRun:
         future.result()
         self._settled += sum(len(entry.slice) for entry in entries)
         for each in (entry.slice for entry in entries):
-            place = (each.topic, each.partition)
-            rest = self._rest.pop(place)
-            if each.to_offset < rest.to_offset:
-                self._rest[place] = Slice(*place, each.to_offset, rest.to_offset)
+            self.written[each.topic, each.partition] = each.to_offset
+
+    def _rest(self) -> dict[TopicPartition, Slice]:
+        """Return what of each partition is on the tape and not in the ledger."""
+        starts = self.written
+        return {
+            place: Slice(*place, starts[place], end)
+            for place, end in self.ends.items()
+            if starts[place] < end
+        }
 
     def _write(self, control: Control, entries: Sequence[Entry], *, is_last: bool) -> None:
         has_marks = self.rules.marks is not None
-        control.settle(self.run, entries, is_last=is_last, has_marks=has_marks)
+        ended, self._ended = self._ended, []
+        control.settle(self.run, entries, ended, is_last=is_last, has_marks=has_marks)
 
     def _finish(self, player: Player, helper: Helper) -> None:
         self._end_writing()
         abort_point("queries.before_last_entries")
-        entries = player.settling.settled(self._rest)
+        entries = player.settling.settled(self._rest(), is_last=player.is_done)
         if entries:
             asked = helper.ask(self._write, helper.control, entries, is_last=player.is_done)
             self._writing = entries, asked
             self._end_writing()
         abort_point("queries.after_last_entries")
+        self._tell(player)
+
+    def _tell(self, player: Player) -> None:
+        """Say how far it has come; called every second, and at the end."""
         self.progress(len(self.tape) - player.settling.left, len(self.tape))

@@ -77,6 +77,12 @@ class Session:
     """How often its transaction was played again."""
     losses: int = 0
     """How often its connection was lost at the same statement."""
+    is_withdrawn: bool = False
+    """Whether its transaction is rolled back because its end cannot be played."""
+    is_over: bool = False
+    """Whether it has no further statement."""
+    last_place: int = 0
+    """The place of its last row that is known."""
     skips: bool = False
     """Whether the rest of its transaction cannot be played."""
     mark_at: int = -1
@@ -132,6 +138,11 @@ class Session:
     def was_prepared(self, step: Step) -> bool:
         """Whether a statement drops another that only an earlier connection of the session had."""
         return any(each.kind == "deallocate" and each.name in self.named for each in step.changes)
+
+    @property
+    def waits_for_log(self) -> bool:
+        """Whether it has a transaction open, and it is not known yet what it does next."""
+        return not self.left and self.link is not None and self.link.in_transaction
 
     @property
     def can_pause(self) -> bool:

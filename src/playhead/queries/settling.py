@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from playhead.ledger import Entry
 from playhead.queries.answers import KeepsAnswers
+from playhead.queries.column import Column
 from playhead.queries.log import Log
 from playhead.queries.outcome import Outcome, Played, Results
 from playhead.queries.rules import Earlier
@@ -27,21 +28,39 @@ class Settling:
     log: Log
     results: Results = field(default_factory=Results)
     answers: KeepsAnswers | None = None
-    outcomes: bytearray = field(default_factory=bytearray)
+    outcomes: Column = field(default_factory=lambda: Column("B"))
     left: int = 0
     """How many statements have no outcome."""
+    known_to: int = 0
+    """The place before which all statements are on the tape."""
     _order: list[int] = field(default_factory=list)
-    """The statements in the order of their rows."""
+    """The statements in the order of their rows, without those that were forgotten."""
     _reached: int = 0
     """How many of them are before the first one without an outcome."""
-    _counted_rows: int = 0
+    counted_rows: int = 0
     _counted: int = 0
     """How many rows, and statements in their order, are in entries that were returned."""
 
-    def __post_init__(self) -> None:
-        self.outcomes = bytearray(len(self.tape))
-        self.left = len(self.tape)
-        self._order = sorted(range(len(self.tape)), key=self.tape.places.__getitem__)
+    def grow(self, known_to: int) -> None:
+        """Take the statements that were added to the tape; all before this place are there now."""
+        self.known_to = known_to
+        first, end = len(self.outcomes), len(self.tape)
+        if first == end:
+            return
+        self.outcomes.extend(bytes(end - first))
+        self.left += end - first
+        # What is counted comes before every statement that is new.
+        self._order = [*self._order[self._counted :], *range(first, end)]
+        self._order.sort(key=self.tape.places.__getitem__)
+        self._reached = self._counted = 0
+
+    def forget(self) -> None:
+        """Forget statements and rows that are in entries, as far as nothing before them is left."""
+        rest = self._order[self._counted :]
+        before = min(rest, default=len(self.outcomes))
+        self.outcomes.forget(before)
+        self.tape.forget(before)
+        self.log.forget(self.counted_rows)
 
     def settle(self, at: int, played: Played) -> None:
         """Give a statement its outcome, once."""
@@ -85,29 +104,31 @@ class Settling:
         part = self.log.parts[self.log.part_of[place]]
         return self.log.offset_of[place] < reached.get(part, 0)
 
-    def settled(self, rest: Mapping[TopicPartition, Slice]) -> list[Entry]:
+    def settled(
+        self, rest: Mapping[TopicPartition, Slice], *, is_last: bool = False
+    ) -> list[Entry]:
         """Return the entries of what has its outcome: of each partition, the beginning of its rest."""
         order, places = self._order, self.tape.places
         while self._reached < len(order) and self.outcomes[order[self._reached]]:
             self._reached += 1
-        is_all = self._reached == len(order)
-        end = len(self.log) if is_all else places[order[self._reached]]
+        end = self.known_to
+        if self._reached < len(order):
+            end = min(end, places[order[self._reached]])
+        is_all = end == len(self.log)
         tallies = {place: _Tally(slice_) for place, slice_ in rest.items()}
         self._count_rows(end, tallies)
         self._count_statements(end, tallies)
-        self._counted_rows = end
-        if is_all and tallies:
+        self.counted_rows = end
+        if is_last and tallies:
             next(iter(tallies.values())).details = self.results.of_the_run()
         return [
-            entry
-            for tally in tallies.values()
-            if (entry := tally.entry(is_last=is_all)) is not None
+            entry for tally in tallies.values() if (entry := tally.entry(is_all=is_all)) is not None
         ]
 
     def _count_rows(self, end: int, tallies: "Mapping[TopicPartition, _Tally]") -> None:
         by_part = [tallies.get(place) for place in self.log.parts]
         part_of, offset_of = self.log.part_of, self.log.offset_of
-        for place in range(self._counted_rows, end):
+        for place in range(self.counted_rows, end):
             tally = by_part[part_of[place]]
             if tally is not None and offset_of[place] >= tally.rest.from_offset:
                 tally.rows += 1
@@ -139,9 +160,9 @@ class _Tally:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
 
-    def entry(self, *, is_last: bool) -> Entry | None:
+    def entry(self, *, is_all: bool) -> Entry | None:
         """Return the ledger entry; None if there is nothing new."""
-        end = self.rest.to_offset if is_last else self.to_offset
+        end = max(self.to_offset, self.rest.to_offset) if is_all else self.to_offset
         if end <= self.rest.from_offset:
             return None
         slice_ = Slice(self.rest.topic, self.rest.partition, self.rest.from_offset, end)

@@ -12,6 +12,7 @@ from typing import Final
 
 from playhead.pace import Pace, ScheduleError
 from playhead.queries.checks import Check
+from playhead.queries.column import Column
 from playhead.queries.due_list import DueList
 from playhead.queries.gate import Role
 from playhead.queries.outcome import DIVERGENT, Played
@@ -89,24 +90,25 @@ class Ladder:
 class StretchList(DueList):
     """The statements of one stretch after the other; nothing is due between them."""
 
-    def __init__(self, tape: Tape, outcomes: bytearray, step_ns: int) -> None:
+    def __init__(self, tape: Tape, outcomes: Column, step_ns: int) -> None:
         self._step_us = step_ns // 1_000
         self._of = array("L", [0]) * len(tape)
         """For each statement, in which stretch it is measured, from 1 on; 0 if in none."""
         self._number = 0
-        self._pace = Fraction(1)
+        self._tried = Fraction(1)
         self._from_us, self._end_us, self._to_us = 0, 0, 0
         """In the log's time: where the stretch begins, where it ends, and where its run-out ends."""
         self._is_measured = False
-        self.stretch = Stretch(self._pace)
+        self.stretch = Stretch(self._tried)
         self.is_open = False
-        super().__init__(tape, Pace.max(), outcomes, 0)
+        super().__init__(tape, Pace.max(), outcomes)
+        self.add(range(len(tape)))
 
     def open(self, pace: Fraction) -> None:
         """Begin the next stretch with the next statement of the log."""
         assert self.next is not None  # noqa: S101  a log that has ended has no next stretch
         self._number += 1
-        self._pace, self._from_us = pace, self._tape.due_us[self.next]
+        self._tried, self._from_us = pace, self._tape.due_us[self.next]
         self._is_measured = self.is_open = True
         self.stretch = Stretch(pace)
         self.start_ns = self.next_due_ns = time.monotonic_ns()
@@ -138,10 +140,10 @@ class StretchList(DueList):
         return self._of[at] == self._number
 
     def _due_ns(self, log_us: int) -> int:
-        return self.start_ns + int((log_us - self._from_us) * 1_000 / self._pace)
+        return self.start_ns + int((log_us - self._from_us) * 1_000 / self._tried)
 
     def _draw(self) -> None:
-        self.next = next((at for at in self._due if not self._outcomes[at]), None)
+        self.next = self._drawn()
         self.next_due_ns = _NEVER_NS
         if self.is_open and self.next is not None:
             self._place()
@@ -151,7 +153,7 @@ class StretchList(DueList):
         at = self.next
         assert at is not None  # noqa: S101  called where there is one
         due_us = self._tape.due_us[at]
-        wanted_us = self._from_us + int(self._step_us * self._pace)
+        wanted_us = self._from_us + int(self._step_us * self._tried)
         if self._is_measured and (due_us < wanted_us or self.stretch.statements < LEAST_STATEMENTS):
             self._of[at] = self._number
             self.stretch.statements += self._tape.role(at) is not Role.FREE
@@ -160,6 +162,6 @@ class StretchList(DueList):
             self._end_us = max(wanted_us, due_us)
             took_us = self._end_us - self._from_us
             self._to_us = self._end_us + took_us // _RUN_OUT
-            self.stretch.seconds = float(took_us / self._pace / 1_000_000)
+            self.stretch.seconds = float(took_us / self._tried / 1_000_000)
         if self._is_measured or due_us < self._to_us:
             self.next_due_ns = self._due_ns(due_us)

@@ -2,24 +2,24 @@
 
 A log is read once. What a statement means to transactions, to its session and to the server is decided
 here, so that the player decides nothing while it plays. In memory there are a few numbers for each
-statement; its text stays in the file.
+statement; its text stays in the file. A log that is followed has a tape that grows, whose beginning is
+forgotten.
 """
 
 import marshal
-import mmap
 import re
-import tempfile
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Final, NamedTuple
 
-from playhead.queries.gate import Numbering, Numbers, Order, Role
+from playhead.queries.column import Column
+from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
 from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
 from playhead.queries.sql_tokens import tokens_of
+from playhead.queries.tape_texts import FiledTexts, HeldTexts, Texts
 from playhead.queries.transactions import SYNTAX_ERROR, Refuse, SessionOnTape
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
@@ -28,6 +28,7 @@ FORCE: Final = "SELECT CAST('this failed on the source' AS pg_catalog.int4)"
 """What undoes a success that the source did not have."""
 FORCED: Final = "22P02"
 """The SQLSTATE of `FORCE`."""
+_ROLLBACK: Final = "ROLLBACK"
 _ACTS: Final = tuple(Act)
 _ACT_NUMBER: Final = {act: number for number, act in enumerate(_ACTS)}
 _STICKY: Final = re.compile(
@@ -59,6 +60,8 @@ class Flag(IntFlag):
     """It may release the advisory locks of its session."""
     FORCES = 64
     """If it succeeds although it failed on the source, it is undone."""
+    WITHDRAWS = 128
+    """It cannot be played and ends a transaction, of which something may be played: all of it is rolled back."""
 
 
 class Step(NamedTuple):
@@ -87,122 +90,138 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Tape:
-    """The statements by their number, in the order of their places in the log."""
+    """The statements by their number, in the order in which the log shows their ends."""
 
-    sessions: list[str] = field(default_factory=list)
-    places: "array[int]" = field(default_factory=lambda: array("q"))
-    lines: "array[int]" = field(default_factory=lambda: array("q"))
-    due_us: "array[int]" = field(default_factory=lambda: array("q"))
-    session_of: "array[int]" = field(default_factory=lambda: array("l"))
-    roles: bytearray = field(default_factory=bytearray)
-    reasons: bytearray = field(default_factory=bytearray)
+    numbers: Numbering
+    texts: Texts
+    sessions: dict[int, str] = field(default_factory=dict)
+    session_count: int = 0
+    """How many there were, also those that are forgotten."""
+    places: Column = field(default_factory=Column)
+    lines: Column = field(default_factory=Column)
+    due_us: Column = field(default_factory=Column)
+    session_of: Column = field(default_factory=Column)
+    roles: Column = field(default_factory=lambda: Column("B"))
+    reasons: Column = field(default_factory=lambda: Column("B"))
     """For each statement, why it is not played, as a number of `words`; 0 if it is."""
     words: list[str] = field(default_factory=lambda: [""])
+    skipped: Counter[str] = field(default_factory=Counter)
+    """How many statements are not played, by reason."""
     stand_ins: Counter[str] = field(default_factory=Counter)
-    """How many statements are not played, and something that fails is instead, by reason."""
+    """Those of them for which something else is played."""
     queries: list[str] = field(default_factory=list)
-    numbers: Numbers = field(default_factory=lambda: Numbers((), (), 0))
+    examples: list[bytes] = field(default_factory=list)
+    """For each query, its first statement."""
     users: set[str] = field(default_factory=set)
     databases: set[str] = field(default_factory=set)
-    uncertain_writes: set[int] = field(default_factory=set)
+    uncertain_writes: int = 0
     """Writes outside of transactions whose end the log does not show: their order is not known."""
     overlapping_writes: int = 0
     """Writes outside of transactions that ran at the same time as others."""
     most_sessions: int = 0
     """The largest number of sessions that were open at once."""
-    _offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
-    _bytes: "mmap.mmap | bytes" = b""
+    is_uncertain: set[int] = field(default_factory=set)
+    """The numbers of the uncertain writes."""
 
     def __len__(self) -> int:
         return len(self.places)
 
     def step(self, number: int) -> Step:
-        """Read a statement from the file."""
-        # Our own file, which has no name.
-        stored = marshal.loads(  # noqa: S302
-            self._bytes[self._offsets[number] : self._offsets[number + 1]]
-        )
-        session, line, place, act, sql, parameters, name, error, duration, flags, *rest = stored
-        *rest, changes = rest
-        meant = (error, duration, Flag(flags), *rest, tuple(Change(*each) for each in changes))
-        return Step(session, line, place, _ACTS[act], sql, parameters, name, *meant)
+        """Read a statement."""
+        return step_of(self.texts[number])
 
     def reason(self, number: int) -> str:
         """Return why a statement is not played; empty if it is."""
         return self.words[self.reasons[number]]
 
     def role(self, number: int) -> Role:
-        return _ROLES[self.roles[number]]
+        return ROLES[self.roles[number]]
 
-    def is_uncertain(self, number: int) -> bool:
-        return number in self.uncertain_writes
+    def forget(self, before: int) -> None:
+        """Forget the statements before this one."""
+        self.numbers.forget(before)
+        self.texts.forget(before)
+        for column in (self.places, self.lines, self.due_us, self.session_of):
+            column.forget(before)
+        self.roles.forget(before)
+        self.reasons.forget(before)
+        self.is_uncertain = {at for at in self.is_uncertain if at >= before}
 
-    def by_due(self) -> Iterator[int]:
-        """The numbers in the order in which the statements are due; a session's never change their order."""
-        return iter(sorted(range(len(self)), key=self.due_us.__getitem__))
 
-
-_ROLES: Final = tuple(Role)
-_ROLE_NUMBER: Final = {role: number for number, role in enumerate(_ROLES)}
+def step_of(text: bytes) -> Step:
+    """Read a statement of a tape."""
+    stored = marshal.loads(text)  # noqa: S302  We wrote it into a file of our own.
+    session, line, place, act, sql, parameters, name, error, duration, flags, *rest = stored
+    *rest, changes = rest
+    meant = (error, duration, Flag(flags), *rest, tuple(Change(*each) for each in changes))
+    return Step(session, line, place, _ACTS[act], sql, parameters, name, *meant)
 
 
 class TapeWriter:
-    """Writes a tape, statement by statement, in the order of their places."""
+    """Writes a tape, statement by statement, in the order in which the log shows their ends."""
 
     def __init__(
         self,
         refuse: Refuse,
+        order: Order,
         *,
         writes: Callable[[str], bool] = may_write,
         escapes: bool = False,
+        is_growing: bool = False,
     ) -> None:
-        self._tape = Tape()
+        self.tape = Tape(Numbering(order), HeldTexts() if is_growing else FiledTexts())
         self._refuse, self._writes, self._escapes = refuse, writes, escapes
-        self._numbering = Numbering()
+        self._is_growing = is_growing
         self._sessions: dict[str, SessionOnTape] = {}
         self._word_numbers: dict[str, int] = {"": 0}
         self._query_numbers: dict[str, int] = {}
         self._open: set[int] = set()
         self._last_write_end_us = 0
 
-    def write(self, statements: Iterable[Statement], order: Order) -> Tape:
-        tape = self._tape
-        # A file with a name would stay behind a run that is killed, with all values of the log.
-        with tempfile.TemporaryFile() as out:
-            for statement in statements:
-                session = self._session_of(statement)
-                sql = read_sql(statement.sql, escapes=session.escapes)
-                for piece in session.pieces(statement, sql):
-                    out.write(self._stored(piece, session))
-            out.flush()
-            if len(tape):
-                tape._bytes = mmap.mmap(out.fileno(), 0, access=mmap.ACCESS_READ)
-        tape.numbers = self._numbering.finish(order)
-        tape.queries = list(self._query_numbers)
-        return tape
+    def write(self, statements: Iterable[Statement]) -> Tape:
+        """Write all statements of a log that has an end."""
+        self.add(statements)
+        self.tape.numbers.seal()
+        if isinstance(self.tape.texts, FiledTexts):
+            self.tape.texts.close()
+        return self.tape
 
-    def _stored(self, statement: Statement, session: SessionOnTape) -> bytes:
-        tape = self._tape
+    def add(self, statements: Iterable[Statement], *, read_to: int | None = None) -> None:
+        """Write more statements; one whose end is not known had not ended at the place `read_to`."""
+        for statement in statements:
+            session = self._session_of(statement)
+            sql = read_sql(statement.sql, escapes=session.escapes)
+            for piece in session.pieces(statement, sql):
+                self._add(piece, session, read_to)
+            if self._is_growing and statement.act is Act.DISCONNECT:
+                del self._sessions[statement.session]
+                self.tape.numbers.end_session(session.number)
+
+    def _add(self, statement: Statement, session: SessionOnTape, read_to: int | None) -> None:
+        tape = self.tape
         sql = read_sql(statement.sql, escapes=session.escapes)
         reason = session.reason(statement, sql, self._refuse)
+        if reason:
+            tape.skipped[reason] += 1
         query = self._query(statement, escapes=session.escapes)
-        stands_in = self._stands_in(statement, sql, session, reason)
+        stands_in = self._stand_in(statement, sql, session, reason)
         if stands_in:
             tape.stand_ins[reason] += 1
-            statement = replace(statement, act=Act.QUERY, sql=FORCE, parameters=None, name="")
-            sql, reason = read_sql(FORCE), ""
+            text = _ROLLBACK if Flag.WITHDRAWS in stands_in else FORCE
+            statement = replace(statement, act=Act.QUERY, sql=text, parameters=None, name="")
+            sql, reason = read_sql(text), ""
         if not reason:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
         writes = self._writes(statement.sql) if _has_text(statement) else False
         role = self._role(statement, sql, session, reason, writes=writes)
-        self._number(statement, session.number, role)
+        self._number(statement, session.number, role, read_to)
         due = session.last_due = max(session.last_due, statement.due_us)
         tape.places.append(statement.place)
         tape.lines.append(statement.line)
         tape.due_us.append(due)
         tape.session_of.append(session.number)
-        tape.roles.append(_ROLE_NUMBER[role])
+        tape.roles.append(ROLE_NUMBER[role])
         tape.reasons.append(self._word(reason))
         flags, commit_at = _flags(statement, sql, writes=writes)
         changes = changes_of(sql, statement.parameters) if _has_text(statement) else ()
@@ -217,36 +236,42 @@ class TapeWriter:
                 statement.name,
                 statement.expected_error,
                 statement.duration_us,
-                int(flags | (Flag.STANDS_IN if stands_in else 0)),
+                int(flags | stands_in),
                 commit_at,
                 len(sql.parts),
                 query,
                 tuple(tuple(each) for each in changes),
             )
         )
-        tape._offsets.append(tape._offsets[-1] + len(stored))
+        tape.texts.add(stored)
+        if query == len(tape.examples):
+            tape.examples.append(stored)
         self._note_escapes(statement, session)
-        return stored
 
     def _session_of(self, statement: Statement) -> SessionOnTape:
         session = self._sessions.get(statement.session)
         if session is None:
-            session = SessionOnTape(len(self._sessions), self._escapes)
+            session = SessionOnTape(self.tape.session_count, self._escapes)
             self._sessions[statement.session] = session
-            self._tape.sessions.append(statement.session)
+            self.tape.sessions[session.number] = statement.session
+            self.tape.session_count += 1
         if statement.act is Act.DISCONNECT:
             self._open.discard(session.number)
         else:
             self._open.add(session.number)
-            self._tape.most_sessions = max(self._tape.most_sessions, len(self._open))
+            self.tape.most_sessions = max(self.tape.most_sessions, len(self._open))
         return session
 
-    @staticmethod
-    def _stands_in(statement: Statement, sql: SqlText, session: SessionOnTape, reason: str) -> bool:
-        """Whether its transaction failed on the source because of it, and is played."""
-        is_played = session.is_open and not session.left_out
-        has_failed = statement.expected_error is not None and _has_text(statement)
-        return bool(reason) and is_played and has_failed and not sql.controls
+    def _stand_in(
+        self, statement: Statement, sql: SqlText, session: SessionOnTape, reason: str
+    ) -> Flag:
+        """Say what is played instead of a statement of a transaction, if it cannot be played itself."""
+        if not reason or not session.is_open or session.left_out or not _has_text(statement):
+            return Flag(0)
+        if statement.expected_error is not None and not sql.controls:
+            return Flag.STANDS_IN  # Its transaction failed on the source because of it.
+        closes = any(part.closes for part in sql.parts)
+        return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else Flag(0)
 
     def _role(
         self,
@@ -260,14 +285,15 @@ class TapeWriter:
         was_open, is_played = session.is_open, not session.left_out
         if was_open and is_played and reason and any(part.closes for part in sql.parts):
             for each in session.played:  # It is played as a whole or not at all.
-                self._tape.reasons[each] = self._word(reason)
+                self.tape.reasons[each] = self._word(reason)
+            self.tape.skipped[reason] += len(session.played)
         session.go_on(statement, sql, reason)
         if statement.act is Act.DISCONNECT:
             return Role.END if was_open and is_played else Role.FREE
         if reason or statement.act in (Act.CONNECT, Act.CANCEL):
             return Role.FREE
         if session.is_open:
-            session.played.append(len(self._tape))
+            session.played.append(len(self.tape))
         if was_open:
             has_ended = not session.is_open or any(part.closes for part in sql.parts)
             return Role.END if has_ended else Role.BODY
@@ -281,24 +307,29 @@ class TapeWriter:
         if found is not None:
             session.escapes = found[1].lower() in _OFF
 
-    def _number(self, statement: Statement, session: int, role: Role) -> None:
-        done = statement.done_place
+    def _number(self, statement: Statement, session: int, role: Role, read_to: int | None) -> None:
+        done, ready = statement.done_place, None
+        if role is Role.FREE:
+            done = statement.place
+        elif done is None:
+            done = ready = read_to
         if role is Role.WRITE:
             is_exact = (
                 statement.duration_us is not None
                 or statement.expected_error is not None
-                or done == statement.place
+                or statement.done_place == statement.place
             )
             self._count_write(statement, is_exact=is_exact)
-            self._numbering.add(session, role, done, ready=None if is_exact else statement.place)
-            return
-        self._numbering.add(session, role, done)
+            if ready is None and not is_exact:
+                ready = statement.place
+        self.tape.numbers.add(session, role, done, ready=ready)
 
     def _count_write(self, statement: Statement, *, is_exact: bool) -> None:
         if not is_exact:
-            self._tape.uncertain_writes.add(len(self._tape))
+            self.tape.uncertain_writes += 1
+            self.tape.is_uncertain.add(len(self.tape))
         if statement.due_us < self._last_write_end_us:
-            self._tape.overlapping_writes += 1
+            self.tape.overlapping_writes += 1
         end = statement.due_us + (statement.duration_us or 0)
         self._last_write_end_us = max(self._last_write_end_us, end)
 
@@ -306,14 +337,17 @@ class TapeWriter:
         number = self._word_numbers.get(word)
         if number is None:
             number = self._word_numbers[word] = len(self._word_numbers)
-            self._tape.words.append(word)
+            self.tape.words.append(word)
         return number
 
     def _query(self, statement: Statement, *, escapes: bool) -> int:
         text = statement.act.value
         if _has_text(statement):
             text = without_values(statement.sql, escapes=escapes)
-        return self._query_numbers.setdefault(text, len(self._query_numbers))
+        number = self._query_numbers.setdefault(text, len(self._query_numbers))
+        if number == len(self.tape.queries):
+            self.tape.queries.append(text)
+        return number
 
 
 def _has_text(statement: Statement) -> bool:

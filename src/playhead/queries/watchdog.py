@@ -164,7 +164,10 @@ class Watchdog:
         return None if number is None else self.player.sessions[number]
 
     def _roll_back(self, blockers: Mapping[int, tuple[int, ...]]) -> None:
-        """Roll back the transactions that the first one waits for, if they wait for it at the gate."""
+        """Roll back the transactions that the first one waits for, if they wait for it at the gate.
+
+        So it is with those of which the log does not show how they go on: it had nothing to wait for there.
+        """
         player, owner = self.player, self._owner()
         if owner is None or owner.link is None or owner.doing is not Doing.PLAYING:
             return
@@ -176,9 +179,11 @@ class Watchdog:
             seen.add(backend)
             waiting += blockers.get(backend, ())
             session = player.links.by_backend.get(backend)
-            if session is None or session is owner or not session.at_gate:
+            if session is None or session is owner:
                 continue
-            if player.tape.is_uncertain(owner.playing):
+            if not (session.at_gate or session.waits_for_log):
+                continue
+            if owner.playing in player.tape.is_uncertain:
                 # The log does not say that it came first, and it did not, or it would not wait now.
                 player.release(player.water.low)
                 return
@@ -194,9 +199,11 @@ class Watchdog:
             return
         if player.links.waiting and (player.make_room() or self._free_one(owner)):
             return
-        if player.flying or any(each.doing is Doing.CONNECTING for each in player.sessions):
+        if player.flying or any(
+            each.doing is Doing.CONNECTING for each in player.sessions.values()
+        ):
             return
-        if any(each.at_gate for each in player.sessions):
+        if any(each.at_gate for each in player.sessions.values()):
             player.results.forced += 1
             self._note(FORCED_ORDER)
             player.release(player.water.low)
@@ -206,7 +213,7 @@ class Watchdog:
         player = self.player
         at_gate = [
             each
-            for each in player.sessions
+            for each in player.sessions.values()
             if each.at_gate and each is not owner and each.link is not None and each.transaction
         ]
         if not at_gate:

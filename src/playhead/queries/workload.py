@@ -19,8 +19,11 @@ class Workload:
 
     log: Log
     tape: Tape
-    skipped: Counter[str]
-    """How many statements are not played, by reason."""
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """How many statements are not played, by reason."""
+        return self.tape.skipped
 
 
 def notes_of(
@@ -48,7 +51,7 @@ def notes_of(
             f"{text}where two of them change one row, the log does not say which came first",
         )
     if order == "commit" and tape.uncertain_writes:
-        text = f"{len(tape.uncertain_writes):,} writes outside of transactions have no end in the log: "
+        text = f"{tape.uncertain_writes:,} writes outside of transactions have no end in the log: "
         yield Note(
             "no-end", f"{text}log durations (log_min_duration_statement = 0) for a certain order"
         )

@@ -5,6 +5,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from playhead.querylog.rows import LogRow
+
 
 class Kind(Enum):
     """The kinds of rows."""
@@ -59,6 +61,19 @@ _OF_CONNECTIONS: Final = (
     ("could not send data to client: ", Kind.CONNECTION),
 )
 _OTHER: Final = Logged(Kind.OTHER)
+_STARTS: Final = (
+    "starting PostgreSQL ",
+    "all server processes terminated; reinitializing",
+    "database system was shut down",
+    "database system was interrupted",
+    "database system shutdown was interrupted",
+)
+"""What a server says when it starts, also after a crash. Version 11 and older have only the last three."""
+
+
+def starts_server(row: LogRow) -> bool:
+    """Whether a row that is of no session says that the server starts: all sessions from before have ended."""
+    return row.severity == "LOG" and row.message.startswith(_STARTS)
 
 
 def logged_in(message: str) -> Logged:

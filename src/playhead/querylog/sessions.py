@@ -4,7 +4,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from playhead.querylog.logged import Kind, Logged
 from playhead.querylog.parameters import Parameters
+from playhead.querylog.rows import LogRow
+from playhead.querylog.sql import TransactionAct, transaction_act
 from playhead.querylog.statement import Act
 
 _MOST_GAPS: Final = 256
@@ -26,6 +29,14 @@ class Draft:
     portal: str = ""
     unplayable: str | None = None
     in_transaction: bool = False
+
+    def is_of(self, row: LogRow) -> bool:
+        """Whether an error is that of this statement, whose row was written when it began."""
+        if self.act is Act.CONNECT or row.query not in (None, self.sql):
+            # The text that was prepared before the log began is in front of it.
+            return row.query is not None and self.sql.endswith(f";\n{row.query}")
+        tag = row.tag or ""
+        return tag not in ("PARSE", "BIND") and not tag.startswith("idle")
 
 
 class Bound(NamedTuple):
@@ -102,6 +113,21 @@ class Session:
     """Bytes of the longest parameter that was not cut; a shorter one was not cut either."""
     prepared: set[str] = field(default_factory=set)
     """Texts with PREPARE that were seen in it."""
+
+    def learn_transaction(self, row: LogRow, done: Logged) -> None:
+        """Whether a transaction is open before this statement: by what the session shows, or by its number."""
+        if done.kind is Kind.STATEMENT and done.duration_us is None and row.tag is not None:
+            if row.tag.startswith("idle"):
+                self.is_in_transaction = row.tag.startswith("idle in transaction")
+        elif self.is_in_transaction is None:
+            number = row.virtual_transaction
+            is_numbered = number is not None and number[-2:] != "/0"
+            # A simple query has its duration logged behind the end of its own transaction.
+            is_simple = done.kind is Kind.STATEMENT and done.duration_us is not None
+            is_plain = is_simple and transaction_act(done.sql) is TransactionAct.NONE
+            if is_numbered and (is_plain or number == self.transaction):
+                self.is_in_transaction = True
+        self.transaction = row.virtual_transaction
 
 
 class Remembered:

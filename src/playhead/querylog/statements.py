@@ -7,10 +7,9 @@ from typing import Final
 from playhead.querylog import sql as sql_text
 from playhead.querylog.counts import Counts, RowOutcome
 from playhead.querylog.given import Given, execution, query_of
-from playhead.querylog.logged import Kind, Logged, logged_in
+from playhead.querylog.logged import Kind, Logged, logged_in, starts_server
 from playhead.querylog.rows import SEVERITIES, LogRow
 from playhead.querylog.sessions import Bound, Draft, Lines, Remembered, Session
-from playhead.querylog.sql import TransactionAct
 from playhead.querylog.statement import Act, Statement
 
 _FAILURES: Final = frozenset(("ERROR", "FATAL", "PANIC"))
@@ -41,6 +40,9 @@ class StatementReader:
     """
 
     counts: Counts = field(default_factory=Counts)
+    _durations: int = 0
+    _lacking: int = 0
+    """Statements whose ends were seen, with and without a duration."""
     _sessions: dict[str, Session] = field(default_factory=dict)
     _processes: dict[str, str] = field(default_factory=dict)
     """The session of each process; when a process id comes again, the session before has ended."""
@@ -49,7 +51,11 @@ class StatementReader:
 
     def read(self, row: LogRow) -> list[Statement]:
         """Take the next row, and return the statements whose end it shows."""
-        self.counts.rows[self._taken(row)] += 1
+        outcome = self._taken(row)
+        self.counts.rows[outcome] += 1
+        if outcome is RowOutcome.OTHER_PROCESS and starts_server(row):
+            for key, session in [*self._sessions.items()]:
+                self._ended(key, session, None)
         return self._given()
 
     def not_a_row(self, reason: str) -> None:
@@ -68,9 +74,20 @@ class StatementReader:
         for session in self._sessions.values():
             draft = session.draft
             if draft is not None and draft.due_us < before_us:
-                session.released = draft.sql
+                if draft.act is not Act.CONNECT:
+                    session.released = draft.sql
                 self._settle(session, None)
         return self._given()
+
+    def first_held(self) -> int | None:
+        """Return the place of the first statement that is not given out yet; None if all are."""
+        drafts = [each.draft for each in self._sessions.values() if each.draft is not None]
+        return min((each.place for each in drafts), default=None)
+
+    @property
+    def ends_are_logged(self) -> bool:
+        """Whether all statements that have ended had durations."""
+        return self._durations > 0 and not self._lacking
 
     def _given(self) -> list[Statement]:
         out, self._out = self._out, []
@@ -214,7 +231,7 @@ class StatementReader:
 
     def _began(self, session: Session, row: LogRow, done: Logged) -> None:
         """A row with a text: of a statement that begins, or with its duration of one that is done."""
-        self._learn_transaction(session, row, done)
+        session.learn_transaction(row, done)
         given = self._what(session, row, done)
         due_us = max(row.time_us - (done.duration_us or 0), session.due_us)
         self._draft(session, row, given, due_us)
@@ -260,21 +277,6 @@ class StatementReader:
         session.prepared.add(prepare)
         return f"{prepare.rstrip().rstrip(';')};\n{text}"
 
-    def _learn_transaction(self, session: Session, row: LogRow, done: Logged) -> None:
-        """Whether a transaction is open before this statement: by what the session shows, or by its number."""
-        if done.kind is Kind.STATEMENT and done.duration_us is None and row.tag is not None:
-            if row.tag.startswith("idle"):
-                session.is_in_transaction = row.tag.startswith("idle in transaction")
-        elif session.is_in_transaction is None:
-            number = row.virtual_transaction
-            is_numbered = number is not None and number[-2:] != "/0"
-            # A simple query has its duration logged behind the end of its own transaction.
-            is_simple = done.kind is Kind.STATEMENT and done.duration_us is not None
-            is_plain = is_simple and sql_text.transaction_act(done.sql) is TransactionAct.NONE
-            if is_numbered and (is_plain or number == session.transaction):
-                session.is_in_transaction = True
-        session.transaction = row.virtual_transaction
-
     def _duration(self, session: Session, row: LogRow, done: Logged) -> RowOutcome:
         draft = session.draft
         if row.tag in ("PARSE", "BIND"):
@@ -302,6 +304,10 @@ class StatementReader:
             return
         if draft.act is Act.CONNECT:
             done_place = draft.place
+        elif duration_us is not None:
+            self._durations += 1
+        elif error is None and done_place is not None:
+            self._lacking += 1
         self._out.append(self._statement(session, draft, done_place, duration_us, error))
 
     def _statement(
@@ -348,7 +354,7 @@ class StatementReader:
         if draft is not None and draft.act is Act.CONNECT and row.severity == "FATAL":
             self._settle(session, None, error=code)
             return RowOutcome.CONNECTION
-        if draft is not None and _is_of(draft, row):
+        if draft is not None and draft.is_of(row):
             self._settle(session, row.place, error=code)
             return RowOutcome.ERROR
         if session.released is not None and row.query in (None, session.released):
@@ -384,12 +390,3 @@ class StatementReader:
         if is_extended or known.parameters or known.unplayable == "no-parameters":
             return known
         return query_of(text)
-
-
-def _is_of(draft: Draft, row: LogRow) -> bool:
-    """Whether the error is that of the statement whose row was written when it began."""
-    if draft.act is Act.CONNECT or row.query not in (None, draft.sql):
-        # The text that was prepared before the log began is in front of it.
-        return row.query is not None and draft.sql.endswith(f";\n{row.query}")
-    tag = row.tag or ""
-    return tag not in ("PARSE", "BIND") and not tag.startswith("idle")

@@ -230,6 +230,8 @@ def _settles(server: Server) -> None:
         before = control.marked(replay_id)
         control.settle(replay_id, [first], is_last=False, has_marks=True)
         assert control.marked(replay_id) == before, "a mark is gone that a resume needs"
+        control.settle(replay_id, [], ["b"], is_last=False, has_marks=True)
+        assert control.marked(replay_id).last == {"a": 6}, "only marks of `b` were to go"
         control.settle(replay_id, [second], is_last=True, has_marks=True)
     with control_of(server) as control:
         whole = Entry(Slice("log", 0, 0, 6), 6, 6)

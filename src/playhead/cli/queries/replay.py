@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, BadValue, UsageError
 from playhead.options.queries import (
     BESIDE,
+    FOLLOW,
     LOG,
     OLDER_FLAGS,
     ORDER,
@@ -30,6 +32,7 @@ from playhead.options.shared import CONNECTION
 from playhead.plan import REPLAY_ID, Plan
 from playhead.queries.checks import Check
 from playhead.queries.explain import plans_of
+from playhead.queries.follow import follow
 from playhead.queries.query_rules import QueryRules
 from playhead.queries.refusals import BESIDE_IDENTITY
 from playhead.queries.replay import (
@@ -61,14 +64,17 @@ def plan(run: Run) -> None:
 
 
 @command(
-    LOG, SERVER, BESIDE, STATEMENTS, SPAN_OF_LOG, ZONE, PACE, ORDER, REPORT, CONNECTION, OLDER_FLAGS
-)
+    LOG, SERVER, BESIDE, FOLLOW, STATEMENTS, SPAN_OF_LOG, ZONE, PACE, ORDER, REPORT, CONNECTION,
+    OLDER_FLAGS,
+)  # fmt: skip
 def replay(run: Run, replay_id: str | None, yes: bool, dry_run: bool, fail_if: list[str]) -> None:
     """Play the statements of the log SOURCE on another server, and report how it did.
 
     Each session gets a connection of its own. With --order commit the tables are the same as on the
     source after it, as far as the log can say. With --beside, every answer is compared with that of a second
-    server. Exit code 4 if statements failed otherwise than on the source, answers differ, or a check of --fail-if
+    server. With --follow, it also plays what is added to the topic, until Ctrl-C.
+
+    Exit code 4 if statements failed otherwise than on the source, answers differ, or a check of --fail-if
     is true; 5 if it was stopped before the end.
     """
     checks = [Check.parse(text) for text in fail_if]
@@ -81,11 +87,14 @@ def replay(run: Run, replay_id: str | None, yes: bool, dry_run: bool, fail_if: l
     def tell(done: int, total: int) -> None:
         progress.count(f"{done:,} of {total:,} statements", done, total)
 
+    play = partial(follow, made) if made.rules.follow else made.run
     try:
         with stopping(run, made.journal, made.plan.replay_id, told):
-            outcome = made.run(consent=answer(yes=yes), say=run.output.say, progress=tell)
+            outcome = play(consent=answer(yes=yes), say=run.output.say, progress=tell)
     finally:
         progress.close()
+    if made.rules.follow:
+        run.output.say(f"continue with: playhead queries replay --id {made.plan.replay_id}")
     _report(run, made, outcome, checks)
 
 
@@ -121,10 +130,26 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
         pace=values.get("pace") or "max",
         max_gap_ms=values.get("max_gap"),
     ).from_anywhere()
-    rules = _rules(values)
+    rules = replace(_rules(values), follow=_follows(values, source))
     return plan_queries(
         request, rules, server, configuration, replay_id=replay_id, beside=_beside(run)
     )
+
+
+def _follows(values: dict[str, Any], source: Endpoint) -> bool:
+    """Whether the run also plays what is added to the topic."""
+    ends = {"before": "to", "for": "for_", "offsets": "offsets", "beside": "beside"}
+    given = [option for option, name in ends.items() if values.get(name)]
+    if values.get("follow") is None:
+        return bool(values.get("topic")) and "follow" in values and not given
+    if values["follow"] and given:
+        raise UsageError(f"--follow does not go with --{given[0]}")
+    if values["follow"] and source.system != "kafka":
+        raise UsageError(
+            "only a topic can be followed",
+            hint="playhead queries ship follows the files of a log, and writes them into a topic",
+        )
+    return bool(values["follow"])
 
 
 def _server(configuration: Configuration, option: str) -> Server:
@@ -157,6 +182,9 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
             )
     configuration = with_servers(named, servers).configuration()
     rules, beside = QueryRules.from_plan(plan), _beside(named)
+    if named.values.get("follow") not in (None, rules.follow):
+        given = "follows its log" if rules.follow else "does not follow its log"
+        raise UsageError(f"replay {plan.replay_id} {given}", hint="choose another --id")
     if (BESIDE_IDENTITY in plan.target.needs) != (beside is not None):
         given = "was planned without --beside" if beside else "needs the address of --beside again"
         raise UsageError(f"replay {plan.replay_id} {given}")

@@ -68,8 +68,14 @@ class KafkaSource:
 
     def bounds(self) -> Mapping[TopicPartition, Bounds]:
         """Return the bounds of every partition of the topics."""
+        with self.watched() as look:
+            return look()
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], Mapping[TopicPartition, Bounds]]]:
+        """Yield a function that returns the bounds now; a topic whose id is not the expected one is refused."""
         with self._asking() as admin:
-            return bounds_of(admin, places_of(self._described(admin)))
+            yield lambda: bounds_of(admin, places_of(self._described(admin)))
 
     def facts(self) -> SourceFacts:
         """Return the cluster's id, the topics' ids and settings, and notes on their activity."""

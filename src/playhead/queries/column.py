@@ -1,0 +1,46 @@
+"""Numbers of consecutive statements or rows, of which those at the beginning can be forgotten."""
+
+from array import array
+from collections.abc import Iterator
+
+
+class Column:
+    """An array whose positions stay what they are while its beginning is forgotten."""
+
+    __slots__ = ("_items", "_start")
+
+    def __init__(self, typecode: str = "q") -> None:
+        self._items: array[int] = array(typecode)
+        self._start = 0
+
+    def __len__(self) -> int:
+        """How many there were, with those that are forgotten."""
+        return self._start + len(self._items)
+
+    def __getitem__(self, at: int) -> int:
+        if at < self._start:
+            raise IndexError(f"Column: {at} is forgotten; the first that is kept is {self._start}")
+        return self._items[at - self._start]
+
+    def __setitem__(self, at: int, number: int) -> None:
+        if at < self._start:
+            raise IndexError(f"Column: {at} is forgotten; the first that is kept is {self._start}")
+        self._items[at - self._start] = number
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over those that are kept."""
+        return iter(self._items)
+
+    def append(self, number: int) -> None:
+        self._items.append(number)
+
+    def extend(self, numbers: bytes) -> None:
+        """Append the bytes as numbers."""
+        self._items.extend(numbers)
+
+    def forget(self, before: int) -> None:
+        """Allow that those before this position are forgotten; they are when they are half of all."""
+        count = before - self._start
+        if count * 2 > len(self._items):
+            del self._items[:count]
+            self._start = before

@@ -1,0 +1,92 @@
+"""The sessions of a tape, what of them has its outcome already, and the gate at which the others wait."""
+
+import heapq
+from collections.abc import Sequence
+
+from playhead.queries.due_list import DueList
+from playhead.queries.gate import LowWater
+from playhead.queries.outcome import Outcome
+from playhead.queries.rules import Earlier, PlayRules
+from playhead.queries.session import Session
+from playhead.queries.settling import Settling
+from playhead.queries.talk import Talk
+from playhead.querylog.statement import Act
+
+
+class GatedSessions(Talk):
+    """The part of a player that knows which statements there are, and which of them may go."""
+
+    def __init__(self, settling: Settling, rules: PlayRules, earlier: Earlier) -> None:
+        super().__init__(settling.tape, rules)
+        self.settling, self.results = settling, settling.results
+        self.sessions: dict[int, Session] = {}
+        self.due = DueList(settling.tape, rules.pace, settling.outcomes)
+        self.water = LowWater()
+        self.owners: dict[int, int] = {}
+        """The session of each number that is not released."""
+        self.first_us: int | None = None
+        """When the first statement of the log was due."""
+        self._earlier = earlier
+        self._gate: list[tuple[int, int]] = []
+
+    def extend(self, statements: Sequence[int]) -> None:
+        """Take statements of the tape, in its order; some have their outcome before anything is played."""
+        tape = self.tape
+        if self.first_us is None:
+            self.first_us = min(map(tape.due_us.__getitem__, statements), default=None)
+        for at in statements:
+            session, number = self._session(tape.session_of[at]), tape.numbers.numbers[at]
+            session.last_place = max(session.last_place, tape.places[at])
+            outcome = self.settling.outcome_before(at, self._earlier)
+            if outcome is None:
+                if session.is_sticky and session.link is None:  # An earlier run has left something.
+                    self.results.state_lost += 1
+                    session.is_sticky = False
+                session.left += 1
+                self.owners[number] = session.number
+                continue
+            step = tape.step(at)
+            session.is_over |= step.act is Act.DISCONNECT
+            if outcome is Outcome.EARLIER:
+                session.note_earlier(step, tape.role(at))
+            self.settling.skip(at, outcome)
+            self.release(number)
+        self.due.add(statements)
+
+    def _session(self, number: int) -> Session:
+        session = self.sessions.get(number)
+        if session is None:
+            session = self.sessions[number] = Session(number, self.tape.sessions[number], 0)
+        return session
+
+    def forget(self) -> list[str]:
+        """Forget what was given to the ledger; return the sessions that have ended, and are there whole."""
+        self.settling.forget()
+        ended = [
+            each
+            for each in self.sessions.values()
+            if each.is_over and not each.left and not each.is_busy
+            if each.last_place < self.settling.counted_rows
+        ]
+        for session in ended:
+            del self.sessions[session.number], self.tape.sessions[session.number]
+        return [each.id for each in ended]
+
+    def wait_at_gate(self, session: Session, need: int) -> None:
+        """Let a session wait until the first `need` numbers are released."""
+        session.at_gate = need
+        heapq.heappush(self._gate, (need, session.number))
+
+    def release(self, number: int) -> None:
+        """Let those pass that wait for this number, whether its statement is done or not."""
+        self.owners.pop(number, None)
+        if self.water.release(number):
+            self._open_gate()
+
+    def _open_gate(self) -> None:
+        while self._gate and self._gate[0][0] <= self.water.low:
+            _, number = heapq.heappop(self._gate)
+            session = self.sessions.get(number)
+            if session is not None and session.at_gate:
+                session.at_gate = 0
+                self.ready.append(session)
