@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from playhead.queries.outside import LEDGER
 from playhead.queries.sql_text import SqlText
-from playhead.queries.transactions import CUT, SEVERAL
+from playhead.queries.transactions import CUT, FAILED, SEVERAL
 from playhead.querylog import sql as parsed
+from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
 
+UNCLEAR = "unclear-text"
 OUTSIDE = {
     "alter-system": "ALTER SYSTEM changes the whole server",
     "role": "roles belong to the whole server",
@@ -21,10 +22,12 @@ FILTERS = {
     "filter-application": "--applications",
     "filter-select": "--skip-selects",
     "filter-time": "outside of the span",
+    FAILED: "they failed on the source, and could not be undone if they succeeded here",
 }
 IN_PART = {
     CUT: "their transaction began before the log or the span",
     LEDGER: "they change the ledger of replays itself",
+    UNCLEAR: "it is not certain how many statements the text has",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}
@@ -43,22 +46,36 @@ class Filters:
     allowed: frozenset[str] = frozenset()
     """What may be done outside of the database, by the words of `OUTSIDE`."""
 
-    def reason(self, statement: Statement, sql: SqlText) -> str:
-        """Return why it is not played: a word of `REASONS`; empty if it is."""
+    def reason(self, statement: Statement, sql: SqlText, *, is_inside: bool = False) -> str:
+        """Return why it is not played: a word of `REASONS`; empty if it is.
+
+        A transaction is played as a whole or not at all: `is_inside` one that is played, only the statement counts.
+        """
+        return ("" if is_inside else self._left_out(statement)) or self._refused(statement, sql)
+
+    def _left_out(self, statement: Statement) -> str:
         if self.users and statement.user not in self.users:
             return "filter-user"
         if self.databases and statement.database not in self.databases:
             return "filter-database"
         if self.applications and statement.application not in self.applications:
             return "filter-application"
+        return ""
+
+    def _refused(self, statement: Statement, sql: SqlText) -> str:
         if not self._is_in_time(statement.due_us):
             return "filter-time"
         if statement.unplayable is not None:
             return statement.unplayable
         if statement.act not in (Act.QUERY, Act.EXECUTE):
             return ""
-        if sql.outside is not None and sql.outside not in self.allowed:
-            return sql.outside
+        known = parsed.understand(statement.sql)
+        for outside in (sql.outside, known.reaches):
+            if outside is not None and outside not in self.allowed:
+                return outside
+        # Then one of the two does not see a statement that the server would run.
+        if known.is_understood and not sql.has_escapes and len(known.kinds) != len(sql.parts):
+            return UNCLEAR
         return "filter-select" if self.skip_selects and parsed.is_select_only(statement.sql) else ""
 
     def _is_in_time(self, due_us: int) -> bool:

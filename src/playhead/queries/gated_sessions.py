@@ -47,7 +47,8 @@ class GatedSessions(Talk):
                 continue
             step = tape.step(at)
             session.is_over |= step.act is Act.DISCONNECT
-            if outcome is Outcome.EARLIER:
+            # What was not played has left nothing in its session.
+            if outcome is Outcome.EARLIER and not tape.reasons[at]:
                 session.note_earlier(step, tape.role(at))
             self.settling.skip(at, outcome)
             self.release(number)

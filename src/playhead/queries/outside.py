@@ -9,8 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from playhead.queries.sql_tokens import tokens_of
+from playhead.querylog.reach import (
+    FUNCTION_ELSEWHERE,
+    LEDGER,
+    LEDGER_SCHEMA,
+    TRUSTED_LANGUAGES,
+)
 
-LEDGER: Final = "ledger"
 _SUSPECT: Final = re.compile(
     r"copy|system|role|user|group|database|tablespace|subscription|server|dblink|pg_|lo_|language|load|owned"
     r"|grant|revoke|u&|playhead_ledger",
@@ -18,11 +23,6 @@ _SUSPECT: Final = re.compile(
 )
 _ON_LEDGER: Final = re.compile(
     r"\b(?:drop|delete|truncate|update|alter|lock|revoke|merge|cluster)\b", re.IGNORECASE
-)
-_FUNCTION: Final = re.compile(
-    r"dblink.*|lo_import|lo_export|pg_(?:read_(?:binary_)?file|write_file|file_\w+|(?:terminate|cancel)_backend"
-    r"|reload_conf|rotate_logfile\w*|logfile_rotate|promote|switch_wal|create_restore_point|\w*replication_slot\w*"
-    r"|logical_slot_\w+|replication_origin_\w+|(?:start_|stop_)?backup(?:_start|_stop)?|wal_replay_\w+)"
 )
 _RUNS_TEXTS: Final = re.compile(
     r"(?:query|cursor)_to_xml\w*|ts_stat|ts_rewrite|crosstab\w*|xpath_table|connectby"
@@ -37,7 +37,6 @@ _WORDS: Final = {
     "SUBSCRIPTION": "elsewhere",
     "SERVER": "elsewhere",
 }
-_TRUSTED: Final = ("sql", "plpgsql", "plperl", "pltcl", "plv8", "internal")
 _UNICODE: Final = re.compile(r"\\(?:\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
 _DEEPEST: Final = 4
 Tokens = Sequence[re.Match[str]]
@@ -47,7 +46,7 @@ def outside_of(text: str, spans: Sequence[tuple[int, int]], *, escapes: bool = F
     """Return what it does outside of the database, in one word; None for nothing. A span is a statement."""
     if _SUSPECT.search(text) is None:
         return None
-    if "playhead_ledger" in text.lower() and _ON_LEDGER.search(text):
+    if LEDGER_SCHEMA in text.lower() and _ON_LEDGER.search(text):
         return LEDGER
     found = (_of_statement([*tokens_of(text[start:end], escapes=escapes)]) for start, end in spans)
     return next((word for word in found if word is not None), None)
@@ -63,7 +62,7 @@ def _of_statement(tokens: Tokens) -> str | None:
     if first == "LOAD" or _is_untrusted(tokens, words):
         return "elsewhere"
     names = {*_names(tokens, called=first != "CREATE")}
-    if any(_FUNCTION.fullmatch(name) for name in names):
+    if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in names):
         return "elsewhere"
     has_body = first == "CREATE" and bool({"FUNCTION", "PROCEDURE"} & {*words[:4]})
     if has_body or first == "DO" or any(_RUNS_TEXTS.fullmatch(name) for name in names):
@@ -95,10 +94,12 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
 def _of_body(tokens: Tokens, depth: int) -> str | None:
     """Look at every word, and into texts, which may be bodies and what EXECUTE runs."""
     words = _words(tokens)
-    if any(_FUNCTION.fullmatch(name) for name in _names(tokens, called=True)):
+    if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in _names(tokens, called=True)):
         return "elsewhere"
     begins = [at for at, word in enumerate(words) if word in (*_CHANGES, "COPY")]
-    inner = [_content(token[0]) for token in tokens if token["text"] and depth]
+    inner = [_content(token[0]) for token in tokens if token["text"]]
+    if not depth and any(_SUSPECT.search(each) for each in inner):
+        return "elsewhere"  # Texts are not nested so deep for another reason.
     found = [_of_words(tokens, words, at) for at in begins]
     found += [_of_body([*tokens_of(each)], depth - 1) for each in inner if _SUSPECT.search(each)]
     return next((word for word in found if word is not None), None)
@@ -133,8 +134,15 @@ def _is_untrusted(tokens: Tokens, words: Sequence[str]) -> bool:
     """Whether it makes or runs a function in a language that reaches the server's files and libraries."""
     if words[:1] not in (["CREATE"], ["DO"]) or "LANGUAGE" not in words[:-1]:
         return False
-    named = tokens[words.index("LANGUAGE") + 1]
+    return any(
+        _language(tokens[at + 1]) not in TRUSTED_LANGUAGES
+        for at, word in enumerate(words[:-1])
+        if word == "LANGUAGE"
+    )
+
+
+def _language(named: "re.Match[str]") -> str:
     name = named[0]
     if named["text"] or named["quoted"]:
         name = _content(name) if named["text"] else _unquoted(name)
-    return name.lower() not in _TRUSTED
+    return name.lower()

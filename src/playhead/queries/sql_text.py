@@ -29,6 +29,7 @@ _ALONE = (
     ("REINDEX",),
 )
 _CONCURRENTLY = "CONCURRENTLY"
+_MAY_BE_CONCURRENT = frozenset(("CREATE", "DROP", "REINDEX", "ALTER", "REFRESH"))
 _BODIED = frozenset(("FUNCTION", "PROCEDURE"))
 
 
@@ -78,6 +79,8 @@ class SqlText:
     parts: tuple[Part, ...]
     outside: str | None
     """What it does outside of the database, in one word; None for nothing."""
+    has_escapes: bool = False
+    """Whether it was read with backslashes that escape, and has some."""
 
     @property
     def only(self) -> Part | None:
@@ -124,7 +127,12 @@ def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     if current is not None:
         parts.append(current.part(len(text)))
     spans = [(part.start, part.end) for part in parts]
-    return SqlText(text, tuple(parts), outside_of(text, spans, escapes=escapes))
+    has_escapes = escapes and "\\" in text
+    outside = outside_of(text, spans, escapes=escapes)
+    if has_escapes and outside is None:
+        # The setting may be another by now: what is outside if it is read in one way is refused.
+        outside = read_sql(text).outside
+    return SqlText(text, tuple(parts), outside, has_escapes)
 
 
 @dataclass(slots=True)
@@ -144,7 +152,9 @@ class _Open:
         if not token["word"]:
             return
         word = token["word"].upper()
-        self.is_concurrent |= word == _CONCURRENTLY
+        self.is_concurrent |= (
+            word == _CONCURRENTLY and self.words[:1] != [] and self.words[0] in _MAY_BE_CONCURRENT
+        )
         if len(self.words) < _MOST_WORDS:
             self.words.append(word)
         # CREATE FUNCTION … BEGIN ATOMIC …; CASE … END; END

@@ -12,15 +12,15 @@ def _tokens(plain: str) -> "re.Pattern[str]":
     """Return the tokens of SQL, with this form of a plain text."""
     return re.compile(
         rf"""
-        (?P<skip>\s+|--[^\n]*)
+        (?P<skip>\s+|--[^\n\r]*)
         |(?P<comment>/\*)
         |(?P<text>[eE]{_ESCAPED_TEXT}|[bBxXnN]?{plain}|[uU]&{_PLAIN_TEXT}
-            |(?P<tag>\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$).*?(?P=tag))
+            |(?P<tag>\$(?:[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff]*)?\$).*?(?P=tag))
         |(?P<quoted>(?:[uU]&)?"(?:[^"]++|"")*+")
         |(?P<end>;)
         |(?P<parameter>\$[0-9]+)
-        |(?P<number>(?:[0-9]|\.[0-9])(?:[\w.]|(?<=[eE])[-+])*)
-        |(?P<word>[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*)
+        |(?P<number>0[xX][0-9a-fA-F_]+|(?:[0-9]|\.[0-9])[0-9_.]*(?:[eE][-+]?[0-9][0-9_]*)?\w*)
+        |(?P<word>[A-Za-z_\u0080-\U0010ffff][\w$\u0080-\U0010ffff]*)
         |(?P<other>.)
         """,
         re.VERBOSE | re.DOTALL,

@@ -20,7 +20,7 @@ from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
 from playhead.queries.sql_tokens import tokens_of
 from playhead.queries.tape_texts import FiledTexts, HeldTexts, Texts
-from playhead.queries.transactions import SYNTAX_ERROR, Refuse, SessionOnTape
+from playhead.queries.transactions import Refuse, SessionOnTape, is_unread
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
@@ -40,6 +40,7 @@ _UNLOCKS: Final = re.compile(r"\bdiscard\b|unlock_all", re.IGNORECASE)
 _ESCAPES: Final = re.compile(
     r"standard_conforming_strings'?\s*(?:=|,|\bto\b)\s*'?(\w+)", re.IGNORECASE
 )
+_STRINGS: Final = "standard_conforming_strings"
 _OFF: Final = ("off", "of", "false", "no", "0", "f", "n")
 
 
@@ -214,6 +215,7 @@ class TapeWriter:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
         writes = self._writes(statement.sql) if _has_text(statement) else False
+        was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
         self._number(statement, session.number, role, read_to)
         due = session.last_due = max(session.last_due, statement.due_us)
@@ -223,7 +225,7 @@ class TapeWriter:
         tape.session_of.append(session.number)
         tape.roles.append(ROLE_NUMBER[role])
         tape.reasons.append(self._word(reason))
-        flags, commit_at = _flags(statement, sql, writes=writes)
+        flags, commit_at = _flags(statement, sql, writes=writes, was_open=was_open)
         changes = changes_of(sql, statement.parameters) if _has_text(statement) else ()
         stored = marshal.dumps(
             (
@@ -246,7 +248,8 @@ class TapeWriter:
         tape.texts.add(stored)
         if query == len(tape.examples):
             tape.examples.append(stored)
-        self._note_escapes(statement, session)
+        if statement.expected_error is None and not reason:
+            self._note_escapes(changes, session)
 
     def _session_of(self, statement: Statement) -> SessionOnTape:
         session = self._sessions.get(statement.session)
@@ -301,11 +304,16 @@ class TapeWriter:
             return Role.BODY
         return Role.WRITE if writes else Role.READ
 
-    @staticmethod
-    def _note_escapes(statement: Statement, session: SessionOnTape) -> None:
-        found = _ESCAPES.search(statement.sql) if statement.expected_error is None else None
-        if found is not None:
-            session.escapes = found[1].lower() in _OFF
+    def _note_escapes(self, changes: tuple[Change, ...], session: SessionOnTape) -> None:
+        """Note how the session reads backslashes from now on."""
+        for change in changes:
+            found = _ESCAPES.search(change.text)
+            if change.kind == "discard" or change.text.upper().startswith("RESET"):
+                is_all = change.kind == "discard" or change.name == "all"
+                if is_all or change.name == _STRINGS:
+                    session.escapes = self._escapes
+            elif change.kind == "set" and found is not None:
+                session.escapes = found[1].lower() in _OFF
 
     def _number(self, statement: Statement, session: int, role: Role, read_to: int | None) -> None:
         done, ready = statement.done_place, None
@@ -354,14 +362,14 @@ def _has_text(statement: Statement) -> bool:
     return statement.act in (Act.QUERY, Act.EXECUTE)
 
 
-def _flags(statement: Statement, sql: SqlText, *, writes: bool) -> tuple[Flag, int]:
+def _flags(statement: Statement, sql: SqlText, *, writes: bool, was_open: bool) -> tuple[Flag, int]:
     """Return the flags of a statement, and where a mark goes into its text."""
     if not _has_text(statement):
         return Flag(0), -1
     commits = [part.start for part in sql.parts if part.keeps_changes]
     is_alone = sql.runs_alone
-    error = statement.expected_error
-    forces = error not in (None, SYNTAX_ERROR) and not is_alone and not sql.controls
+    has_run = statement.expected_error is not None and not is_unread(statement)
+    forces = has_run and (not is_alone or was_open) and not sql.controls
     flags = (
         (Flag.WRITES if writes else Flag(0))
         | (Flag.ALONE if is_alone else Flag(0))

@@ -1,21 +1,26 @@
 """Which statements of a session are one transaction on the source, and whether it is played."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from playhead.queries.sql_text import Part, SqlText
-from playhead.querylog.sql import understand
+from playhead.querylog.sql import may_write, understand
 from playhead.querylog.statement import Act, Statement
 
 CUT: Final = "cut-transaction"
 SEVERAL: Final = "several-transactions"
-WHOLE: Final = ("filter-user", "filter-database", "filter-application")
-"""Filters that look at the first statement of a transaction only: it is played as a whole or not at all."""
+FAILED: Final = "filter-failed"
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
-Refuse = Callable[[Statement, SqlText], str]
-"""Returns why a statement is not played: a word; empty if it is."""
+
+
+class Refuse(Protocol):
+    """Says why a statement is not played."""
+
+    def __call__(self, statement: Statement, sql: SqlText, /, *, is_inside: bool = False) -> str:
+        """Return a word; empty if it is played. `is_inside` a transaction that is played."""
+        ...
 
 
 def row_line(line: int) -> int:
@@ -90,11 +95,11 @@ class SessionOnTape:
             if self._is_cut(statement, sql):
                 return CUT
             error = statement.expected_error
-            if error is not None and _has_several(sql) and not _is_unread(statement):
+            if error is not None and _has_several(sql) and not is_unread(statement):
                 return SEVERAL
-        reason = refuse(statement, sql)
-        if self.is_open and reason in WHOLE:
-            return ""
+        reason = refuse(statement, sql, is_inside=self.is_open)
+        if not reason and _stays_if_it_succeeds(statement, sql, is_inside=self.is_open):
+            return FAILED
         # Without it, its transaction would be committed here.
         fails = self.is_open and statement.expected_error is not None
         return "" if fails and reason == "filter-select" else reason
@@ -123,7 +128,7 @@ class SessionOnTape:
         was_open = self.is_open or self._is_cut(statement, sql)
         if statement.expected_error is None:
             return sql.leaves_open(was_open)
-        if _is_unread(statement):
+        if is_unread(statement):
             return was_open
         if not was_open:
             return any(part.opens for part in sql.parts)
@@ -134,7 +139,15 @@ def _has_several(sql: SqlText) -> bool:
     return any(part.closes and (part.chains or part is not sql.parts[-1]) for part in sql.parts)
 
 
-def _is_unread(statement: Statement) -> bool:
+def _stays_if_it_succeeds(statement: Statement, sql: SqlText, *, is_inside: bool) -> bool:
+    """Whether it failed on the source, and could not be undone here if it succeeds."""
+    if statement.expected_error is None or is_unread(statement):
+        return False
+    is_kept = sql.controls or (sql.runs_alone and not is_inside)
+    return is_kept and may_write(statement.sql)
+
+
+def is_unread(statement: Statement) -> bool:
     """Whether the server did not run anything of it, because it could not read it."""
     is_syntax = statement.expected_error == SYNTAX_ERROR
     return is_syntax and not understand(statement.sql).is_understood

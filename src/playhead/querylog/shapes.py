@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_of
 from playhead.querylog.torn import joined_columns
 
 _WIDTHS: Final = (23, 24, 26)
+_IN_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _LONGEST: Final = 1 << 30
 _MOST_LINE: Final = 1 << 62
 _WRAPPED: Final = (("event", "original"), ("event.original",), ("message",), ("log",))
@@ -31,6 +33,17 @@ def read_row(value: bytes, *, prefixes: Sequence[str] = KNOWN_PREFIXES, place: i
         row = _from_map(_unpacked(value), prefixes)
     else:
         row = _from_text(_decoded(value), prefixes)
+    texts = (
+        row.message,
+        row.session,
+        row.detail,
+        row.query,
+        row.user,
+        row.database,
+        row.application,
+    )
+    if any(each is not None and _IN_NO_TEXT.search(each) for each in texts):
+        raise NotARow("it has what no text of a server can have: NUL, or half a character")
     return row._replace(place=place) if place else row
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from importlib import resources
+from itertools import chain
 from typing import Any, Final
 
 from playhead.errors import MissingPiece
+from playhead.querylog.reach import reach_of
 
 _KEPT: Final = 16_384
 _LONGEST: Final = 1 << 20
@@ -58,10 +60,21 @@ class Understanding:
     """It has COPY FROM STDIN, whose data no log contains."""
     parameters: int
     """The highest `$n` in it."""
+    reaches: str | None
+    """What it does beyond its database, in one word; None for nothing, or where it was not understood."""
 
 
 _UNKNOWN: Final = Understanding(
-    (), False, True, False, (), None, runs_alone=False, has_copy_data=False, parameters=0
+    (),
+    False,
+    True,
+    False,
+    (),
+    None,
+    runs_alone=False,
+    has_copy_data=False,
+    parameters=0,
+    reaches=None,
 )
 _ACTS: Final = {
     "TRANS_STMT_BEGIN": TransactionAct.BEGIN,
@@ -89,7 +102,7 @@ _WRITES_INSIDE: Final = frozenset(
      "IntoClause", "LockingClause", "CreateTableAsStmt", "ExecuteStmt")
 )  # fmt: skip
 # Possessive: comments that could be divided in several ways would take the time of all of them.
-_FIRST: Final = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*+([A-Za-z]+)", re.DOTALL)
+_FIRST: Final = re.compile(r"(?:[\s(]|--[^\n\r]*(?:[\n\r]|$)|/\*.*?\*/)*+([A-Za-z]+)", re.DOTALL)
 _MANAGES: Final = frozenset(
     ("begin", "start", "commit", "end", "rollback", "abort", "prepare", "savepoint", "release")
 )
@@ -279,6 +292,7 @@ def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understandin
             for kind, content in statements
         ),
         parameters=max((_highest(content) for _, content in statements), default=0),
+        reaches=reach_of(chain(statements, _nodes([content for _, content in statements]))),
     )
 
 

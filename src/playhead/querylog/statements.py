@@ -134,6 +134,9 @@ class StatementReader:
         return lines, None
 
     def _logged(self, row: LogRow, done: Logged, lines: Lines) -> RowOutcome:
+        if row.context is not None or row.query is not None:
+            # The server hides both in its own rows of statements and sessions; RAISE LOG of a function shows them.
+            return self._no_statement(row)
         match done.kind:
             case Kind.OTHER:
                 return self._no_statement(row)

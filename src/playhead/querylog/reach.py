@@ -1,0 +1,103 @@
+"""What a statement does beyond its database, as PostgreSQL's own parser reads it.
+
+A second net behind the one that reads words (`queries.outside`): comments, quotes and escapes cannot hide a
+statement from the parser. It does not look into the texts of bodies and of EXECUTE; the other one does.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+LEDGER: Final = "ledger"
+LEDGER_SCHEMA: Final = "playhead_ledger"
+FUNCTION_ELSEWHERE: Final = re.compile(
+    r"dblink.*|lo_import|lo_export|pg_(?:read_(?:binary_)?file|write_file|file_\w+|(?:terminate|cancel)_backend"
+    r"|reload_conf|rotate_logfile\w*|logfile_rotate|promote|switch_wal|create_restore_point|\w*replication_slot\w*"
+    r"|logical_slot_\w+|replication_origin_\w+|(?:start_|stop_)?backup(?:_start|_stop)?|wal_replay_\w+)"
+)
+"""Functions that reach the server's files and processes, or other servers."""
+TRUSTED_LANGUAGES: Final = ("sql", "plpgsql", "plperl", "pltcl", "plv8")
+_STATEMENTS: Final = {
+    "AlterSystemStmt": "alter-system",
+    **dict.fromkeys(
+        ("CreateRoleStmt", "AlterRoleStmt", "AlterRoleSetStmt", "DropRoleStmt", "GrantRoleStmt",
+         "ReassignOwnedStmt", "DropOwnedStmt"), "role",
+    ),
+    **dict.fromkeys(
+        ("CreatedbStmt", "AlterDatabaseStmt", "AlterDatabaseSetStmt", "AlterDatabaseRefreshCollStmt",
+         "DropdbStmt", "CreateTableSpaceStmt", "AlterTableSpaceOptionsStmt", "DropTableSpaceStmt"), "database",
+    ),
+    **dict.fromkeys(
+        ("CreateSubscriptionStmt", "AlterSubscriptionStmt", "DropSubscriptionStmt", "CreateFdwStmt",
+         "AlterFdwStmt", "CreateForeignServerStmt", "AlterForeignServerStmt", "CreateForeignTableStmt",
+         "ImportForeignSchemaStmt", "CreatePLangStmt", "LoadStmt"), "elsewhere",
+    ),
+}  # fmt: skip
+_OBJECTS: Final = {
+    "OBJECT_ROLE": "role",
+    "OBJECT_DATABASE": "database",
+    "OBJECT_TABLESPACE": "database",
+    "OBJECT_SUBSCRIPTION": "elsewhere",
+    "OBJECT_FOREIGN_SERVER": "elsewhere",
+    "OBJECT_FDW": "elsewhere",
+    "OBJECT_LANGUAGE": "elsewhere",
+}
+"""What is renamed, dropped, or gets another owner."""
+_CATALOGS: Final = {
+    **dict.fromkeys(("pg_authid", "pg_auth_members", "pg_db_role_setting"), "role"),
+    **dict.fromkeys(("pg_database", "pg_tablespace"), "database"),
+    **dict.fromkeys(
+        ("pg_proc", "pg_language", "pg_subscription", "pg_foreign_server", "pg_foreign_data_wrapper"),
+        "elsewhere",
+    ),
+}  # fmt: skip
+_CHANGES: Final = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
+_MAY_NAME_LEDGER: Final = ("SelectStmt", "InsertStmt", "ExplainStmt")
+
+
+def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
+    """Return the first thing beyond the database, in one word, among the nodes of a text; None for nothing."""
+    names_ledger = changes = False
+    for name, below in nodes:
+        if isinstance(below, dict):
+            found = _of_node(name, below)
+            if found is not None:
+                return found
+            changes |= name[:1].isupper() and name.endswith("Stmt") and name not in _MAY_NAME_LEDGER
+        names_ledger |= below == LEDGER_SCHEMA
+    return LEDGER if names_ledger and changes else None
+
+
+def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
+    if name in _STATEMENTS:
+        return _STATEMENTS[name]
+    if name == "CopyStmt":
+        return "copy-elsewhere" if below.get("filename") or below.get("is_program") else None
+    if name == "FuncCall":
+        return "elsewhere" if FUNCTION_ELSEWHERE.fullmatch(_last(below.get("funcname"))) else None
+    if name in ("CreateFunctionStmt", "DoStmt"):
+        options = below.get("options") or below.get("args") or ()
+        return "elsewhere" if any(_is_untrusted(each) for each in options) else None
+    if name in ("RenameStmt", "DropStmt", "AlterOwnerStmt"):
+        kind = below.get("renameType") or below.get("removeType") or below.get("objectType")
+        return _OBJECTS.get(str(kind))
+    if name in _CHANGES:
+        changed = below.get("relation") or {}
+        is_catalog = changed.get("schemaname") in (None, "pg_catalog")
+        return _CATALOGS.get(str(changed.get("relname"))) if is_catalog else None
+    return None
+
+
+def _is_untrusted(option: Any) -> bool:
+    element = option.get("DefElem", {}) if isinstance(option, dict) else {}
+    if element.get("defname") != "language":
+        return False
+    return _text(element.get("arg")) not in TRUSTED_LANGUAGES
+
+
+def _last(names: Any) -> str:
+    return _text(names[-1]) if names else ""
+
+
+def _text(node: Any) -> str:
+    return str(node.get("String", {}).get("sval", "")) if isinstance(node, dict) else ""

@@ -1,0 +1,221 @@
+"""Whoever may send statements to the source cannot make a replay do what its guards refuse."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from playhead.pace import Pace
+from playhead.queries.filters import UNCLEAR, Filters
+from playhead.queries.gate import Role
+from playhead.queries.log import Log
+from playhead.queries.player import Player
+from playhead.queries.rules import Earlier, PlayRules
+from playhead.queries.settling import Settling
+from playhead.queries.tape import Flag, Tape, TapeWriter
+from playhead.querylog.rows import LogRow, NotARow
+from playhead.querylog.shapes import read_row
+from playhead.querylog.sql import understand
+from playhead.querylog.statement import Act, Statement
+from playhead.querylog.statements import read_statements
+
+ALTER = "ALTER SYSTEM SET a = 1"
+
+
+def statements(texts: Iterable[str], *, errors: str | None = None, **more: str) -> list[Statement]:
+    return [
+        Statement(
+            "a.1", at + 1, at, Act.QUERY, at * 1_000, text, done_place=at, duration_us=10,
+            expected_error=errors, **more,  # type: ignore[arg-type]
+        )
+        for at, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def tape_of(*texts: str, filters: Filters | None = None, errors: str | None = None) -> Tape:
+    return TapeWriter((filters or Filters()).reason, "commit").write(
+        statements(texts, errors=errors)
+    )
+
+
+def reasons(*texts: str, filters: Filters | None = None) -> list[str]:
+    tape = tape_of(*texts, filters=filters)
+    return [tape.reason(at) for at in range(len(tape))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT 1 -- x\r; {ALTER}",
+        "-- x\rCOPY t TO PROGRAM 'id'",
+        f"SELECT $😀$x$😀$; {ALTER}",
+        f"SELECT 0xe--'\n; {ALTER}; --'",
+        f"SELECT 1e--'\n; {ALTER}; --'",
+        "SELECT U&\"!0064blink_exec\" UESCAPE '!' (1, 2)",
+        "CREATE FUNCTION h(oid) RETURNS int LANGUAGE internal STRICT AS 'be_lo_export'",
+        "CREATE FUNCTION f(language internal) RETURNS int AS 'libc.so.6', 'system' LANGUAGE c",
+        "ALTER LANGUAGE plpython3u RENAME TO plv8",
+        "UPDATE pg_catalog.pg_authid SET rolsuper = true",
+        "UPDATE pg_database SET datallowconn = false",
+        "CREATE FOREIGN TABLE x (a text) SERVER s OPTIONS (program 'id')",
+        "CREATE RULE r AS ON INSERT TO playhead_ledger.marks DO INSTEAD NOTHING",
+        "SET search_path TO playhead_ledger",
+        'DELETE FROM U&"playhead\\005fledger".marks',
+        'EXPLAIN ANALYZE DELETE FROM U&"playhead\\005fledger".marks',
+        'WITH x AS (DELETE FROM U&"playhead\\005fledger".marks RETURNING 1) SELECT * FROM x',
+        f"CREATE FUNCTION begin() RETURNS int LANGUAGE sql AS 'select 1'; {ALTER}",
+    ],
+)
+def test_it_is_not_played(text: str) -> None:
+    assert any(reasons(text)), text
+
+
+def test_texts_within_texts_are_refused_at_any_depth() -> None:
+    text = ALTER
+    for depth in range(7):
+        text = f"DO $a{depth}$ BEGIN EXECUTE $b{depth}$ {text} $b{depth}$; END $a{depth}$"
+        assert reasons(text)[0], f"{depth + 1} deep"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1; SELECT 2; ;",
+        "SELECT 1 /* ; */ -- ;\n; SELECT 2",
+        "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END",
+        "CREATE RULE r AS ON INSERT TO t DO ALSO (DELETE FROM u; DELETE FROM v)",
+        "SELECT 0xff, 1_000, 1e-5, .5, 1.5E+3 AS e",
+        "SELECT $é$;$é$",
+        "UPDATE pg_mine SET a = 1",
+        "INSERT INTO playhead_ledger.marks VALUES (1)",
+        "SELECT * FROM playhead_ledger.marks",
+    ],
+)
+def test_what_is_harmless_is_played(text: str) -> None:
+    assert not any(reasons(text))
+    assert understand(text).is_understood
+
+
+def test_a_text_with_another_number_of_statements_than_it_seems_is_not_played() -> None:
+    text = "CREATE FUNCTION begin() RETURNS int LANGUAGE sql AS 'select 1'; DROP TABLE t"
+    assert len(understand(text).kinds) == 2
+    assert reasons(text) == [UNCLEAR]
+
+
+def test_a_filter_switches_no_guard_off_within_a_transaction() -> None:
+    filters = Filters(applications=("a",))
+    given = statements(["BEGIN"], application="a")
+    given += statements(["BEGIN", ALTER, "INSERT INTO t VALUES (1)", "COMMIT"], application="b")[1:]
+    tape = TapeWriter(filters.reason, "commit").write(given)
+    assert [tape.reason(at) for at in range(4)] == ["", "alter-system", "", ""]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "SELECT 'standard_conforming_strings=off'",
+        "SELECT 1 /* SET standard_conforming_strings = off */",
+        "SET standard_conforming_strings = off; RESET ALL",
+        "SET standard_conforming_strings = off; RESET standard_conforming_strings",
+        "SET standard_conforming_strings = off; DISCARD ALL",
+    ],
+)
+def test_backslashes_hide_nothing(before: str) -> None:
+    hidden = rf"SELECT '\'; {ALTER}; --'"
+    assert reasons(before, hidden)[-1]
+    writer = TapeWriter(Filters().reason, "commit")
+    tape = writer.write(statements([before, r"SELECT 'a\'"]))
+    assert [tape.reason(at) for at in range(len(tape))][-1] == ""
+
+
+def test_backslashes_that_escape_are_understood() -> None:
+    texts = ("SET standard_conforming_strings = off", r"INSERT INTO t VALUES ('it\'s; COMMIT;')")
+    assert reasons(*texts) == ["", ""]
+    assert reasons(texts[0], rf"SELECT '\\'; {ALTER}")[-1] == "alter-system"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DO $$ BEGIN DELETE FROM t; END $$",
+        "CALL pay_all()",
+        "BEGIN; DELETE FROM t; COMMIT",
+        "DELETE FROM t; -- \rCOMMIT",
+    ],
+)
+def test_what_failed_and_could_not_be_undone_is_not_played(text: str) -> None:
+    tape = tape_of(text, errors="42501")
+    assert tape.reason(0) == "filter-failed"
+
+
+@pytest.mark.parametrize("state", ["42501", "42601"])
+def test_what_failed_is_undone(state: str) -> None:
+    text = "WITH x AS (DELETE FROM t RETURNING 1 AS concurrently) SELECT * FROM x"
+    tape = tape_of(text, errors=state)
+    assert tape.reason(0) == ""
+    assert Flag.FORCES in tape.step(0).flags
+    assert tape.role(0) is Role.WRITE
+
+
+def test_within_a_transaction_it_is_undone_too() -> None:
+    given = (
+        statements(["BEGIN"])
+        + statements(["", "DO $$ BEGIN DELETE FROM t; END $$"], errors="42501")[1:]
+    )
+    tape = TapeWriter(Filters().reason, "commit").write(given)
+    assert Flag.FORCES in tape.step(1).flags
+
+
+def logged(message: str, line: int, **more: str) -> LogRow:
+    row = LogRow(line * 1_000, "a.1", "LOG", message, line, user="u", database="d", place=line)
+    return row._replace(**more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "statement: DROP TABLE t",
+        "duration: 1.000 ms  statement: DROP TABLE t",
+        "disconnection: session time: 0",
+    ],
+)
+@pytest.mark.parametrize("shown", [{"context": "PL/pgSQL function"}, {"query": "DO $$ $$"}])
+def test_a_function_cannot_write_rows_of_statements(forged: str, shown: dict[str, str]) -> None:
+    rows = [
+        logged("statement: SELECT 1", 1),
+        logged(forged, 2, **shown),
+        logged("statement: SELECT 2", 3),
+    ]
+    found = [*read_statements(rows)]
+    assert [each.sql for each in found if each.sql] == ["SELECT 1", "SELECT 2"]
+    assert not [each for each in found if each.act is Act.DISCONNECT]
+
+
+@pytest.mark.parametrize("sign", ["\\u0000", "\\ud800", "\\udc80"])
+@pytest.mark.parametrize("name", ["message", "session_id", "user", "detail"])
+def test_a_row_with_what_no_server_can_have_is_no_row(sign: str, name: str) -> None:
+    values = {
+        "timestamp": "2026-01-01 00:00:00.000 UTC", "session_id": "a.1", "line_num": "1", "error_severity": "LOG",
+        "message": "statement: SELECT 1", "user": "u", "detail": "x",
+    }  # fmt: skip
+    values[name] += sign
+    text = "{" + ",".join(f'"{key}":"{value}"' for key, value in values.items()) + "}"
+    with pytest.raises(NotARow, match="no text of a server"):
+        read_row(text.encode())
+
+
+def test_a_resume_takes_nothing_over_from_what_was_not_played() -> None:
+    tape = tape_of(
+        "LOAD '/tmp/x.so'", "PREPARE p AS SELECT lo_export(1, 'x')", "SET a = 1", "SELECT 1"
+    )
+    nothing: Any = None
+    log = Log(nothing, [], parts=[("log", 0)])
+    for offset in range(4):
+        log.part_of.append(0)
+        log.offset_of.append(offset)
+    settling = Settling(tape, log)
+    settling.grow(4)
+    player = Player(settling, PlayRules(nothing, Pace.max(), None, 1), Earlier({("log", 0): 3}))
+    player.extend(range(4))
+    assert player.sessions[0].settings.texts() == ["SET a = 1"]
+    player.close()
