@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -12,6 +13,10 @@ class TimestampType(Enum):
     NONE = -1
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
+
+
+_MOST: Final = (1 << 63) - 1
+"""The highest offset there can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Slice:
     def __post_init__(self) -> None:
         _need_place(self, "from_offset")
         _need_int(self, "to_offset")
+        if self.to_offset > _MOST:
+            raise ValueError(f"Slice.to_offset: found {self.to_offset}, needed at most {_MOST}")
         if self.to_offset <= self.from_offset:
             raise ValueError(
                 f"Slice.to_offset: found {self.to_offset}, needed more than from_offset {self.from_offset}"

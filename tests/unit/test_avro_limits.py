@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+from typing import Any
 
 import fastavro
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.avro_limits import MOST_EMPTY_VALUES, MOST_NESTED, AvroLimits, _Walk
-from playhead.schemas.registry import Schema
+from playhead.schemas.registry import Reference, Schema
 from tests.fix_schemas import CAR
 
 CHAIN = {
@@ -220,3 +221,31 @@ def test_a_schema_does_not_say_what_is_ours_to_say():
     """The bounds of decimals were looked at by their own name, and not by the one that we give them."""
     kind = {"type": "bytes", "logicalType": "playhead-decimal", "scale": 10**9}
     assert reader(kind).read(number(1) + b"\x07") == b"\x07"
+
+
+class Tower:
+    """A registry in which each schema refers twice to the one before."""
+
+    def referred(self, reference: Reference) -> Schema:
+        return level(int(reference.subject))
+
+
+def level(number: int) -> Schema:
+    below = [
+        Reference(f"r{number - 1}", str(number - 1), 1),
+        Reference("again", str(number - 1), 1),
+    ]
+    fields = [{"name": "a", "type": f"r{number - 1}"}] if number else []
+    text = json.dumps({"type": "record", "name": f"r{number}", "fields": fields})
+    return Schema("AVRO", text, tuple(below) if number else ())
+
+
+def test_references_are_followed_once() -> None:
+    tower: Any = Tower()
+    assert AvroReader.of(tower, level(60)).read(b"")
+
+
+def test_references_have_a_limit() -> None:
+    tower: Any = Tower()
+    with pytest.raises(ValueError, match="refers to more than 300 others"):
+        AvroReader.of(tower, level(400))

@@ -219,3 +219,36 @@ def test_a_resume_takes_nothing_over_from_what_was_not_played() -> None:
     player.extend(range(4))
     assert player.sessions[0].settings.texts() == ["SET a = 1"]
     player.close()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "execute a: DELETE FROM payroll; --: SELECT 1",
+        "execute <unnamed>: DELETE FROM payroll; --: SELECT 1",
+        "execute a: COMMIT; --: /* " + "x" * 200 + " */ SELECT 1",
+        "duration: 1.000 ms  execute a: DELETE FROM payroll; --: (SELECT 1)",
+    ],
+)
+def test_the_name_of_a_prepared_statement_is_not_played(message: str) -> None:
+    found = next(each for each in read_statements([logged(message, 1)]) if each.sql)
+    assert found.unplayable == "ambiguous-name"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t VALUES ('note: select 1')",
+        "-- name: GetUser :one\nSELECT 1",
+        """SELECT '{"a": 1, "b": "update"}'::jsonb""",
+    ],
+)
+def test_a_colon_in_a_text_is_no_name(text: str) -> None:
+    rows = [logged(f"execute a: {text}", 1)]
+    assert [each.unplayable for each in read_statements(rows) if each.sql] == [None]
+
+
+def test_many_colons_take_no_time() -> None:
+    text = "SELECT '" + ": select " * 50_000 + "'"
+    rows = [logged(f"execute a: {text}", 1)]
+    assert [each.unplayable for each in read_statements(rows) if each.sql] == ["ambiguous-name"]

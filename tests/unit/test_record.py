@@ -97,6 +97,8 @@ def test_a_slice_refuses_what_is_no_offset():
         Slice("laps", 0, 0, "5")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Slice\.from_offset: found -1, needed 0 or more"):
         Slice("laps", 0, -1, 5)
+    with pytest.raises(ValueError, match="at most"):
+        Slice("laps", 0, 0, 1 << 63)
 
 
 def test_a_slice_is_written_as_the_command_line_takes_it():

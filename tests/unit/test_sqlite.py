@@ -155,6 +155,14 @@ def test_a_number_that_no_double_has_keeps_its_digits(tmp_path: Path) -> None:
     assert found == [(0.1, 1.5, "0.12345678901234567891", "1e999")]
 
 
+@pytest.mark.parametrize("exponent", ["1" + "0" * 21, "-1" + "0" * 21])
+def test_a_number_beyond_every_exponent_keeps_its_digits(tmp_path: Path, exponent: str) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    written(target, f'{{"a": 1e{exponent}, "b": 0e{exponent}}}'.encode())
+    found = rows(tmp_path / "a.db", "SELECT a, b FROM t")
+    assert found == [(f"1e{exponent}", f"0e{exponent}")]
+
+
 def test_what_is_nested_stays_the_text_that_it_is(tmp_path: Path) -> None:
     target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
     texts = [

@@ -17,7 +17,19 @@ from playhead.querylog.sessions import Session
 from playhead.querylog.statement import Act
 
 _NUMBERED: Final = re.compile(r"\$[0-9]")
+_CUT: Final = re.compile(": ")
+_MOST_CUTS: Final = 16
+_LONGEST_WORD: Final = 100
+_COMMANDS: Final = frozenset(
+    ("abort", "alter", "analyze", "begin", "call", "checkpoint", "close", "cluster", "comment",
+     "commit", "copy", "create", "deallocate", "declare", "delete", "discard", "do", "drop", "end",
+     "execute", "explain", "fetch", "grant", "import", "insert", "listen", "load", "lock", "merge",
+     "move", "notify", "prepare", "reassign", "refresh", "reindex", "release", "reset", "revoke",
+     "rollback", "savepoint", "security", "select", "set", "show", "start", "table", "truncate",
+     "unlisten", "update", "vacuum", "values", "with")
+)  # fmt: skip
 _COPY: Final = re.compile(r"\bcopy\b", re.IGNORECASE)
+AMBIGUOUS: Final = "ambiguous-name"
 _CLIPPED: Final = 3
 """A value is cut at a character's border, at most this number of bytes before the limit."""
 
@@ -51,6 +63,22 @@ def execution(
     if row.cuts_parameters and _perhaps_cut(session, values, counts):
         return Given(Act.EXECUTE, text, values, unplayable="truncated-parameters")
     return Given(Act.EXECUTE, text, values)
+
+
+def is_ambiguous(text: str) -> bool:
+    """Whether the name in front of a text may have been longer: clients choose it, and the log does not quote it.
+
+    `execute NAME: TEXT` is cut at its first colon. If a statement stands behind a later one too, the server may
+    have executed that one.
+    """
+    cuts = [at for found in _CUT.finditer(text) if _may_begin(text, at := found.end())]
+    return len(cuts) > _MOST_CUTS or any(sql_text.understand(text[at:]).kinds for at in cuts)
+
+
+def _may_begin(text: str, at: int) -> bool:
+    beginning = text[at : at + _LONGEST_WORD].lstrip()
+    word = sql_text.first_word(beginning)
+    return word in _COMMANDS or (not word and beginning.startswith(("--", "/*", "(")))
 
 
 def _without(

@@ -60,5 +60,6 @@ UNPLAYABLE = {
     "no-parameters": "the log does not contain the parameters",
     "torn-parameters": "the shipper tore the parameters apart, and they cannot be joined again",
     "fastpath": "a function call by the fast-path protocol",
+    "ambiguous-name": "the name of a prepared statement hides where its text begins",
     "no-text": "the log does not contain the text of the statement",
 }

@@ -6,7 +6,7 @@ from typing import Final
 
 from playhead.querylog import sql as sql_text
 from playhead.querylog.counts import Counts, RowOutcome
-from playhead.querylog.given import Given, execution, query_of
+from playhead.querylog.given import AMBIGUOUS, Given, execution, is_ambiguous, query_of
 from playhead.querylog.logged import Kind, Logged, logged_in, starts_server
 from playhead.querylog.rows import SEVERITIES, LogRow
 from playhead.querylog.sessions import Bound, Draft, Lines, Remembered, Session
@@ -162,8 +162,9 @@ class StatementReader:
             return RowOutcome.PARSE
         if done.kind is Kind.BIND:
             given = execution(session, row, done.sql, self.counts)
+            unplayable = AMBIGUOUS if is_ambiguous(done.sql) else given.unplayable
             session.bound = Bound(
-                done.sql, given.parameters, done.name, done.portal, row.time_us, given.unplayable
+                done.sql, given.parameters, done.name, done.portal, row.time_us, unplayable
             )
             return RowOutcome.PARSE
         self._began(session, row, done)
@@ -251,6 +252,8 @@ class StatementReader:
             return query_of(self._prepared_first(session, row, done.sql))
         given = execution(session, row, done.sql, self.counts)
         act = Act.FETCH if done.kind is Kind.FETCH else Act.EXECUTE
+        if is_ambiguous(done.sql):
+            return Given(act, done.sql, unplayable=AMBIGUOUS)
         return given._replace(act=act, name=done.name, portal=done.portal)
 
     def _draft(self, session: Session, row: LogRow, given: Given, due_us: int) -> None:

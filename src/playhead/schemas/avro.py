@@ -62,6 +62,10 @@ for _base in ("bytes", "fixed"):
     LOGICAL_READERS[f"{_base}-{_EXACT_DECIMAL}"] = _read_decimal
 
 
+_MOST_REFERENCES: Final = 300
+"""As deep as they can be followed, one through the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class AvroReader:
     """Reads with the schema that the bytes were written with."""
@@ -73,7 +77,7 @@ class AvroReader:
     @classmethod
     def of(cls, registry: Registry, schema: Schema) -> "AvroReader":
         named: dict[str, Any] = {}
-        _name_references(registry, schema, named)
+        _name_references(registry, schema, named, set())
         parsed = _parsed(schema, named)
         return cls(parsed, AvroLimits(parsed, named), named)
 
@@ -109,10 +113,18 @@ class AvroReader:
         return logical or _KINDS.get(inner)
 
 
-def _name_references(registry: Registry, schema: Schema, named: dict[str, Any]) -> None:
+def _name_references(
+    registry: Registry, schema: Schema, named: dict[str, Any], seen: set[tuple[str, int]]
+) -> None:
     for reference in schema.references:
+        place = (reference.subject, reference.version)
+        if place in seen:
+            continue
+        seen.add(place)
+        if len(seen) > _MOST_REFERENCES:
+            raise ValueError(f"the schema refers to more than {_MOST_REFERENCES:,} others")
         other = registry.referred(reference)
-        _name_references(registry, other, named)
+        _name_references(registry, other, named, seen)
         if reference.name not in named:
             _parsed(other, named)
 

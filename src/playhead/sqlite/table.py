@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import uuid4
 
@@ -220,7 +220,11 @@ def _nested(text: str) -> dict[str, str]:
 def _number(text: str) -> float | str:
     """Return a number if a double can hold it exactly, and otherwise its text."""
     number = float(text)
-    return number if Decimal(text) == Decimal(repr(number)) else text
+    try:
+        is_exact = Decimal(text) == Decimal(repr(number))
+    except InvalidOperation:  # Its exponent is beyond those of Decimal.
+        return text
+    return number if is_exact else text
 
 
 def sampled_fields(samples: Iterable[Records]) -> Row:
