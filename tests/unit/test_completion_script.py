@@ -58,6 +58,27 @@ def test_a_shell_that_is_not_known_is_said(run, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_tab_does_not_run_a_program_of_the_folder(run, tmp_path):
+    run("bash", "--install-completion")
+    script = tmp_path / completion_script._PLACES["bash"][0]
+    program = tmp_path / "playhead"
+    program.write_text("#!/bin/sh\ntouch ran\n")
+    program.chmod(0o755)
+    name = next(
+        line.split()[-2] for line in script.read_text().splitlines() if line.startswith("complete ")
+    )
+    for word, has_run in (("./playhead", False), ("playhead", True)):
+        text = f'source "{script}"; COMP_WORDS=({word} r); COMP_CWORD=1; {name} {word}'
+        subprocess.run(
+            ["bash", "-c", text],
+            cwd=tmp_path,
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            check=False,
+        )
+        assert (tmp_path / "ran").exists() is has_run
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_by_the_script(run, tmp_path):
     run("bash", "--install-completion")
     command = tmp_path / "playhead"

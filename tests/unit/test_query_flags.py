@@ -1,13 +1,15 @@
 """The flags of the older tool mean what they meant there."""
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from playhead.cli.options import Run
 from playhead.cli.output import Output
-from playhead.cli.queries.replay import _rules, _source, _with_older_flags
+from playhead.cli.queries.replay import _rules, _server, _source, _with_older_flags
 from playhead.errors import UsageError
 
 
@@ -38,13 +40,20 @@ def test_the_parts_of_an_address() -> None:
     assert values(server="postgresql://h/d", db_name="app")["database"] == "postgresql://h/d"
 
 
-def test_a_password_does_not_get_into_the_address(
+def test_a_password_is_for_its_server_only_and_is_not_saved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "before")
     monkeypatch.setenv("OLDER_SECRET", "a@b/c%d'")
-    assert "a@b" not in values(db_name="app", db_password="${OLDER_SECRET}")["database"]
-    assert os.environ["PGPASSWORD"] == "a@b/c%d'"
+    found = values(db_name="app", db_user="me@x", db_password="${OLDER_SECRET}")
+    assert "a@b" not in found["database"]
+    configuration: Any = SimpleNamespace(need=lambda *_, **__: found["database"])
+    server: Any = _server(configuration, "--to", found["login_of_target"])
+    assert conninfo_to_dict(server.url)["password"] == "a@b/c%d'"
+    assert conninfo_to_dict(server.url)["user"] == "me@x"
+    beside: Any = _server(configuration, "--beside")
+    assert beside.url == found["database"]
+    assert os.environ["PGPASSWORD"] == "before"
     assert "warning" not in capsys.readouterr().err
     values(db_name="app", db_password="plainword")
     said = capsys.readouterr().err

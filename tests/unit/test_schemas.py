@@ -4,7 +4,10 @@ import base64
 import builtins
 import contextlib
 import json
+import os
 import struct
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -382,3 +385,12 @@ def test_however_a_library_fails_the_record_is_refused(
         by.exact(framed, ())
     with pytest.raises(Undecodable):
         by.decode(framed, (), is_key=False)
+
+
+def test_no_proxy_gets_the_login_of_a_registry_on_this_machine(written: TestRegistry) -> None:
+    ask = f"from playhead.schemas.registry import Registry; Registry({written.url!r})._get('schemas/ids/1', 'it')"
+    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -235,6 +235,14 @@ def test_a_file_that_is_written_in_place_gets_a_moment_to_be_whole(room, monkeyp
     assert [each["outcome"] for each in told] == ["done"]
 
 
+def test_a_file_that_is_written_on_and_on_does_not_keep_the_others_waiting(room, monkeypatch):
+    monkeypatch.setattr(folder_watch, "_SETTLES_WITHIN_S", 60.0)
+    monkeypatch.setattr(folder_watch, "_WAITS_AT_MOST_S", 0.5)
+    room.drop("laps.json", '{"offsets":')
+    [outcome] = room.watch()
+    assert outcome["outcome"] == "failed"
+
+
 def test_the_outcome_repeats_no_secret(room, monkeypatch):
     from playhead import secrets
 

@@ -31,6 +31,8 @@ _BASH = """\
 %(complete_func)s() {
     local line
     COMPREPLY=()
+    # bash calls this for ./playhead too, which is a program of the folder.
+    [[ $1 == */* ]] && return
     while IFS= read -r line; do
         case "$line" in
             plain,*) COMPREPLY+=("${line#plain,}") ;;

@@ -195,7 +195,12 @@ def _address(url: str) -> SplitResult:
 
 
 def _body(request: urllib.request.Request) -> bytes:
-    with _OPENER.open(request, timeout=_WITHIN_S) as answer:
+    opener = (
+        _OPENER
+        if exposed_logins.is_elsewhere([urlsplit(request.full_url).hostname or ""])
+        else _OPENER_HERE
+    )
+    with opener.open(request, timeout=_WITHIN_S) as answer:
         body: bytes = answer.read(_MOST_BYTES)
     return body
 
@@ -231,3 +236,5 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)
+_OPENER_HERE = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
+"""For servers of this machine: a proxy has no business with them, and would get the login."""

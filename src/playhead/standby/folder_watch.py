@@ -40,6 +40,8 @@ from playhead.standby.trigger_file import (
 _LOOK_EVERY_S = 0.2
 # A writer that writes in place gets this long after its last change to finish.
 _SETTLES_WITHIN_S = 2.0
+_WAITS_AT_MOST_S = 30.0
+"""A file that is written on and on must not keep the others waiting."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 10.0
 # A group may share the folder; others may not, whatever the umask is.
 _FOLDERS = 0o775
@@ -250,11 +252,13 @@ class Watch:
         return name, str(span_of(words, timezone=zone_of(standbys.get(name))))
 
     def _settled(self, claim: Claim) -> dict[str, str]:
+        until = time.monotonic() + _WAITS_AT_MOST_S
         while True:
             try:
                 return read_words(claim.file, claim.shown, folder=self._handle)
             except NotARequest:
-                if abs(time.time() - claim.file.lstat().st_mtime) > _SETTLES_WITHIN_S:
+                is_old = abs(time.time() - claim.file.lstat().st_mtime) > _SETTLES_WITHIN_S
+                if is_old or time.monotonic() > until:
                     raise
             self._sleep(_LOOK_EVERY_S)
 

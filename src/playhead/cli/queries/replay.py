@@ -1,8 +1,8 @@
 """`playhead queries plan` and `replay`: a server's day, played again on another server."""
 
-import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.config.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, BadValue, UsageError
+from playhead.host import private_files
 from playhead.options.queries import (
     BESIDE,
     FOLLOW,
@@ -49,6 +50,8 @@ from playhead.request import Request
 from playhead.server import Server
 
 _SOON_MS = 60_000
+_LOGIN = "login_of_target"
+"""Where the values of a command keep the password of -p."""
 
 
 @command(LOG, SERVER, STATEMENTS, SPAN_OF_LOG, ZONE, ORDER.only("order"), CONNECTION, OLDER_FLAGS)
@@ -120,7 +123,7 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
     run = _with_older_flags(run)
     values = run.values
     configuration = run.configuration()
-    server = _server(configuration, "--to")
+    server = _server(configuration, "--to", values.get(_LOGIN))
     source = Endpoint.parse(_source(values))
     request = Request(
         source=str(source),
@@ -152,10 +155,13 @@ def _follows(values: dict[str, Any], source: Endpoint) -> bool:
     return bool(values["follow"])
 
 
-def _server(configuration: Configuration, option: str) -> Server:
+def _server(configuration: Configuration, option: str, password: str | None = None) -> Server:
     from playhead.postgres.replay_server import PostgresServer
 
-    return PostgresServer(configuration.need("database", needed_for=option))
+    url = configuration.need("database", needed_for=option)
+    if password is not None:  # It is for this server only, and is not saved with its address.
+        url = url.replace("@", f":{quote(password, safe='')}@", 1)
+    return PostgresServer(url)
 
 
 def _beside(run: Run) -> Server | None:
@@ -189,7 +195,8 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
         given = "was planned without --beside" if beside else "needs the address of --beside again"
         raise UsageError(f"replay {plan.replay_id} {given}")
     source = source_of(plan.request, configuration)
-    return QueryReplay(plan, source, _server(configuration, "--to"), configuration, rules, beside)
+    server = _server(configuration, "--to", named.values.get(_LOGIN))
+    return QueryReplay(plan, source, server, configuration, rules, beside)
 
 
 def _source(values: dict[str, Any]) -> str:
@@ -229,9 +236,8 @@ def _url_of_older(run: Run, values: dict[str, Any]) -> str | None:
             run.output.say(
                 "warning: other users of this machine can see the password; write -p '${NAME}'"
             )
-        # Not into the address: it is saved for later runs, and a reference may stand for any character.
         found = secrets.resolve(password, key="--db-password", where="the command line")
-        os.environ["PGPASSWORD"] = secrets.remember(found)
+        values[_LOGIN] = secrets.remember(found)
     host, port = values.get("db_host") or "localhost", values.get("db_port") or 5432
     return (
         f"postgresql://{login}@{host}:{port}/{quote(values.get('db_name') or 'postgres', safe='')}"
@@ -268,7 +274,8 @@ def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Che
     if run.values["report"] is not None:
         from playhead.queries.html_report import page_of
 
-        run.values["report"].write_text(page_of(document), encoding="utf-8")
+        save = private_files.write if has_literals else Path.write_text
+        save(run.values["report"], page_of(document))
         run.output.say(f"the report is saved in {run.values['report']}")
     if run.values["junit"] is not None:
         run.values["junit"].write_text(junit_of(outcome, states), encoding="utf-8")
