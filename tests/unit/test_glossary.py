@@ -36,6 +36,7 @@ ALLOWED_IN_FILE = {
     ("message", "postgres/stage/invalid_rows.py"): "a column of PostgreSQL's pg_input_error_info",
     ("range", "postgres/table.py"): "a table of PostgreSQL's catalog, of types",
     ("message", "capture/recorder.py"): "the sentence that an error says",
+    ("checkpoint", "querylog/given.py"): "a command of SQL",
     ("message", "task/play.py"): "the sentence that an error says",
     ("message", "replay/runner.py"): "the sentence that an error says",
     ("message", "spark/failures.py"): "the sentence that an error says",
