@@ -88,7 +88,7 @@ def test_bash_completes_by_the_script(run, tmp_path):
     command.chmod(0o755)
     lines = (
         "source ~/.bash_completions/playhead.sh; COMP_WORDS=(playhead topics de); COMP_CWORD=2;"
-        f'_playhead_completion {command}; echo "${{COMPREPLY[@]}}"'
+        f'PATH={tmp_path}:$PATH; _playhead_completion playhead; echo "${{COMPREPLY[@]}}"'
     )
     done = subprocess.run(
         ["bash", "--norc", "-c", lines], capture_output=True, text=True, timeout=60

@@ -129,7 +129,8 @@ def test_a_row_whose_session_is_no_text_is_no_row() -> None:
     row = {"timestamp": AT, "session_id": "\ud800", "error_severity": "LOG", "message": "a"}
     (found,) = located([json.dumps(row).encode()])
     assert found.session is None
-    assert found.reason and "half a character" in found.reason
+    assert found.reason
+    assert "half a character" in found.reason
 
 
 @pytest.mark.parametrize(
