@@ -135,8 +135,8 @@ MUTANTS = (
         (
             Change(
                 "kafka/write/ledger_reading.py",
-                "    while doubts:\n",
-                "    while doubts and not doubts:\n",
+                "            return True\n",
+                "            return False\n",
             ),
         ),
     ),

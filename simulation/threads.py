@@ -201,7 +201,8 @@ class ThreadPoolExecutor:
 def uuid4() -> Any:
     """An id that the next schedule of the same seed gets, too."""
     number = scheduler().number()
-    return SimpleNamespace(hex=f"{number:032x}", int=number)
+    # Both halves tell it: a writer's name is the first one.
+    return SimpleNamespace(hex=f"{number:016x}" * 2, int=number)
 
 
 TIME = Time()

@@ -17,11 +17,12 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.topics import Alteration, TopicSetting, alter, describe_topics
-from playhead.kafka.write import ledger_topic
+from playhead.kafka.write import ledger_reading, ledger_topic
 from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.inspect import CopySpec, inspect_copy
 from playhead.kafka.write.ledger import Ledger, LedgerShort
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, former_transactional_id
+from playhead.kafka.write.ledger_reading import LedgerUnsteady
 from playhead.kafka.write.ledger_topic import ForgetfulLedger, SplitLedger, make_ledger
 from playhead.kafka.write.target import KafkaTarget
 from playhead.kafka.write.transactions import Transactions
@@ -95,6 +96,14 @@ def losing(replay_id: str, lost: Callable[[int], bool], looks: int) -> Iterator[
         yield
 
 
+@contextmanager
+def forgetting(replay_id: str, lost: Callable[[int], bool]) -> Iterator[None]:
+    """Such entries are lost by every client, and the log is not asked about them."""
+    with losing(replay_id, lost, looks=100), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_reading, "_hide_records", lambda *_: False)
+        yield
+
+
 @pytest.mark.parametrize("lost", [{40}, {20}, {10, 20, 40}, {0, 10, 20, 30, 40}])
 def test_entries_that_a_client_loses_are_found_at_the_second_look(
     kafka: KafkaConnection, topic: str, lost: set[int]
@@ -113,6 +122,17 @@ def test_entries_that_a_client_loses_are_found_at_the_second_look(
     assert len(records_in(kafka, topic)) == 50
 
 
+def test_nothing_is_written_while_no_client_returns_the_entries(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    commit(target, replay_id, PLANNED)
+    with losing(replay_id, lambda at: at >= 30, looks=100), pytest.raises(LedgerUnsteady):
+        commit(target, replay_id, PLANNED[3:])
+    assert len(records_in(kafka, topic)) == 50
+
+
 def test_what_was_written_twice_is_proved_to_be(kafka: KafkaConnection, topic: str) -> None:
     """Were the ledger forgotten for good, the proof would say so."""
     target = KafkaTarget(kafka, topic)
@@ -120,7 +140,7 @@ def test_what_was_written_twice_is_proved_to_be(kafka: KafkaConnection, topic: s
     commit(target, replay_id, PLANNED)
     plan = plan_of(partition_plan(0, 50), replay_id=replay_id)
     assert prove(plan, target.entries(replay_id)).adds_up
-    with losing(replay_id, lambda at: at >= 30, looks=100):
+    with forgetting(replay_id, lambda at: at >= 30):
         commit(target, replay_id, PLANNED[3:])
     proof = prove(plan, target.entries(replay_id))
     assert proof.total("duplicate") == 20
@@ -139,7 +159,7 @@ def test_a_writer_does_not_go_on_when_the_ledger_lacks_what_it_has_committed(
             account.read = len(slice_)
             writer.commit(account, [Records.of(records_of(slice_))])
         writer._lanes.popitem()[1].transactions.close()
-        with losing(replay_id, lambda at: at >= 10, looks=100), pytest.raises(LedgerShort):
+        with forgetting(replay_id, lambda at: at >= 10), pytest.raises(LedgerShort):
             writer.commit(Account(PLANNED[2]), [])
 
 
@@ -170,7 +190,7 @@ def test_who_takes_over_hides_nothing_that_it_has_not_seen(
     replay_id = prepared(target)
     for at in range(0, 30, 10):
         commit(target, replay_id, [Slice("laps", 0, at, at + 10)], is_endless=True)
-    with losing(replay_id, lambda at: at == 20, looks=100):
+    with forgetting(replay_id, lambda at: at == 20):
         commit(target, replay_id, [Slice("laps", 0, 20, 25)], is_endless=True)
     commit(target, replay_id, [Slice("laps", 0, 30, 40)], is_endless=True)
     commit(target, replay_id, [Slice("laps", 0, 40, 50)], is_endless=True)

@@ -20,7 +20,7 @@ from playhead.kafka.write.ledger_keys import (
     terms_key,
     transactional_id,
 )
-from playhead.kafka.write.ledger_reading import LedgerEnd, ledger_end, read_ledger
+from playhead.kafka.write.ledger_reading import LedgerEnd, ledger_end, read_ledger, read_open
 from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable, entry_at, joined
 from playhead.source import TopicPartition
@@ -84,9 +84,7 @@ def replays_of(
         said = parsed(key)
         return key.endswith(_TERMS) if said is None else said.place[0] in topics
 
-    found, _ = read_ledger(
-        connection, isolation="read_committed", start=0, end=held.stable, wanted=is_wanted
-    )
+    found, _ = read_ledger(connection, start=0, end=held.stable, wanted=is_wanted)
     kept = {key: value for key, value in found if value is not None}
     for key, value in found:
         if value is None:
@@ -120,13 +118,7 @@ def fence_unfinished(connection: KafkaConnection, replay_id: str) -> None:
         return
     former = former_burial_id(replay_id)
     prefixes = tuple(map(prefix_of, (replay_id, burial_id(replay_id), former)))
-    found, _ = read_ledger(
-        connection,
-        isolation="read_uncommitted",
-        start=held.stable,
-        end=held.end,
-        wanted=lambda key: key.startswith(prefixes),
-    )
+    found = read_open(connection, held, lambda key: key.startswith(prefixes))
     keys = [key for each in found if (key := parsed(each.key)) is not None]
     ids = {
         (transactional_id if key.writer else former_transactional_id)(key.replay_id, key.place)
@@ -241,7 +233,6 @@ class Ledger:
         prefixes = tuple(map(prefix_of, self._ids()))
         found, self._next = read_ledger(
             self._connection,
-            isolation="read_committed",
             start=self._next,
             end=held.end,
             wanted=lambda key: key.startswith(prefixes),

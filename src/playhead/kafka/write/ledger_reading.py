@@ -1,38 +1,42 @@
-"""Reads the ledger topic, and reads again before it accepts offsets without a record."""
+"""Reads the ledger topic, and asks the log itself before it accepts offsets without a record."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, pairwise, takewhile
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from playhead.absence import Blank, within
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import Unavailable
+from playhead.errors import BrokerUnavailable, Unavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import LedgerWaits, translated
 from playhead.kafka.admin.offsets import describe_those
+from playhead.kafka.read.absences import LogExplainer, RecordsNotGiven
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
+from playhead.source import OutOfBounds
 
 _PLACE = TopicPartition(LEDGER_TOPIC, 0)
 # Other producers' commits delay the end by milliseconds; a hanging one, until the broker aborts it.
 _PATIENCE_S = 90.0
 _PER_CALL = 10_000
 _WAIT_S = 0.2
+_LOG_WITHIN_S = 10.0
 _MOST_LOOKS = 10
 
 
 class LedgerUnsteady(Unavailable):
-    """The client returns different entries on every attempt."""
+    """No client returns all records that the log holds."""
 
     def __init__(self, looks: int) -> None:
         self.looks = looks
         super().__init__(
-            f"topic {LEDGER_TOPIC} was read {looks} times, and each time returned other records",
+            f"topic {LEDGER_TOPIC} was read {looks} times, and each time the client returned fewer records "
+            "than the log holds",
             hint="resume to try again; a client or a broker loses records",
         )
 
@@ -53,10 +57,6 @@ class Found(NamedTuple):
     value: bytes | None
 
 
-Gap = tuple[int, int]
-"""Half-open offsets that gave no record."""
-
-
 def ledger_end(connection: KafkaConnection) -> LedgerEnd | None:
     """Return the present end of the ledger; None if the topic does not exist."""
     with Admin(connection) as admin, admin.asking("asking for the end of the ledger") as client:
@@ -74,30 +74,53 @@ def ledger_end(connection: KafkaConnection) -> LedgerEnd | None:
 
 
 def read_ledger(
-    connection: KafkaConnection,
-    *,
-    isolation: str,
-    start: int,
-    end: int,
-    wanted: Callable[[bytes], bool],
+    connection: KafkaConnection, *, start: int, end: int, wanted: Callable[[bytes], bool]
 ) -> tuple[Sequence[Found], int]:
-    """Return the wanted records from start to at least end, in order, and how far the reading went.
+    """Return the wanted committed records from start to at least end, in order, and how far the reading went.
 
     A client may lose records in the middle or by reporting the end too early, and forgotten entries would be
-    written twice. If more offsets give no record than transaction markers explain, another client reads
-    again, until two of them agree.
+    written twice. So the log itself is asked about all offsets that gave no record; if it holds records
+    there, another client reads them.
     """
-    first = _look(connection, isolation, start, end, wanted)
-    kept, doubts, looks = dict(first.kept), first.gaps, 1
-    while doubts:
-        if looks == _MOST_LOOKS:
-            raise LedgerUnsteady(looks)
-        again = _look(connection, isolation, doubts[0][0], doubts[-1][1], wanted)
-        looks += 1
-        lost = sorted(offset for offset in again.offsets(doubts))
+    first = _look(connection, "read_committed", start, end, wanted)
+    kept, blanks = dict(first.kept), first.blanks
+    for _ in range(_MOST_LOOKS - 1):
+        if not _hide_records(connection, blanks):
+            return [kept[at] for at in sorted(kept)], first.position
+        again = _look(connection, "read_committed", blanks[0][0], blanks[-1][1], wanted)
         kept |= {at: each for at, each in again.kept.items() if at < first.position}
-        doubts = [left for gap in doubts for left in _without(gap, lost)] if lost else []
-    return [kept[at] for at in sorted(kept)], first.position
+        blanks = [part for each in again.blanks for part in within(blanks, *each)]
+    raise LedgerUnsteady(_MOST_LOOKS)
+
+
+def read_open(
+    connection: KafkaConnection, held: LedgerEnd, wanted: Callable[[bytes], bool]
+) -> Sequence[Found]:
+    """Return the wanted records from the first open transaction on, as one client shows them."""
+    look = _look(connection, "read_uncommitted", held.stable, held.end, wanted)
+    return [*look.kept.values()]
+
+
+def _hide_records(connection: KafkaConnection, blanks: Sequence[Blank]) -> bool:
+    """Return whether the log holds committed records at these offsets."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while blanks:
+        try:
+            with closing(LogExplainer(connection, timeout_s=_LOG_WITHIN_S)) as log:
+                log.explain((LEDGER_TOPIC, 0), blanks)
+            return False
+        except RecordsNotGiven:
+            return True
+        except OutOfBounds as exc:
+            # Somebody has deleted the beginning of the ledger.
+            if exc.bounds is None:
+                raise
+            blanks = [*within(blanks, exc.bounds.earliest, blanks[-1][1])]
+        except BrokerUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_WAIT_S)
+    return False
 
 
 @dataclass(slots=True)
@@ -107,50 +130,27 @@ class _Look:
     position: int
     wanted: Callable[[bytes], bool]
     kept: dict[int, Found] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
-    runs: list[Gap] = field(default_factory=list)
-    """Offsets that gave records, as half-open runs."""
+    blanks: list[Blank] = field(default_factory=list)
+    """The offsets that gave no record; transaction markers are among them."""
 
     def take(self, record: Any) -> None:
-        offset, key, value = record.offset(), record.key() or b"", record.value()
+        offset, key = record.offset(), record.key() or b""
         if offset < self.position:
             return
-        # A transaction is followed by its marker; a tombstone is never the first in one.
-        is_behind_one = bool(self.runs) and self.runs[-1][1] == self.position
-        self._skip(offset, explained=1 if is_behind_one and value is not None else 0)
+        self.reach(offset)
         if self.wanted(key):
-            self.kept[offset] = Found(key, value)
-        if self.runs and self.runs[-1][1] == offset:
-            self.runs[-1] = (self.runs[-1][0], offset + 1)
-        else:
-            self.runs.append((offset, offset + 1))
+            self.kept[offset] = Found(key, record.value())
         self.position = offset + 1
 
-    def reach(self, end: int) -> None:
-        """Note that the client reports no more records before this offset."""
-        self._skip(end, explained=1)
-        self.position = max(self.position, end)
-
-    def _skip(self, offset: int, *, explained: int) -> None:
-        if offset - self.position > explained:
-            self.gaps.append((self.position, offset))
-
-    def offsets(self, gaps: Sequence[Gap]) -> Iterator[int]:
-        """Return the offsets of its records in these gaps."""
-        first = 0
-        for low, high in self.runs:
-            while first < len(gaps) and gaps[first][1] <= low:
-                first += 1
-            for start, end in takewhile(lambda gap: gap[0] < high, islice(gaps, first, None)):  # noqa: B023
-                yield from range(max(low, start), min(high, end))
-
-
-def _without(gap: Gap, offsets: Sequence[int]) -> Iterator[Gap]:
-    """Return what remains of a gap without these offsets; a single marker is not a gap."""
-    inside = [at for at in offsets if gap[0] <= at < gap[1]]
-    for before, after in pairwise([gap[0] - 1, *inside, gap[1]]):
-        if after - before > 2:
-            yield before + 1, after
+    def reach(self, offset: int) -> None:
+        """Note that the client returned no record before this offset."""
+        if offset <= self.position:
+            return
+        if self.blanks and self.blanks[-1][1] == self.position:
+            self.blanks[-1] = (self.blanks[-1][0], offset)
+        else:
+            self.blanks.append((self.position, offset))
+        self.position = offset
 
 
 def _look(

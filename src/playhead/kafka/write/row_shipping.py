@@ -118,7 +118,6 @@ class RowShipper:
         prefix = _prefix(self.name).encode()
         found, _ = read_ledger(
             self.connection,
-            isolation="read_committed",
             start=0,
             end=held.end,
             wanted=lambda key: key.startswith(prefix),
