@@ -76,6 +76,13 @@ class Following:
                 pytest.fail(f"found {found}, expected {expected}; {said}")
             time.sleep(0.2)
 
+    def until(self, query: str) -> None:
+        """Wait until the target has such a row."""
+        until = time.monotonic() + WITHIN_S
+        while not self.day.on(self.day.target, query):
+            assert time.monotonic() < until, query
+            time.sleep(0.1)
+
     def _on_target(self, query: str) -> object:
         there = self.day.on(self.day.target, "SELECT FROM pg_class WHERE relname = 't'")
         return self.day.on(self.day.target, query) if there else "no table"
@@ -209,9 +216,15 @@ def test_a_transaction_that_blocks_only_here_gives_way(following: Following) -> 
         following.until_same()
         day.on(day.target, "INSERT INTO t VALUES (77, 0)")
         first.run("BEGIN", "DELETE FROM t WHERE id = 77")
-        time.sleep(3)
+        following.until("SELECT FROM pg_stat_activity WHERE xact_start < now() AND query ~ '^DEL'")
         second.run("INSERT INTO t VALUES (77, 1)", "INSERT INTO t VALUES (78, 1)")
         following.until_same("SELECT id FROM t ORDER BY id")
+        # The ledger does not have the INSERT yet: the transaction before it is open.
+        report = following.stop(code=4)
+        assert report["overtaken"] == 1
+        assert report["outcomes"]["unexpected_error"] == 1
         first.run("COMMIT")
-    report = following.stop(code=4)
-    assert report["overtaken"] == 1
+        following.follow()
+        second.run("INSERT INTO t VALUES (79, 1)")
+        following.until("SELECT FROM t WHERE id = 79")
+    assert following.stop(code=4)["outcomes"]["unexpected_error"] == 1

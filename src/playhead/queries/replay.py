@@ -1,7 +1,8 @@
 """Plans and runs a replay of queries: what a log holds, what of it can be played, and what came of it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 
@@ -17,7 +18,7 @@ from playhead.queries.answers import Answers
 from playhead.queries.beside import Comparison, Played, compare, refuse_one_server
 from playhead.queries.filters import Filters
 from playhead.queries.log import Log
-from playhead.queries.outcome import DIVERGENT, FORCED_ORDER, STATE_LOST, Results
+from playhead.queries.outcome import DIVERGENT, FORCED_ORDER, STATE_LOST, Outcome, Results
 from playhead.queries.query_rules import QueryRules, terms_of
 from playhead.queries.refusals import (
     BESIDE_IDENTITY,
@@ -58,10 +59,18 @@ class QueryOutcome:
     rules: QueryRules
     answers: Answers | None = None
     beside: Comparison | None = None
+    ahead: Mapping[Outcome, int] = field(default_factory=dict)
+    """The outcomes of statements that a stopped run has played, and that the ledger does not have yet."""
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many statements have each outcome: those in the ledger, also of earlier runs, and those ahead."""
+        ahead = {outcome.name.lower(): count for outcome, count in self.ahead.items()}
+        return Counter(self.proof.details) + Counter(ahead)
 
     def count(self, name: str) -> int:
-        """Return how many statements have this outcome, in the ledger: also those of earlier runs."""
-        return self.proof.details.get(name, 0)
+        """Return how many statements have this outcome."""
+        return self.outcomes[name]
 
     @property
     def divergences(self) -> int:
@@ -261,7 +270,7 @@ class QueryReplay:
         if not plan.request.spec.pace.is_max:
             pace = {"pace": plan.request.pace, **results.schedule.summary()}
         proof = prove(plan, entries, took=took, pace=pace)
-        return QueryOutcome(plan, proof, results, workload, self.rules)
+        return QueryOutcome(plan, proof, results, workload, self.rules, ahead=run.ahead)
 
 
 def _stopped(plan: Plan, proof: Proof) -> Stopped:

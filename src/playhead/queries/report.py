@@ -206,7 +206,7 @@ def document_of(
         "verdict": verdict(outcome),
         "is_equal": outcome.is_equal,
         "divergences": outcome.divergences,
-        "outcomes": dict(sorted(outcome.proof.details.items())),
+        "outcomes": dict(sorted(outcome.outcomes.items())),
         "order": outcome.rules.order,
         "seconds": round(results.seconds, 3),
         "statements": len(outcome.workload.tape),

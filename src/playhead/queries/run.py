@@ -1,6 +1,7 @@
 """Runs a tape on a server until every statement has its outcome, and writes the ledger as it goes."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class QueryRun:
     """For each partition, the offset before which the ledger has everything."""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition, the offset up to which it is on the tape."""
+    ahead: Counter[Outcome] = field(default_factory=Counter)
+    """When the run is over, the outcomes of statements that the ledger does not have yet."""
     _ended: list[str] = field(default_factory=list)
     """Sessions that the ledger has whole, and whose marks are not needed any more."""
     _writing: "tuple[list[Entry], Future[None]] | None" = None
@@ -183,6 +186,7 @@ class QueryRun:
             self._writing = entries, asked
             self._end_writing()
         abort_point("queries.after_last_entries")
+        self.ahead = player.settling.ahead()
         self._tell(player)
 
     def _tell(self, player: Player) -> None:

@@ -104,6 +104,11 @@ class Settling:
         part = self.log.parts[self.log.part_of[place]]
         return self.log.offset_of[place] < reached.get(part, 0)
 
+    def ahead(self) -> Counter[Outcome]:
+        """Return the outcomes that are in no entry yet, because a statement before them has none."""
+        found = (Outcome(self.outcomes[at]) for at in self._order[self._counted :])
+        return Counter(each for each in found if each)
+
     def settled(
         self, rest: Mapping[TopicPartition, Slice], *, is_last: bool = False
     ) -> list[Entry]:
