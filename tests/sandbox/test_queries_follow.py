@@ -81,12 +81,17 @@ class Followed:
         expect_equal(self.target, rows)
 
 
-def stopped(process: "subprocess.Popen[str]", *, code: int = 0) -> dict[str, Any]:
+def stopped(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """The report; nothing diverged, but for a VACUUM during which it was killed: nobody knows whether it ended."""
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=60)
-    assert process.returncode == code, said
+    assert out, said
+    report: dict[str, Any] = json.loads(out)
+    assert report["divergences"] == report["outcomes"].get("in_doubt", 0) <= 4, said
+    assert report["is_equal"] == (report["divergences"] == 0), said
+    assert process.returncode == (0 if report["is_equal"] else 4), said
     assert "continue with: playhead queries replay --id" in said
-    return dict(json.loads(out))
+    return report
 
 
 @pytest.mark.parametrize("settings", [DURATIONS, STARTS], ids=["durations", "starts"])
@@ -109,10 +114,10 @@ def test_a_day_is_followed_through_kills(
             process.wait()
             process = followed.follow()
         day.join()
+        # The last one has begun when it has played this.
+        followed.source.sql("INSERT INTO moves VALUES (98, 'after the kills', 1)")
         followed.wait_until_equal()
         report = stopped(process)
-        assert report["is_equal"], report
-        assert report["divergences"] == 0
         assert report["proof"]["totals"]["missing"] == 0
         # Nothing is played twice, and the run goes on where it was.
         followed.source.sql("INSERT INTO moves VALUES (99, 'later', 1)")

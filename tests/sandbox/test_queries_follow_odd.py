@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.testing import LinkProxy
 from tests.fix_commands import COMMAND, Playhead, RunBytes
 from tests.fix_topics import wait_for_topic
 from tests.postgres_pair import DURATIONS, Postgres, started
@@ -46,15 +47,15 @@ class Following:
         words = ("--name", self.day.name, "--partitions", "2")
         self._start("ship", str(self.day.source.log), "kafka:pg_raw_{db}", *words)
 
-    def follow(self) -> None:
+    def follow(self, servers: str | None = None) -> None:
         """Begin to follow, as soon as the topic is there."""
         wait_for_topic(self.kafka, self.topic)
         words = self.day.words("--follow", log=f"kafka:{self.topic}")[1:]
-        self.process = self._start(*words)
+        self.process = self._start(*words, servers=servers)
 
-    def _start(self, *words: str) -> "subprocess.Popen[str]":
+    def _start(self, *words: str, servers: str | None = None) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [*COMMAND, "queries", *words, "-b", self.kafka.bootstrap_servers],
+            [*COMMAND, "queries", *words, "-b", servers or self.kafka.bootstrap_servers],
             env=os.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -197,6 +198,26 @@ def test_the_transactions_of_a_source_that_crashed_end(following: Following) -> 
     day.source.start()
     with day.client() as client:
         client.run("UPDATE t SET n = n + 1 WHERE id = 1")
+        following.until_same()
+    assert following.stop()["is_equal"]
+
+
+def test_a_broker_that_is_away_is_waited_for(
+    following: Following, linked_kafka: KafkaConnection, broker_link: LinkProxy
+) -> None:
+    day = following.day
+    with day.client() as client:
+        following.until_same()
+        following.stop()
+        following.follow(linked_kafka.bootstrap_servers)
+        client.run("INSERT INTO t VALUES (30, 1)")
+        following.until_same()
+        broker_link.cut()
+        client.run("INSERT INTO t VALUES (31, 1)")
+        time.sleep(5)
+        assert not day.same(T)
+        broker_link.restore()
+        client.run("INSERT INTO t VALUES (32, 1)")
         following.until_same()
     assert following.stop()["is_equal"]
 
