@@ -1,6 +1,8 @@
 """What a log can have that is not plain: the verdict is `equal` only if the tables are."""
 
 import tempfile
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -303,3 +305,43 @@ def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> Non
     assert day.same(ROWS)
     found = junit.read_text()
     assert 'tests="3" failures="1"' in found
+
+
+# --- what transactions read ---------------------------------------------------------------------
+
+
+def test_a_transaction_reads_what_it_read_on_the_source(day: Day) -> None:
+    """Others change the rows before, between and after; one of them thinks for a while before it commits."""
+    day.before("CREATE TABLE n (id int PRIMARY KEY, v bigint)", "INSERT INTO n VALUES (1, 1)")
+    change, read = "UPDATE n SET v = v * 3 + {}", "INSERT INTO t SELECT {}, sum(v) FROM n"
+    with day.client() as reader, day.client() as writer, day.client() as thinker:
+        for at in range(6):
+            thinker.run("BEGIN", change.format(at))
+            time.sleep(0.1)
+            reader.run("BEGIN", read.format(10 * at), read.format(10 * at + 1))
+            time.sleep(0.8)
+            thinker.run("COMMIT")
+            writer.run(change.format(7))
+            reader.run(read.format(10 * at + 2), "COMMIT")
+            writer.run(change.format(8))
+    for run, pace in (("max", "max"), ("fast", "5x")):
+        day.on(day.target, "TRUNCATE t", "UPDATE n SET v = 1")
+        done = day.replay("--pace", pace, run=f"{day.name}-{run}")
+        assert (done.code, done.report["forced"]) == (0, 0), done.said
+        assert day.same(ROWS), day.on(day.target, ROWS)
+        assert day.same("SELECT * FROM n")
+
+
+def test_a_lock_that_a_savepoint_gave_back_stops_nobody(day: Day) -> None:
+    """On the source one waited for the other; here it is the first to lock, and ends after the other."""
+    day.on(day.source, "INSERT INTO t VALUES (1, '')")
+    with day.client() as first, day.client() as second:
+        first.run("BEGIN", "SAVEPOINT here", "SELECT pg_sleep(0.5)", "UPDATE t SET b = b || '1'")
+        waiting = threading.Thread(target=second.run, args=("BEGIN", "UPDATE t SET b = b || '2'"))
+        waiting.start()
+        time.sleep(0.5)
+        first.run("ROLLBACK TO here")
+        waiting.join()
+        second.run("COMMIT")
+        first.run("UPDATE t SET b = b || '3'", "COMMIT")
+    expect_equal(day)

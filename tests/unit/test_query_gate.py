@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from playhead.queries.column import Column
-from playhead.queries.gate import UNNUMBERED, LowWater, Numbering, Role
+from playhead.queries.gate import FIRST_INSIDE, UNNUMBERED, LowWater, Numbering, Role
 
 
 @dataclass
@@ -17,7 +17,11 @@ class Act:
     key: int | None
     value: int = 0
     is_end: bool = False
+    is_copy: bool = False
+    """Whether it only reads the key, and keeps what it has read."""
     row: int = -1
+    before: int = -1
+    """For an end, the last row before it began."""
 
 
 @dataclass
@@ -25,20 +29,32 @@ class Model:
     """Locks by key, held until the transaction ends; `v = v * 31 + x` makes the order of changes visible."""
 
     values: dict[int, int] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    copies: dict[int, list[int]] = field(default_factory=dict)
+    """For each session, what it has read."""
     holders: dict[int, int] = field(default_factory=dict)
 
     def can_run(self, act: Act) -> bool:
-        return act.key is None or self.holders.get(act.key, act.session) == act.session
+        return (
+            act.key is None or act.is_copy or self.holders.get(act.key, act.session) == act.session
+        )
 
     def run(self, act: Act) -> None:
-        if act.is_end:
+        if act.is_copy:
+            is_own = self.holders.get(act.key) == act.session
+            values = self.values if is_own else self.committed
+            self.copies.setdefault(act.session, []).append(values.get(act.key, 0))
+        elif act.is_end:
+            self.committed |= {
+                k: self.values[k] for k, s in self.holders.items() if s == act.session
+            }
             self.holders = {k: s for k, s in self.holders.items() if s != act.session}
         elif act.key is not None:
             self.holders[act.key] = act.session
             self.values[act.key] = (self.values.get(act.key, 0) * 31 + act.value) % 1_000_003
 
 
-def scripts(rnd: random.Random) -> list[list[Act]]:
+def scripts(rnd: random.Random, *, copies: int = 0) -> list[list[Act]]:
     """Transactions that take their locks in the order of the keys, so that none is a deadlock by itself."""
     made: list[list[Act]] = []
     for session in range(rnd.randint(2, 5)):
@@ -46,6 +62,9 @@ def scripts(rnd: random.Random) -> list[list[Act]]:
         for _ in range(rnd.randint(1, 5)):
             keys = sorted(rnd.choices(range(3), k=rnd.randint(0, 3)))
             acts += [Act(session, key, rnd.randrange(99)) for key in keys]
+            for _ in range(rnd.randint(0, copies)):
+                copy = Act(session, rnd.randrange(3), is_copy=True)
+                acts.insert(rnd.randint(max(0, len(acts) - len(keys)), len(acts)), copy)
             acts += [Act(session, None, is_end=True)]
         made.append(acts)
     return made
@@ -73,34 +92,36 @@ def recorded(rnd: random.Random, made: list[list[Act]], *, starts: bool) -> tupl
             continue
         if not server.can_run(act):
             continue
+        act.before = len(log) - 1
         server.run(act)
         queues[session].pop(0)
-        if not starts:
+        if act.is_copy and not starts:
+            log.append(act)  # It waited for nothing.
+        elif not starts:
             unwritten[session] = act
     for row, act in enumerate(log):
         act.row = row
     return log, server
 
 
-def numbered(log: list[Act], *, starts: bool) -> tuple[list[int], list[int], int]:
-    """The gate's needs and numbers for the acts of a log."""
+def numbered(log: list[Act], *, starts: bool) -> Numbering:
+    """What the gate makes of the acts of a log."""
     later = {id(act): following(log, act) if starts else act.row for act in log}
     numbering = Numbering("commit")
     for act in log:
-        numbering.add(act.session, Role.END if act.is_end else Role.BODY, later[id(act)])
+        role = Role.END if act.is_end else Role.BODY
+        numbering.add(act.session, role, later[id(act)], before=act.before, sees=True)
     numbering.seal()
-    return list(numbering.needs), list(numbering.numbers), numbering.total
+    return numbering
 
 
 def following(log: list[Act], act: Act) -> int | None:
     return next((o.row for o in log[act.row + 1 :] if o.session == act.session), None)
 
 
-def replayed(
-    rnd: random.Random, log: list[Act], needs: list[int], numbers: list[int], total: int
-) -> Model | None:
+def replayed(rnd: random.Random, log: list[Act], gate: Numbering) -> Model | None:
     """Play the log as a gate lets it, at random among what can go on; None if nothing can."""
-    server, water = Model(), LowWater()
+    server, water, inside = Model(), LowWater(), LowWater()
     queues: dict[int, list[int]] = {}
     for at, act in enumerate(log):
         queues.setdefault(act.session, []).append(at)
@@ -108,13 +129,18 @@ def replayed(
         ready = [
             acts[0]
             for acts in queues.values()
-            if acts and needs[acts[0]] <= water.low and server.can_run(log[acts[0]])
-        ]
+            if acts and gate.needs[acts[0]] <= water.low and gate.awaits[acts[0]] <= inside.low
+            and server.can_run(log[acts[0]])
+        ]  # fmt: skip
         if not ready:
             return None
         at = rnd.choice(ready)
         server.run(log[at])
-        water.release(numbers[at])
+        number = gate.numbers[at]
+        if number <= FIRST_INSIDE:
+            inside.release(FIRST_INSIDE - number)
+        else:
+            water.release(number)
         queues[log[at].session].pop(0)
     return server
 
@@ -124,11 +150,41 @@ def test_it_ends_with_the_values_of_the_source(starts: bool) -> None:
     for seed in range(1_500):
         rnd = random.Random(seed)
         log, source = recorded(rnd, scripts(rnd), starts=starts)
-        needs, numbers, total = numbered(log, starts=starts)
+        gate = numbered(log, starts=starts)
         for _ in range(3):
-            target = replayed(rnd, log, needs, numbers, total)
+            target = replayed(rnd, log, gate)
             assert target is not None, f"seed {seed} stopped"
             assert target.values == source.values, f"seed {seed}"
+
+
+def test_what_was_read_inside_transactions_is_read_again() -> None:
+    different = 0
+    for seed in range(1_500):
+        rnd = random.Random(seed)
+        log, source = recorded(rnd, scripts(rnd, copies=2), starts=False)
+        gate = numbered(log, starts=False)
+        for _ in range(3):
+            target = replayed(rnd, log, gate)
+            assert target is not None, f"seed {seed} stopped"
+            assert target.values == source.values, f"seed {seed}"
+            assert target.copies == source.copies, f"seed {seed}"
+        for number in range(len(log)):
+            gate.awaits[number] = 0
+        target = replayed(rnd, log, gate)
+        assert target is not None
+        different += target.copies != source.copies
+    assert different > 100, "the ends that wait made no difference"
+
+
+def test_an_end_whose_begin_is_not_known_stops_nothing() -> None:
+    for seed in range(500):
+        rnd = random.Random(seed)
+        log, source = recorded(rnd, scripts(rnd, copies=2), starts=False)
+        for act in log:
+            act.before = rnd.choice([-1, act.before])
+        target = replayed(rnd, log, numbered(log, starts=False))
+        assert target is not None, f"seed {seed} stopped"
+        assert target.values == source.values, f"seed {seed}"
 
 
 def test_to_wait_for_commits_that_were_logged_before_stops() -> None:
@@ -137,9 +193,12 @@ def test_to_wait_for_commits_that_were_logged_before_stops() -> None:
         rnd = random.Random(seed)
         log, _ = recorded(rnd, scripts(rnd), starts=False)
         ends = [at for at, act in enumerate(log) if act.is_end]
-        numbers = [ends.index(at) if at in ends else UNNUMBERED for at in range(len(log))]
-        needs = [sum(end < at for end in ends) for at in range(len(log))]
-        stopped += replayed(rnd, log, needs, numbers, len(ends)) is None
+        gate = Numbering("session")
+        for at, act in enumerate(log):
+            gate.add(act.session, Role.BODY, act.row)
+            gate.numbers[at] = ends.index(at) if at in ends else UNNUMBERED
+            gate.needs[at] = sum(end < at for end in ends)
+        stopped += replayed(rnd, log, gate) is None
     assert stopped > 30
 
 
@@ -148,7 +207,10 @@ def test_without_a_gate_the_values_differ() -> None:
     for seed in range(300):
         rnd = random.Random(seed)
         log, source = recorded(rnd, scripts(rnd), starts=False)
-        target = replayed(rnd, log, [0] * len(log), [UNNUMBERED] * len(log), 0)
+        gate = Numbering("session")
+        for act in log:
+            gate.add(act.session, Role.BODY, act.row)
+        target = replayed(rnd, log, gate)
         different += target is None or target.values != source.values
     assert different > 100
 
@@ -161,7 +223,7 @@ def test_one_at_a_time_never_waits_for_a_lock() -> None:
         for act in log:
             found.add(act.session, Role.END if act.is_end else Role.BODY, act.row)
         found.seal()
-        target = replayed(rnd, log, list(found.needs), list(found.numbers), found.total)
+        target = replayed(rnd, log, found)
         assert target is not None
         assert target.values == source.values, f"seed {seed}"
 
@@ -238,6 +300,18 @@ def test_a_transaction_that_stays_open_is_numbered_when_it_ends() -> None:
     assert found.seal(9) == [2, 3]
     assert list(found.numbers) == [UNNUMBERED, 0, 1, UNNUMBERED]
     assert list(found.needs) == [0, 0, 1, 2]
+
+
+def test_a_write_alone_waits_for_what_was_done_before_it_began() -> None:
+    found = Numbering("commit")
+    found.add(0, Role.FREE, 3)
+    found.add(0, Role.BODY, 5, sees=True)
+    found.add(1, Role.WRITE, 6, before=4)
+    found.add(2, Role.WRITE, 9, before=5)
+    found.add(1, Role.WRITE, 10)
+    found.seal()
+    assert list(found.numbers) == [UNNUMBERED, FIRST_INSIDE, 0, 1, 2]
+    assert list(found.awaits) == [0, 0, 0, 1, 1]
 
 
 def test_what_is_forgotten_cannot_be_asked_for() -> None:

@@ -12,7 +12,8 @@ from playhead.queries.outcome import Outcome
 from playhead.queries.sending import outcome_of
 from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
-from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter, without_values
+from playhead.queries.sql_tokens import without_values
+from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter
 from playhead.queries.transactions import CUT, SEVERAL, row_line
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement

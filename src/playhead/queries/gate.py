@@ -7,12 +7,18 @@ their end done. A statement needs every transaction that was ready before its ow
 transaction was still open then, both held their locks at the same time, and it can end first without the
 statement; if it had ended, waiting for it repeats what the source did.
 
+A statement inside a transaction must not see what was committed after it: `INSERT ... SELECT` would write
+other rows than on the source. So each end of a transaction waits for the statements of other transactions
+that were done before it began. A COMMIT begins some time after its transaction was ready, while its client
+thinks; statements that were done in that time did not see it, and do not need it.
+
 In a log that grows, a statement has its need when the log is known for a while beyond its row. What it
 waited for had ended before, and is logged by then. A transaction that stays open has its number later: what
 it kept waiting comes later still.
 """
 
 from bisect import bisect_left
+from collections import deque
 from enum import Enum
 from typing import Final, Literal
 
@@ -21,8 +27,11 @@ from playhead.queries.column import Column
 Order = Literal["session", "commit", "strict"]
 ORDERS: tuple[Order, ...] = ("session", "commit", "strict")
 UNNUMBERED: Final = -1
+FIRST_INSIDE: Final = -2
+"""The number of the first statement inside a transaction; those of the next ones are lower."""
 _BEFORE_THE_LOG: Final = -1
 _NEVER: Final = (1 << 62) - 1
+_ROWS_BACK: Final = 1_000
 
 
 class Role(Enum):
@@ -53,23 +62,42 @@ class Numbering:
         """For each statement, the count of first numbers that must have been released."""
         self.numbers = Column()
         """The number that the statement releases when it is done; `UNNUMBERED` if it has none."""
+        self.awaits = Column()
+        """For each end, how many statements inside transactions must have been done."""
         self.total = 0
+        self.inside = 0
+        """How many statements inside transactions have a number."""
         self._keys = Column()
         """For each statement, twice the place at which it is ready, and one more if others at this place go first."""
         self._roles = Column("B")
         self._added: list[int] = []
         """The statements that are not sealed."""
         self._last_done: dict[int, int] = {}
+        self._rows_inside: deque[int] = deque(maxlen=_ROWS_BACK)
+        """The rows of the last statements that have a number inside."""
 
-    def add(self, session: int, role: Role, done: int | None, *, ready: int | None = None) -> None:
+    def add(
+        self,
+        session: int,
+        role: Role,
+        done: int | None,
+        *,
+        ready: int | None = None,
+        before: int = _BEFORE_THE_LOG,
+        sees: bool = False,
+    ) -> None:
         """Add a statement that the row `done` shows as done; None if the log ends before that.
 
         `ready` is for a `WRITE` whose end the log does not show, because it has only starts of statements.
+        `before` is for an end: a row that was written before it began. `sees` is for a `BODY` that depends
+        on what others have committed.
         """
         end = _NEVER if done is None else done
         at = end if ready is None else ready
+        # A server writes the row of a statement before it begins the next one of the session.
+        before = max(before, self._last_done.get(session, _BEFORE_THE_LOG))
         if role is Role.END:
-            at = self._last_done.get(session, _BEFORE_THE_LOG)
+            at = before
         if role is not Role.FREE:
             self._last_done[session] = end
         # With `strict`, an end follows its transaction's last statement at once.
@@ -78,7 +106,10 @@ class Numbering:
         self._keys.append(2 * at + is_later)
         self._roles.append(ROLE_NUMBER[role])
         self.needs.append(0)
-        self.numbers.append(UNNUMBERED)
+        is_inside = sees and role is Role.BODY and self._order == "commit"
+        self.numbers.append(FIRST_INSIDE if is_inside else UNNUMBERED)
+        is_end = role in (Role.END, Role.WRITE)
+        self.awaits.append(before if is_end and self._order == "commit" else 0)
 
     def end_session(self, session: int) -> None:
         """Forget a session that has no further statement."""
@@ -100,13 +131,29 @@ class Numbering:
         if role is Role.FREE:
             return
         self.needs[at] = self.total
-        if self._order == "strict" or role in (Role.END, Role.WRITE):
+        if self.numbers[at] == FIRST_INSIDE:
+            self.numbers[at] -= self.inside
+            self.inside += 1
+            self._rows_inside.append(self._keys[at] >> 1)
+        elif self._order == "strict" or role in (Role.END, Role.WRITE):
             self.numbers[at] = self.total
             self.total += 1
+            self.awaits[at] = self._inside_before(at, role)
+
+    def _inside_before(self, at: int, role: Role) -> int:
+        if role is Role.END or self._order == "strict":
+            return self.inside
+        # A write is numbered by its end; what was done while it ran may have waited for its lock.
+        count = self.inside
+        for row in reversed(self._rows_inside):
+            if row <= self.awaits[at]:
+                break
+            count -= 1
+        return count
 
     def forget(self, before: int) -> None:
         """Forget the statements before this one, which are sealed."""
-        for column in (self.needs, self.numbers, self._keys, self._roles):
+        for column in (self.needs, self.numbers, self.awaits, self._keys, self._roles):
             column.forget(before)
 
 

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 from playhead.queries.due_list import DueList
-from playhead.queries.gate import LowWater
+from playhead.queries.gate import FIRST_INSIDE, LowWater
 from playhead.queries.outcome import Outcome
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.session import Session
@@ -22,12 +22,17 @@ class GatedSessions(Talk):
         self.sessions: dict[int, Session] = {}
         self.due = DueList(settling.tape, rules.pace, settling.outcomes)
         self.water = LowWater()
+        """The transactions that have ended."""
+        self.inside = LowWater()
+        """The statements inside transactions that are done."""
         self.owners: dict[int, int] = {}
         """The session of each number that is not released."""
         self.first_us: int | None = None
         """When the first statement of the log was due."""
         self._earlier = earlier
         self._gate: list[tuple[int, int]] = []
+        self._ends: list[tuple[int, int]] = []
+        """The ends that wait for statements inside other transactions."""
 
     def extend(self, statements: Sequence[int]) -> None:
         """Take statements of the tape, in its order; some have their outcome before anything is played."""
@@ -78,11 +83,25 @@ class GatedSessions(Talk):
         session.at_gate = need
         heapq.heappush(self._gate, (need, session.number))
 
+    def wait_to_end(self, session: Session, awaits: int) -> None:
+        """Let a session wait until the first `awaits` statements inside transactions are done."""
+        session.awaits = awaits
+        heapq.heappush(self._ends, (awaits, session.number))
+
     def release(self, number: int) -> None:
         """Let those pass that wait for this number, whether its statement is done or not."""
         self.owners.pop(number, None)
-        if self.water.release(number):
+        if number <= FIRST_INSIDE:
+            if self.inside.release(FIRST_INSIDE - number):
+                self._let_end()
+        elif self.water.release(number):
             self._open_gate()
+
+    def first_number(self) -> int:
+        """Return the number that everything waits for."""
+        owner = self.owners.get(self.water.low)
+        is_waiting = owner is not None and self.sessions[owner].awaits > self.inside.low
+        return FIRST_INSIDE - self.inside.low if is_waiting else self.water.low
 
     def _open_gate(self) -> None:
         while self._gate and self._gate[0][0] <= self.water.low:
@@ -90,4 +109,12 @@ class GatedSessions(Talk):
             session = self.sessions.get(number)
             if session is not None and session.at_gate:
                 session.at_gate = 0
+                self.ready.append(session)
+
+    def _let_end(self) -> None:
+        while self._ends and self._ends[0][0] <= self.inside.low:
+            _, number = heapq.heappop(self._ends)
+            session = self.sessions.get(number)
+            if session is not None and session.awaits:
+                session.awaits = 0
                 self.ready.append(session)

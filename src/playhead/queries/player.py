@@ -112,7 +112,12 @@ class Player(GatedSessions):
                     self.wait_at_gate(session, need)
                 self._make_room(session)
                 return
-            session.at_gate = 0
+            awaits = self.tape.numbers.awaits[at]
+            if awaits > self.inside.low:
+                if session.awaits != awaits:
+                    self.wait_to_end(session, awaits)
+                return
+            session.at_gate = session.awaits = 0
             self._play(session, at)
         if not session.is_busy and not session.queue:
             self._rest(session)
@@ -317,11 +322,20 @@ class Player(GatedSessions):
     def play_again(self, session: Session, *, needs: int = 0) -> None:
         """Roll a session's transaction back, and play it again when the gate has let `needs` through."""
         session.needs = max(session.needs, needs)
+        if needs:
+            self._hold_back_no_end(session)
         if session.link is not None and session.link.in_transaction:
             session.doing = Doing.ROLLING_BACK
             self._tell(session, "ROLLBACK")
         else:
             self._again(session)
+
+    def _hold_back_no_end(self, session: Session) -> None:
+        """Release what is left of a transaction that plays again behind others, which must not wait for it."""
+        for at in session.queue:
+            if self.tape.role(at) is not Role.BODY:
+                break
+            self.release(self.tape.numbers.numbers[at])
 
     def _again(self, session: Session) -> None:
         self.results.played_again += len(session.transaction) + (session.playing >= 0)
@@ -339,7 +353,7 @@ class Player(GatedSessions):
         session.settings.forget_transaction()
         session.playing, session.step, session.answer = -1, None, None
         session.has_written = False
-        session.at_gate = 0
+        session.at_gate = session.awaits = 0
         session.doing = Doing.IDLE
         self.ready.append(session)
 

@@ -121,7 +121,10 @@ def _tables(outcome: QueryOutcome) -> str:
         return "can differ, because of what was not played as on the source"
     tape = outcome.workload.tape
     doubtful = max(tape.uncertain_writes, tape.overlapping_writes)
-    text = "as on the source, but for clocks, random numbers and sequences"
+    text = "as on the source, but for clocks, random numbers, sequences"
+    text += " and what was read while another transaction ended"
+    if outcome.results.played_again:
+        text += " or in a transaction that was played again"
     if doubtful:
         text += f", and where two of {doubtful:,} writes outside of transactions changed one row"
     return text

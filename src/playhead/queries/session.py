@@ -73,6 +73,8 @@ class Session:
     """What the gate must have let through before it plays its transaction again."""
     at_gate: int = 0
     """The need for which it waits; 0 if it waits for none."""
+    awaits: int = 0
+    """How many statements inside transactions it awaits before it ends its own; 0 if it awaits none."""
     attempts: int = 0
     """How often its transaction was played again."""
     losses: int = 0
@@ -94,6 +96,11 @@ class Session:
     answer: Played | None = None
     """The outcome of that statement."""
     idle_since_ns: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for other sessions."""
+        return bool(self.at_gate or self.awaits)
 
     @property
     def is_busy(self) -> bool:

@@ -66,6 +66,11 @@ class Part:
         return self.closes and "CHAIN" in self.words and "NO" not in self.words
 
     @property
+    def undoes(self) -> bool:
+        """Whether it undoes a transaction, or what came after a savepoint."""
+        return self.words[:1] in (("ROLLBACK",), ("ABORT",))
+
+    @property
     def keeps_changes(self) -> bool:
         """Whether it ends a transaction without undoing it."""
         return self.closes and self.words[0] in ("COMMIT", "END", "PREPARE")

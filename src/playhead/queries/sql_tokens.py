@@ -56,3 +56,13 @@ def _end_of_comment(text: str, at: int) -> int:
         if depth == 0:
             return token.end()
     return len(text)
+
+
+def without_values(text: str, *, escapes: bool = False) -> str:
+    """Return a text without its values and comments, so that calls of one query have one text."""
+    pieces, end = [], 0
+    for token in tokens_of(text, escapes=escapes):
+        is_value = token["text"] or token["number"]
+        pieces += [" " if token.start() > end else "", "?" if is_value else token[0]]
+        end = token.end()
+    return "".join(pieces).strip()

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 
 from playhead.queries.column import Column
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
+from playhead.queries.row_times import RowTimes
 from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
-from playhead.queries.sql_tokens import tokens_of
+from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape_texts import FiledTexts, HeldTexts, Texts
 from playhead.queries.transactions import Refuse, SessionOnTape, is_unread
 from playhead.querylog.sql import may_write
@@ -177,6 +178,7 @@ class TapeWriter:
         self._word_numbers: dict[str, int] = {"": 0}
         self._query_numbers: dict[str, int] = {}
         self._open: set[int] = set()
+        self._times = RowTimes()
         self._last_write_end_us = 0
 
     def write(self, statements: Iterable[Statement]) -> Tape:
@@ -217,7 +219,7 @@ class TapeWriter:
         writes = self._writes(statement.sql) if _has_text(statement) else False
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
-        self._number(statement, session.number, role, read_to)
+        self._number(statement, sql, session, role, read_to)
         due = session.last_due = max(session.last_due, statement.due_us)
         tape.places.append(statement.place)
         tape.lines.append(statement.line)
@@ -315,7 +317,16 @@ class TapeWriter:
             elif change.kind == "set" and found is not None:
                 session.escapes = found[1].lower() in _OFF
 
-    def _number(self, statement: Statement, session: int, role: Role, read_to: int | None) -> None:
+    def _number(
+        self,
+        statement: Statement,
+        sql: SqlText,
+        session: SessionOnTape,
+        role: Role,
+        read_to: int | None,
+    ) -> None:
+        before = -1 if session.has_undone else self._times.row_before(statement)
+        sees = sql.only is None or not sql.only.opens
         done, ready = statement.done_place, None
         if role is Role.FREE:
             done = statement.place
@@ -329,8 +340,9 @@ class TapeWriter:
             )
             self._count_write(statement, is_exact=is_exact)
             if ready is None and not is_exact:
-                ready = statement.place
-        self.tape.numbers.add(session, role, done, ready=ready)
+                ready = before = statement.place
+        numbers = self.tape.numbers
+        numbers.add(session.number, role, done, ready=ready, before=before, sees=sees)
 
     def _count_write(self, statement: Statement, *, is_exact: bool) -> None:
         if not is_exact:
@@ -379,13 +391,3 @@ def _flags(statement: Statement, sql: SqlText, *, writes: bool, was_open: bool) 
         | (Flag.FORCES if forces else Flag(0))
     )
     return flags, commits[0] if len(commits) == 1 else -1
-
-
-def without_values(text: str, *, escapes: bool = False) -> str:
-    """Return a text without its values and comments, so that calls of one query have one text."""
-    pieces, end = [], 0
-    for token in tokens_of(text, escapes=escapes):
-        is_value = token["text"] or token["number"]
-        pieces += [" " if token.start() > end else "", "?" if is_value else token[0]]
-        end = token.end()
-    return "".join(pieces).strip()

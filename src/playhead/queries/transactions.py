@@ -43,6 +43,8 @@ class SessionOnTape:
     """The statements of the open transaction that are played."""
     begin: str = "BEGIN"
     """What begins a transaction like the open one."""
+    has_undone: bool = False
+    """Whether its last transaction has released locks before its end, by an error or by ROLLBACK TO."""
     last_due: int = 0
 
     def pieces(self, statement: Statement, sql: SqlText) -> Iterator[Statement]:
@@ -120,6 +122,10 @@ class SessionOnTape:
             was_open, self.is_open = self.is_open, self._is_open_after(statement, sql)
             if self.is_open and not was_open:
                 self.left_out = reason
+            if not was_open:
+                self.has_undone = False
+            has_failed = statement.expected_error is not None
+            self.has_undone |= has_failed or any(part.undoes for part in sql.parts)
         if not self.is_open:
             self.left_out = ""
             self.played.clear()

@@ -159,8 +159,8 @@ class Watchdog:
         self._asked = self.helper.ask(self.helper.control.blockers, backends)
 
     def _owner(self) -> Session | None:
-        """Return the session of the first number that is not released: all others wait for it."""
-        number = self.player.owners.get(self.player.water.low)
+        """Return the session for which all others wait."""
+        number = self.player.owners.get(self.player.first_number())
         return None if number is None else self.player.sessions[number]
 
     def _roll_back(self, blockers: Mapping[int, tuple[int, ...]]) -> None:
@@ -181,11 +181,15 @@ class Watchdog:
             session = player.links.by_backend.get(backend)
             if session is None or session is owner:
                 continue
-            if not (session.at_gate or session.waits_for_log):
+            if not (session.is_held or session.waits_for_log):
                 continue
             if owner.playing in player.tape.is_uncertain:
                 # The log does not say that it came first, and it did not, or it would not wait now.
                 player.release(player.water.low)
+                return
+            if session.awaits:
+                # It had released the lock on the source, as ROLLBACK TO does, and need not wait for the owner.
+                player.release(player.first_number())
                 return
             player.results.overtaken += 1
             player.play_again(session, needs=player.water.low + 1)
@@ -203,10 +207,10 @@ class Watchdog:
             each.doing is Doing.CONNECTING for each in player.sessions.values()
         ):
             return
-        if any(each.at_gate for each in player.sessions.values()):
+        if any(each.is_held for each in player.sessions.values()):
             player.results.forced += 1
             self._note(FORCED_ORDER)
-            player.release(player.water.low)
+            player.release(player.first_number())
 
     def _free_one(self, owner: Session | None) -> bool:
         """Roll back a transaction that waits at the gate, for the sake of one that needs its connection."""
@@ -214,7 +218,7 @@ class Watchdog:
         at_gate = [
             each
             for each in player.sessions.values()
-            if each.at_gate and each is not owner and each.link is not None and each.transaction
+            if each.is_held and each is not owner and each.link is not None and each.transaction
         ]
         if not at_gate:
             return False

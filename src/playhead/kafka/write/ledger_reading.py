@@ -112,7 +112,7 @@ def _hide_records(connection: KafkaConnection, blanks: Sequence[Blank]) -> bool:
         except RecordsNotGiven:
             return True
         except OutOfBounds as exc:
-            # Somebody has deleted the beginning of the ledger.
+            # The beginning of the ledger was deleted.
             if exc.bounds is None:
                 raise
             blanks = [*within(blanks, exc.bounds.earliest, blanks[-1][1])]
