@@ -2,9 +2,12 @@
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import offsets
@@ -48,6 +51,38 @@ def test_records_that_came_between_two_questions_are_no_open_transaction(
     assert bounds_of(None, [_PLACE]) == {_PLACE: Bounds(0, 40, 40)}  # type: ignore[arg-type]
     _answering(monkeypatch, 0, 33, 40, 33)
     assert bounds_of(None, [_PLACE]) == {_PLACE: Bounds(0, 33, 40)}  # type: ignore[arg-type]
+
+
+class _Late:
+    """An admin whose topic has no leader for so many requests."""
+
+    timeout_s = 5.0
+
+    def __init__(self, code: int, late: int) -> None:
+        self.asked, self._error, self._late = 0, KafkaException(KafkaError(code)), late
+
+    @contextmanager
+    def asking(self, _action: str) -> "Iterator[_Late]":
+        yield self
+
+    def list_offsets(self, wanted: Mapping[Any, Any], **_: Any) -> Mapping[Any, "_Late"]:
+        self.asked += 1
+        return dict.fromkeys(wanted, self)
+
+    def result(self, _timeout_s: float) -> Any:
+        if self.asked <= self._late:
+            raise self._error
+        return SimpleNamespace(offset=7)
+
+
+def test_a_partition_that_has_no_leader_yet_is_asked_again() -> None:
+    late = _Late(KafkaError.LEADER_NOT_AVAILABLE, 2)
+    assert offsets.stable_ends(late, [_PLACE]) == {_PLACE: 7}  # type: ignore[arg-type]
+    assert late.asked == 3
+    gone = _Late(KafkaError.UNKNOWN_TOPIC_OR_PART, 2)
+    with pytest.raises(KafkaException):
+        offsets.stable_ends(gone, [_PLACE])  # type: ignore[arg-type]
+    assert gone.asked == 1
 
 
 # --- who has one open

@@ -1,29 +1,26 @@
 """Asks a cluster for topics and offsets: the partitions, their bounds, and the offsets of times."""
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from confluent_kafka import (
-    IsolationLevel,
-    TopicCollection,
-)
-from confluent_kafka import (
-    TopicPartition as ClientPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import OffsetSpec, TopicDescription
 
 from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import is_unknown_topic
+from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of
 from playhead.source import Bounds, TopicPartition
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
 # A topic that is deleted and created again between two requests is asked once more.
 _LOOKS = 3
+_RETRY_S = 0.1
 
 
 class NoSuchTopic(PlayheadError):
@@ -124,9 +121,8 @@ def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicParti
     """Return the partitions' bounds, asked in the order that keeps them ascending while the log changes."""
     for _ in range(_LOOKS):
         # The log start only grows, so it may pass an earlier stable end, but never a later one.
-        earliest = _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
-        stable = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        high = _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        earliest = log_starts(admin, places)
+        stable, high = stable_ends(admin, places), log_ends(admin, places)
         # Without an open transaction the stable end of now has reached the end of before.
         behind = [place for place in places if stable[place] < high[place]]
         again = stable_ends(admin, behind) if behind else {}
@@ -141,6 +137,11 @@ def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicParti
 def stable_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the last stable offset of each partition."""
     return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def log_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the end of each partition, open transactions included."""
+    return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def log_starts(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -171,14 +172,23 @@ def _ask(
         return {}
     wanted = {ClientPartition(*place): which for place in places}
     topics = ", ".join(sorted({topic for topic, _ in places}))
+    deadline = time.monotonic() + admin.timeout_s
     with admin.asking(f"asking for the offsets of {topics}") as client:
-        asked = client.list_offsets(
-            wanted, isolation_level=isolation, request_timeout=admin.timeout_s
-        )
-        return {
-            (place.topic, place.partition): answer.result(admin.timeout_s).offset
-            for place, answer in asked.items()
-        }
+        while True:
+            asked = client.list_offsets(
+                wanted, isolation_level=isolation, request_timeout=admin.timeout_s
+            )
+            try:
+                return {
+                    (place.topic, place.partition): answer.result(admin.timeout_s).offset
+                    for place, answer in asked.items()
+                }
+            except KafkaException as exc:
+                # A partition that is new, or whose leader changes, has no leader for a moment.
+                is_early = meaning_of(exc.args[0]) is Meaning.NOT_READY
+                if not is_early or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_S)
 
 
 def _existing(admin: Admin) -> list[str]:

@@ -6,8 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from playhead.absence import Blank, within
 from playhead.config.kafka_connection import KafkaConnection
@@ -15,12 +14,12 @@ from playhead.errors import BrokerUnavailable, Unavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import LedgerWaits, translated
-from playhead.kafka.admin.offsets import describe_those
+from playhead.kafka.admin.offsets import describe_those, log_ends, stable_ends
 from playhead.kafka.read.absences import LogExplainer, RecordsNotGiven
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.source import OutOfBounds
 
-_PLACE = TopicPartition(LEDGER_TOPIC, 0)
+_PLACE = (LEDGER_TOPIC, 0)
 # Other producers' commits delay the end by milliseconds; a hanging one, until the broker aborts it.
 _PATIENCE_S = 90.0
 _PER_CALL = 10_000
@@ -59,18 +58,12 @@ class Found(NamedTuple):
 
 def ledger_end(connection: KafkaConnection) -> LedgerEnd | None:
     """Return the present end of the ledger; None if the topic does not exist."""
-    with Admin(connection) as admin, admin.asking("asking for the end of the ledger") as client:
+    with Admin(connection) as admin:
         described = describe_those(admin, [LEDGER_TOPIC]).get(LEDGER_TOPIC)
         if described is None:
             return None
-        asked = [
-            client.list_offsets(
-                {_PLACE: OffsetSpec.latest()}, isolation_level=it, request_timeout=admin.timeout_s
-            )
-            for it in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        ]
-        ends = [int(each[_PLACE].result(admin.timeout_s).offset) for each in asked]
-        return LedgerEnd(described.topic_id, *ends)
+        stable = stable_ends(admin, [_PLACE])[_PLACE]
+        return LedgerEnd(described.topic_id, stable, log_ends(admin, [_PLACE])[_PLACE])
 
 
 def read_ledger(
@@ -107,7 +100,7 @@ def _hide_records(connection: KafkaConnection, blanks: Sequence[Blank]) -> bool:
     while blanks:
         try:
             with closing(LogExplainer(connection, timeout_s=_LOG_WITHIN_S)) as log:
-                log.explain((LEDGER_TOPIC, 0), blanks)
+                log.explain(_PLACE, blanks)
             return False
         except RecordsNotGiven:
             return True
@@ -202,7 +195,7 @@ def _consumer(connection: KafkaConnection, isolation: str, start: int) -> Iterat
         }
     )
     try:
-        consumer.assign([TopicPartition(LEDGER_TOPIC, 0, start)])
+        consumer.assign([TopicPartition(*_PLACE, start)])
         yield consumer
     finally:
         consumer.close()
