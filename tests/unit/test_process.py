@@ -228,9 +228,9 @@ def test_a_server_gets_nothing_of_our_environment_that_could_change_it(monkeypat
     assert environment(tmp_path) == {"PATH": "/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
 
 
-def test_a_program_that_fails_says_so_with_its_last_line(tmp_path):
-    command = ["/bin/sh", "-c", "echo first; echo the reason >&2; exit 3"]
-    with pytest.raises(SandboxError, match="initdb failed: the reason"):
+def test_a_program_that_fails_says_so_with_its_last_lines(tmp_path):
+    command = ["/bin/sh", "-c", "echo much; echo the reason >&2; echo more; echo tidying; exit 3"]
+    with pytest.raises(SandboxError, match="initdb failed: the reason; more; tidying"):
         run_to_end("initdb", command, directory=tmp_path, user=None)
     with pytest.raises(SandboxError, match="initdb failed: status 4"):
         run_to_end("initdb", ["/bin/sh", "-c", "exit 4"], directory=tmp_path, user=None)

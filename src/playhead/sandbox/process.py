@@ -23,6 +23,7 @@ _NOTE_AND_BECOME = (
 )
 _HAS_PROC = Path("/proc/self/stat").exists()
 _PREPARED_WITHIN_S = 120.0
+_LINES_OF_REASON = 3
 _READY_WITHIN_S = 60.0
 _KILLED_WITHIN_S = 10.0
 _PROGRAMS = ("sh", "java", "postgres")
@@ -51,7 +52,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User | None) -> None:
-    """Run a program that prepares a server's folder; if it fails, its last line is the reason."""
+    """Run a program that prepares a server's folder; if it fails, its last lines are the reason."""
     done = subprocess.run(
         command,
         cwd=directory,
@@ -66,9 +67,10 @@ def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User
         **User.keywords(user),
     )
     if done.returncode != 0:
-        said = done.stdout.strip().splitlines() or [f"status {done.returncode}"]
+        # initdb's last line only says that it tidies up; the error stands before it.
+        said = done.stdout.strip().splitlines()[-_LINES_OF_REASON:] or [f"status {done.returncode}"]
         raise SandboxError(
-            f"{what} failed: {said[-1]}", hint="check free space with `playhead doctor`"
+            f"{what} failed: {'; '.join(said)}", hint="check free space with `playhead doctor`"
         )
 
 
