@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from playhead.config.context import configure
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import wait_until
+from playhead.replay.engine import Engine
 from playhead.spark import session
 from playhead.spark.stream_reader import topic_frame
+from playhead.spark.transform import forgiving
 from playhead.testing.fixtures import MakeTopic
 from playhead.testing.kafka_writer import Writer
 from tests.fix_environment import processes_that_mention
@@ -65,6 +69,36 @@ def test_the_session_is_named_quiet_and_on_loopback(spark: "SparkSession") -> No
 
 def test_the_active_session_is_taken_as_it_is(spark: "SparkSession") -> None:
     assert session.session("another") is spark
+
+
+def test_an_engine_has_settings_and_jobs_of_its_own(spark: "SparkSession", tmp_path: Path) -> None:
+    """What plans one run does not change how another reads a text; who cancels one leaves the others."""
+    one, other = (Engine(configure({})) for _ in range(2))
+    zone = "spark.sql.session.timeZone"
+    with forgiving(one.session()):
+        one.session().conf.set(zone, "Asia/Tokyo")
+        assert (other.session().conf.get(zone), spark.conf.get(zone)) == ("UTC", "UTC")
+
+    def sleep(engine: Engine, seconds: float) -> int:
+        def asleep(parts: Iterator[Any]) -> Iterator[Any]:
+            (tmp_path / f"{seconds}").touch()
+            time.sleep(seconds)
+            yield from parts
+
+        with session.tagged(engine.session(), engine._tag):
+            return engine.session().range(0, 1, 1, 1).mapInArrow(asleep, "id long").count()
+
+    with ThreadPoolExecutor(2) as pool:
+        lasting, short = pool.submit(sleep, one, 60.0), pool.submit(sleep, other, 3.0)
+        assert wait_until(
+            lambda: len([*tmp_path.iterdir()]) == 2, deadline_s=WITHIN_S, every_s=0.05
+        )
+        one.cancel()
+        with pytest.raises(Exception, match="cancel"):
+            lasting.result(WITHIN_S)
+        assert short.result(WITHIN_S) == 1
+    with session.tagged(one.session(), "next"):
+        assert one.session().range(3).count() == 3
 
 
 def test_the_session_of_another_thread_is_taken_as_it_is(spark: "SparkSession") -> None:

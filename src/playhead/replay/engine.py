@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from playhead.config.context import Configuration
 from playhead.config.settings import BY_NAME
@@ -21,7 +22,11 @@ MOST_LOCAL_SLOTS = 32
 
 
 class Engine:
-    """One session; two threads can ask for it."""
+    """One session with settings of its own; two threads can ask for it.
+
+    Runs of one process share the JVM: each has its session, and a tag on its jobs, so that planning one does
+    not change how another reads a text, and cancelling one leaves the others.
+    """
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Engine:
         _need_lent_engine_to_do(configuration)
         self._lock = Lock()
         self._session: SparkSession | None = None
+        self._tag = f"playhead-{uuid4().hex}"
 
     @property
     def is_local(self) -> bool:
@@ -95,12 +101,13 @@ class Engine:
                 is_ours = self._wanted_slots or self.is_bounded
                 if self.is_local and is_ours and master in (None, "local[*]"):
                     master = f"local[{self.slots}]"
-                self._session = session.session(
+                found = session.session(
                     "playhead replay",
                     master=master,
                     remote=self._configuration.get("spark_remote"),
                     memory=self._memory or session.DEFAULT_MEMORY,
                 )
+                self._session = session.with_own_settings(found)
             return self._session
 
     def check_words(self) -> None:
@@ -129,15 +136,18 @@ class Engine:
 
         spark = self.session()
         session.describe(spark, f"playhead replay {job.replay_id}")
-        return run.run(spark, job, self._transform)
+        with session.tagged(spark, self._tag):
+            return run.run(spark, job, self._transform)
 
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
         """Return samples as the transform changes them."""
         if self._transform is None:
             return samples
-        from playhead.spark import run
+        from playhead.spark import run, session
 
-        return run.transformed(self.session(), samples, self._transform)
+        spark = self.session()
+        with session.tagged(spark, self._tag):
+            return run.transformed(spark, samples, self._transform)
 
     def cancel(self) -> None:
         """End the running jobs; the targets undo what is not committed."""
@@ -145,7 +155,7 @@ class Engine:
 
         with self._lock:
             if self._session is not None:
-                session.interrupt(self._session)
+                session.interrupt(self._session, self._tag)
 
 
 def _need_lent_engine_to_do(configuration: Configuration) -> None:

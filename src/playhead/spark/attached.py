@@ -86,12 +86,6 @@ def mark() -> None:
         _lent.spark.sparkContext.addJobTag(_lent.tag)
 
 
-def cancel_own() -> None:
-    """End the jobs of this process."""
-    if _lent is not None:
-        _lent.spark.sparkContext.cancelJobsWithTag(_lent.tag)
-
-
 def cancel(port: int, secret: str, tag: str) -> None:
     """End the jobs of a process that is gone."""
     _context(port, secret).cancelJobsWithTag(tag)
