@@ -22,6 +22,7 @@ from playhead.kafka.admin.trim import Trim, carry_out
 from playhead.kafka.groups.changes import GroupAdmin
 from playhead.kafka.groups.plan import GroupPlan
 from playhead.kafka.produce.sender import Sender
+from playhead.kafka.write.row_shipping import RowShipper
 from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.runner import Runner
 from playhead.replay import api
@@ -114,6 +115,9 @@ ACTS: dict[str, Act] = {
     "live": play,
     "produce": lambda where, consent: Sender(NOTHING, "laps", Guard(where, consent)),
     "ingest": lambda where, consent: Ingest(LISTENER, NOTHING, OUTLET, Guard(where, consent)),
+    "queries ship": lambda where, consent: RowShipper(
+        NOTHING, "log", Guard(where, consent), "laps", "pg_raw", NOTHING, 1
+    ),
     "topics create": lambda where, consent: topics.create(
         NOTHING, NewShape("laps"), Guard(where, consent)
     ),

@@ -103,6 +103,7 @@ class RowShipper:
     _existing: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.guard.need(f"shipping rows to {self.target}", self.target)
         with Admin(self.connection) as admin:
             make_ledger(admin)
             self._existing = {name for name in admin.cluster().topics if self.is_ours(name)}
@@ -173,7 +174,6 @@ class RowShipper:
         return self.fallback
 
     def _topic(self, name: str) -> "_Topic":
-        self.guard.need(f"shipping rows to {name}", self.target)
         with Admin(self.connection) as admin:
             found = look_up(admin, [name]).get(name)
             if found is None:
